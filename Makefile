@@ -1,0 +1,54 @@
+# The environment is made once a machine and shared by every checkout whose dependencies are the same:
+# it lies under $(ENVIRONMENTS), named by a hash of constraints.txt and of pyproject.toml down to its first [tool.…],
+# and .venv links to it. The package itself is not installed there: src/ is on the path.
+SHELL := /bin/bash
+ENVIRONMENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asr-ablations/environments
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && { command -v $$p; break; }; done)
+VERSION = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+HASH = $(shell { sed '/^\[tool\./,$$d' pyproject.toml; cat constraints.txt; echo "$(TORCH_INDEX)"; } | sha256sum | cut -c1-12)
+ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
+PIP_OPTIONS = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# Two OpenMP threads that spin on a shared machine cost up to 15 times the time: wait passively.
+export OMP_WAIT_POLICY ?= PASSIVE
+ARGS ?=
+
+.PHONY: help install train test test-fast lint format clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
+
+install:  ## make .venv with exact versions (about 5 GB with CUDA; TORCH_INDEX=<address of another torch build> to choose)
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.10, 3.11 or 3.12 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
+	@mkdir -p $(ENVIRONMENTS)
+	@exec 9>$(ENVIRONMENT).lock; if command -v flock >/dev/null; then flock 9; fi; \
+	if [ ! -e $(ENVIRONMENT)/complete ]; then set -e; \
+		echo "Installing into $(ENVIRONMENT) (about 5 GB, some minutes; once a machine)"; \
+		rm -rf $(ENVIRONMENT) && $(PYTHON) -m venv $(ENVIRONMENT); \
+		$(ENVIRONMENT)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar off \
+			$(PIP_OPTIONS) -c constraints.txt '.[dev]'; \
+		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
+		rm -rf build src/*.egg-info; \
+		touch $(ENVIRONMENT)/complete; \
+	fi
+	@if [ ! -e .venv ] || [ -L .venv ]; then ln -sfn $(ENVIRONMENT) .venv; \
+	else echo ".venv exists and is not a link made by this Makefile: move it away" >&2; exit 2; fi
+
+train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
+	.venv/bin/python src/train.py $(ARGS)
+
+test: install  ## every test (ARGS="-k norm" chooses)
+	.venv/bin/python -m pytest $(ARGS)
+
+test-fast: install  ## the tests without those marked slow
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+lint: install  ## ruff (check and format) and mypy
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+format: install  ## let ruff rewrite
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+clean:  ## remove caches, not the environment, not outputs
+	rm -rf .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +

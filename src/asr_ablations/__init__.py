@@ -1,0 +1,9 @@
+"""Ablations in automatic speech recognition that one can trust.
+
+Letters in shapes: B utterances in a batch, S samples, T frames, D size of a frame going into a layer, F frequency
+bins, H size of a frame coming out of a recurrent layer, V output symbols (blank is 0), L labels of a transcript.
+Units: durations in seconds, rates in Hz, audio at 16 kHz, log-probabilities and losses in nats.
+"""
+
+SAMPLE_RATE = 16_000
+"""Hz; everything past the audio reader is at this rate."""

@@ -1,0 +1,48 @@
+"""What every entry script shares: Hydra, and one line instead of a traceback for the user's mistakes."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from asr_ablations.errors import UsageError
+
+Task = Callable[[DictConfig], Any]
+
+
+def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
+    """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it."""
+
+    def decorate(task: Task) -> Callable[..., Any]:
+        command = hydra.main(version_base="1.3", config_path="../conf", config_name=config_name)(task)
+
+        @functools.wraps(task)
+        def main(cfg: DictConfig | None = None) -> Any:
+            # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
+            try:
+                return command(cfg)
+            except (UsageError, HydraException, OmegaConfBaseException) as error:
+                print(f"error: {_one_line(error)}", file=sys.stderr)
+                sys.exit(2)
+            except KeyboardInterrupt:
+                print("interrupted", file=sys.stderr)
+                sys.exit(130)
+
+        return main
+
+    return decorate
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, value = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={value}: expected {', '.join(error.options)}"
+    return " ".join(str(error).split())

@@ -1,0 +1,244 @@
+"""run(cfg): build → fit → evaluate → record."""
+
+import logging
+import math
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger, Logger
+
+from asr_ablations.config import build, check
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.module import SpeechData
+from asr_ablations.errors import UsageError
+from asr_ablations.evaluation import rates, transcribe_set
+from asr_ablations.metrics.throughput import Throughput
+from asr_ablations.report.progress import Progress
+from asr_ablations.report.tables import print_run
+from asr_ablations.run import Run, write_csv, write_json
+from asr_ablations.seeds import stream
+from asr_ablations.task import CTCTask
+
+log = logging.getLogger(__name__)
+
+
+def run(cfg: DictConfig) -> Path:
+    """Train and evaluate one config; returns the run's folder. Raises UsageError for what the config gets wrong."""
+    if cfg.sweep is None:
+        cfg.sweep = "single"
+    check(cfg)
+    devices = _devices(cfg)
+    if devices > 1 and "LOCAL_RANK" not in os.environ:
+        return _under_torchrun(cfg, devices)
+    _quiet()
+    record = Run(cfg)
+    corpus = build(cfg.data)
+    corpus.prepare()
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    if int(os.environ.get("RANK", 0)):  # only rank 0 writes the record
+        trainer(cfg, devices, [], []).fit(task, data)
+        return record.folder
+    with record:
+        _execute(cfg, devices, record, task, data)
+    return record.folder
+
+
+def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
+    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
+    alphabet = Alphabet(corpus.characters)
+    torch.manual_seed(stream(cfg.seed, "init"))
+    features = build(cfg.features)
+    model = build(
+        cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm)
+    )
+    build(cfg.init)(model)
+    torch.manual_seed(stream(cfg.seed, "dropout"))
+    task = CTCTask(
+        model=model,
+        features=features,
+        augment=build(cfg.augment),
+        decoder=build(cfg.decoder)(alphabet),
+        optimizer=build(cfg.optimizer),
+        schedule=build(cfg.schedule),
+        alphabet=alphabet,
+        validation_sets=corpus.validation,
+        gradient_clip=cfg.gradient_clip,
+        seed=cfg.seed,
+    )
+    data = SpeechData(
+        corpus,
+        alphabet,
+        build(cfg.order),
+        task.output_frames,
+        batch_size=cfg.batch.size,
+        seed=cfg.seed,
+        workers=cfg.workers,
+    )
+    return task, data
+
+
+def trainer(cfg: DictConfig, devices: int, loggers: list[Logger], callbacks: list[Any]) -> pl.Trainer:
+    """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
+    return pl.Trainer(
+        accelerator="gpu" if devices else "cpu",
+        devices=devices or 1,
+        strategy="ddp" if devices > 1 else "auto",
+        precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
+        max_epochs=cfg.max_epochs,
+        logger=loggers,
+        callbacks=callbacks,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=bool(callbacks),
+        num_sanity_val_steps=0,
+        log_every_n_steps=10,
+        use_distributed_sampler=False,
+    )
+
+
+def lightning_precision(precision: int | str, devices: int) -> str:
+    """Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
+    return {32: "32-true", 16: "16-mixed" if devices else "bf16-mixed", "bf16": "bf16-mixed"}[precision]
+
+
+def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: SpeechData) -> None:
+    if cfg.precision == 16 and not devices:
+        print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
+    logger = build(cfg.logger)(record)
+    try:
+        throughput = Throughput()
+        checkpoints = ModelCheckpoint(
+            dirpath=record.folder / "checkpoints",
+            filename="best",
+            monitor=f"validation/{data.corpus.validation[0]}/wer",
+            save_last=True,
+            enable_version_counter=False,
+        )
+        loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
+        fitter = trainer(cfg, devices, loggers, [throughput, checkpoints, Progress(cfg.progress)])
+        with _phase(record, "train"):
+            fitter.fit(task, data)
+        if fitter.interrupted:
+            raise KeyboardInterrupt
+        if not math.isfinite(float(fitter.callback_metrics["train/loss"])):
+            raise RuntimeError("the training loss is not a finite number")
+        with _phase(record, "evaluate"):
+            rows = _evaluate(fitter, task, data)
+        summary = _summary(cfg, record, fitter, task, data, rows, throughput)
+        write_csv(record.folder / "utterances.csv", rows)
+        write_json(record.folder / "summary.json", summary)
+        _log_result(logger, summary, rows)
+    except BaseException:
+        _finish(logger, 1)
+        raise
+    _finish(logger, 0)
+    print_run(record.folder, summary, rows)
+
+
+def _evaluate(fitter: pl.Trainer, task: CTCTask, data: SpeechData) -> list[dict[str, Any]]:
+    task.to(fitter.strategy.root_device)
+    sets = [*data.corpus.validation, *data.corpus.test]
+    precision = fitter.precision_plugin.forward_context
+    return [row for name in dict.fromkeys(sets) for row in transcribe_set(task, data, name, precision)]
+
+
+def _summary(
+    cfg: DictConfig,
+    record: Run,
+    fitter: pl.Trainer,
+    task: CTCTask,
+    data: SpeechData,
+    rows: list[dict[str, Any]],
+    throughput: Throughput,
+) -> dict[str, Any]:
+    sets = dict.fromkeys(row["set"] for row in rows)
+    best = fitter.checkpoint_callback.best_model_score  # type: ignore[union-attr]
+    return {
+        "id": record.id,
+        "name": record.name,
+        "sets": {name: rates([row for row in rows if row["set"] == name]) for name in sets},
+        "test_sets": list(data.corpus.test),
+        "best_validation_wer": None if best is None else float(best),
+        "metrics": {key: float(value) for key, value in sorted(fitter.callback_metrics.items())},
+        "parameters": sum(p.numel() for p in task.model.parameters()),
+        "epochs": fitter.current_epoch,
+        "steps": fitter.global_step,
+        "train_utterances": len(data.sets["train"]),
+        "train_hours": float(data.sets["train"].durations.sum()) / 3600,
+        "left_out": data.left_out,
+        "precision": fitter.precision,
+        "seconds": record.phases,
+        **throughput.totals(),
+    }
+
+
+def _log_result(logger: Any, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Final rates for every logger, and example transcripts where the logger has tables."""
+    if logger is None:
+        return
+    for name, found in summary["sets"].items():
+        logger.log_metrics({f"final/{name}/{key}": found[key] for key in ("wer", "cer")})
+    if hasattr(logger, "log_table"):
+        examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:10]]
+        columns = ["set", "id", "reference", "hypothesis"]
+        logger.log_table("examples", columns=columns, data=[[row[c] for c in columns] for row in examples])
+
+
+def _finish(logger: Any, exit_code: int) -> None:
+    """W&B shows a crashed run as finished unless it is told otherwise."""
+    if logger is not None and type(logger).__name__ == "WandbLogger":
+        logger.experiment.finish(exit_code=exit_code)
+
+
+def _devices(cfg: DictConfig) -> int:
+    there = torch.cuda.device_count()
+    wanted = there if cfg.gpus == "auto" else cfg.gpus
+    if wanted > there:
+        raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
+    return int(wanted)
+
+
+def _under_torchrun(cfg: DictConfig, devices: int) -> Path:
+    import subprocess
+
+    from asr_ablations.sweep.arm import child_environment, command
+
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
+        file.write(OmegaConf.to_yaml(cfg, resolve=True))
+    code = subprocess.run(
+        command(Path(sys.argv[0]), Path(file.name), devices), env=child_environment(), check=False
+    ).returncode
+    Path(file.name).unlink()
+    if code:
+        sys.exit(code)
+    return Run(cfg).folder
+
+
+@contextmanager
+def _phase(record: Run, name: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    record.phases[name] = time.perf_counter() - started
+
+
+def _quiet() -> None:
+    """Silence what Lightning says of choices that are ours."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",  # audio is remembered after the first epoch
+        ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step whose 16-bit gradients overflowed is skipped
+        ".*GPU available but not used.*",
+    ):
+        warnings.filterwarnings("ignore", message)

@@ -1,0 +1,43 @@
+"""Weights & Biases: online where a login exists, else offline without asking; WANDB_MODE has the last word."""
+
+import os
+from typing import Any
+
+from pytorch_lightning.loggers import WandbLogger
+
+from asr_ablations.run import Run
+
+
+def wandb_logger(run: Run, *, project: str, entity: str | None) -> WandbLogger:
+    """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config."""
+    import wandb
+    from omegaconf import OmegaConf
+
+    mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
+    config: Any = OmegaConf.to_container(run.cfg, resolve=True)
+    experiment = wandb.init(
+        project=project,
+        entity=entity,
+        id=run.id,
+        name=run.name,
+        group=str(run.cfg.sweep),
+        config=config,
+        dir=str(run.folder),
+        resume="allow",
+        mode=mode,  # type: ignore[arg-type]
+        settings=wandb.Settings(silent=True, console="off"),
+    )
+    return WandbLogger(experiment=experiment)
+
+
+def _logged_in() -> bool:
+    """Whether a key lies in the environment or in netrc; asks no server."""
+    import netrc
+
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -1,0 +1,15 @@
+"""Long short-term memory (Hochreiter & Schmidhuber 1997; papers/003 §2.4)."""
+
+import torch
+from torch import nn
+
+
+class LSTM(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H)."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.cell(x)[0]

@@ -1,0 +1,15 @@
+"""The plain recurrent network with tanh or ReLU (papers/003 §2.4)."""
+
+import torch
+from torch import nn
+
+
+class RNN(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H). nonlinearity: tanh or relu."""
+
+    def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str) -> None:
+        super().__init__()
+        self.cell = nn.RNN(input_size, hidden_size, nonlinearity=nonlinearity, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.cell(x)[0]

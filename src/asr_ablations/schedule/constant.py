@@ -1,0 +1,9 @@
+"""The same learning rate throughout."""
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+
+def constant(optimizer: Optimizer, total_steps: int) -> LRScheduler:
+    """The optimizer's own rate at every step."""
+    return LambdaLR(optimizer, lambda step: 1.0)

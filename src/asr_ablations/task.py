@@ -1,0 +1,111 @@
+"""The LightningModule: features → model → CTC, with its logging and optimiser."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+from torch.nn.functional import ctc_loss
+from torchmetrics.text import CharErrorRate, WordErrorRate
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.utterance import Batch
+from asr_ablations.masks import normalise_utterances
+
+
+class CTCTask(pl.LightningModule):
+    """Training and validation of one model. Losses are in nats a label, the mean over utterances."""
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        features: nn.Module,
+        augment: Callable[..., torch.Tensor],
+        decoder: Callable[[torch.Tensor, torch.Tensor], list[str]],
+        optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+        schedule: Callable[..., torch.optim.lr_scheduler.LRScheduler],
+        alphabet: Alphabet,
+        validation_sets: list[str],
+        gradient_clip: float | None,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.model, self.features = model, features
+        self.augment, self.decoder = augment, decoder
+        self.make_optimizer, self.make_schedule = optimizer, schedule
+        self.alphabet, self.validation_sets = alphabet, validation_sets
+        self.gradient_clip, self.seed = gradient_clip, seed
+        self.word_error_rates = nn.ModuleList(WordErrorRate() for _ in validation_sets)
+        self.character_error_rates = nn.ModuleList(CharErrorRate() for _ in validation_sets)
+
+    def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
+        features, lengths = self._features(batch)
+        return self._log_probs(features, lengths)
+
+    def output_frames(self, samples: torch.Tensor) -> torch.Tensor:
+        """Output frames (B,) for lengths in samples (B,)."""
+        return self.model.output_lengths(self.features.frames(samples))  # type: ignore[operator]
+
+    def loss(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """CTC, nats a label, the mean over the batch. Lengths are int64 on the CPU and log-probabilities float32, so
+        that the same native kernel runs for every batch on every device.
+        """
+        nats = ctc_loss(
+            log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, blank=0, reduction="none"
+        )
+        return (nats / batch.target_lengths.clamp(min=1).to(nats.device, non_blocking=True)).mean()
+
+    def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
+        features, lengths = self._features(batch)
+        features = self.augment(features, lengths, batch.ids, self.seed, self.current_epoch)
+        loss = self.loss(*self._log_probs(features, lengths), batch)
+        size = len(batch)
+        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=size, sync_dist=True)
+        self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
+        return loss
+
+    def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
+        log_probs, lengths = self(batch)
+        loss = self.loss(log_probs, lengths, batch)
+        texts = self.decoder(log_probs, lengths)
+        name = f"validation/{self.validation_sets[dataloader_idx]}"
+        words, characters = self.word_error_rates[dataloader_idx], self.character_error_rates[dataloader_idx]
+        words.update(texts, batch.texts)  # type: ignore[operator]
+        characters.update(texts, batch.texts)  # type: ignore[operator]
+        options: dict[str, Any] = {"batch_size": len(batch), "add_dataloader_idx": False, "on_epoch": True}
+        self.log(f"{name}/loss", loss, sync_dist=True, **options)
+        # The metric objects, not their values: Lightning resets them each epoch and gathers them over ranks.
+        self.log(f"{name}/wer", words, **options)
+        self.log(f"{name}/cer", characters, **options)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = self.make_optimizer(self.model.parameters())
+        schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None) -> None:  # fmt: skip
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip or float("inf"))
+        self.log("train/gradient_norm", norm, on_step=False, on_epoch=True, batch_size=1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["alphabet"] = self.alphabet.characters
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if checkpoint.get("alphabet") != self.alphabet.characters:
+            raise ValueError(
+                f"checkpoint of the alphabet {checkpoint.get('alphabet')!r}, this run's is {self.alphabet.characters!r}"
+            )
+
+    def _features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        # Features are float32 whatever the precision: power spectra do not fit into 16 bits.
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+            features, lengths = self.features(batch.waveforms(), batch.lengths)
+            return normalise_utterances(features, lengths), lengths
+
+    def _log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, lengths = self.model(features, lengths)
+        with torch.autocast(self.device.type, enabled=False):
+            return logits.float().log_softmax(dim=-1), lengths

@@ -1,0 +1,23 @@
+"""Train one run, or with -m a sweep of runs.
+
+python src/train.py                                   the built-in corpus
+python src/train.py -m rnn=lstm,gru precision=16      an ablation
+python src/train.py --help                            groups, keys, values
+"""
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from asr_ablations.entry import entry
+
+
+@entry("config")
+def main(cfg: DictConfig) -> Any:
+    from asr_ablations.experiment import run  # torch is imported only when there is work to do
+
+    return run(cfg)
+
+
+if __name__ == "__main__":
+    main()
