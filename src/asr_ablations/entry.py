@@ -4,7 +4,8 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import hydra
 from hydra.errors import HydraException, MissingConfigException
@@ -14,13 +15,14 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError
 
 Task = Callable[[DictConfig], Any]
+CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
     """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it."""
 
     def decorate(task: Task) -> Callable[..., Any]:
-        command = hydra.main(version_base="1.3", config_path="../conf", config_name=config_name)(task)
+        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(_told(task))
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> Any:
@@ -30,8 +32,7 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
-                print(f"error: {_one_line(error)}", file=sys.stderr)
-                sys.exit(2)
+                _stop(error)
             except KeyboardInterrupt:
                 print("interrupted", file=sys.stderr)
                 sys.exit(130)
@@ -39,6 +40,24 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
         return main
 
     return decorate
+
+
+def _told(task: Task) -> Task:
+    """The task with mistakes told before Hydra sees them: it would add lines of its own."""
+
+    @functools.wraps(task)
+    def told(cfg: DictConfig) -> Any:
+        try:
+            return task(cfg)
+        except UsageError as error:
+            _stop(error)
+
+    return told
+
+
+def _stop(error: Exception) -> NoReturn:
+    print(f"error: {_one_line(error)}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _one_line(error: Exception) -> str:

@@ -64,6 +64,7 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm)
     )
     build(cfg.init)(model)
+    _try_optimizer(cfg, model)
     torch.manual_seed(stream(cfg.seed, "dropout"))
     task = CTCTask(
         model=model,
@@ -87,6 +88,14 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         workers=cfg.workers,
     )
     return task, data
+
+
+def _try_optimizer(cfg: DictConfig, model: torch.nn.Module) -> None:
+    """Raise now, as a UsageError, what Lightning would raise from the middle of its set-up."""
+    try:
+        build(cfg.schedule)(build(cfg.optimizer)(model.parameters()), total_steps=10)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"optimizer or schedule: {error}") from error
 
 
 def trainer(cfg: DictConfig, devices: int, loggers: list[Logger], callbacks: list[Any]) -> pl.Trainer:
@@ -240,5 +249,7 @@ def _quiet() -> None:
         ".*does not have many workers.*",  # audio is remembered after the first epoch
         ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step whose 16-bit gradients overflowed is skipped
         ".*GPU available but not used.*",
+        ".*Experiment logs directory .* exists.*",  # the record made the folder
+        ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +30,10 @@ def identity(cfg: DictConfig) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def name(cfg: DictConfig) -> str:
-    """The overrides, in short, for people; the identity is what tells runs apart."""
-    machine = tuple(f"{key}=" for key in MACHINE_KEYS) + ("data.root=",)
-    told = [o for o in cfg.overrides if not o.lstrip("+~").startswith(machine)]
+def short_name(overrides: Iterable[str]) -> str:
+    """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
+    machine = (*(f"{key}=" for key in MACHINE_KEYS), "data.root=")
+    told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 
 
@@ -42,7 +43,7 @@ class Run:
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg = cfg
         self.id = identity(cfg)
-        self.name = name(cfg)
+        self.name = short_name(cfg.overrides)
         self.folder = Path(cfg.outputs) / slug(cfg.sweep) / f"{self.name}-{self.id}"
         self.started = time.time()
         self.phases: dict[str, float] = {}

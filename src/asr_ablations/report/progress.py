@@ -12,7 +12,7 @@ class Progress(pl.Callback):
     """A rich progress bar where the output is a terminal, and after each epoch its losses and error rates."""
 
     def __init__(self, bar: bool) -> None:
-        self.console = Console()
+        self.console = Console(soft_wrap=True, highlight=False)
         self.bar = bar and self.console.is_terminal
         self._bars: Bars | None = None
         self._started = 0.0
@@ -50,7 +50,7 @@ class Progress(pl.Callback):
             rates = f"WER {100 * values['wer']:5.1f} %  CER {100 * values['cer']:5.1f} %"
             parts.append(f"{name}: loss {values['loss']:.3f}  {rates}")
         parts.append(f"{time.perf_counter() - self._started:.0f} s")
-        self.console.print("   ".join(parts), highlight=False)
+        self.console.print("   ".join(parts))
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if self._bars is not None:

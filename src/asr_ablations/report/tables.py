@@ -37,15 +37,27 @@ def print_run(folder: Path, summary: dict[str, Any], rows: list[dict[str, Any]])
 
 def print_arms(folders: Sequence[Path]) -> None:
     """One line an arm: what became of it and its error rates."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 160  # a log file has no width of its own, and 80 would fold the names
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-    for folder in folders:
-        table.add_row(folder.name, *_cells(folder))
-    console = Console(highlight=False)
+    for name, folder in zip(_what_varies(folders), folders, strict=True):
+        table.add_row(name, *_cells(folder))
     console.print(table)
     if folders:
         console.print(f"runs in {folders[0].parent}", soft_wrap=True)
+
+
+def _what_varies(folders: Sequence[Path]) -> list[str]:
+    """Each arm's overrides without those that all arms share."""
+    overrides = []
+    for folder in folders:
+        path = folder / "overrides"
+        overrides.append(path.read_text().splitlines() if path.exists() else [folder.name])
+    shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
+    return [" ".join(o for o in own if o not in shared) or "default" for own in overrides]
 
 
 def _cells(folder: Path) -> list[str]:

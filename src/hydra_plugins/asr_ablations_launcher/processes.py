@@ -62,7 +62,9 @@ def _sweep_name(config: DictConfig) -> str:
     """The sweep file's name, or what the command line varies."""
     if (file := config.hydra.job.config_name) != "config":
         return str(file)
-    return "+".join(o.replace("=", "-").replace(",", "-") for o in config.hydra.overrides.task)
+    from asr_ablations.run import short_name
+
+    return short_name(config.hydra.overrides.task)
 
 
 ConfigStore.instance().store(
