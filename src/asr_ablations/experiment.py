@@ -38,10 +38,10 @@ def run(cfg: DictConfig) -> Path:
     if cfg.sweep is None:
         cfg.sweep = "single"
     check(cfg)
-    devices = _devices(cfg)
+    devices = device_count(cfg)
     if devices > 1 and "LOCAL_RANK" not in os.environ:
         return _under_torchrun(cfg, devices)
-    _quiet()
+    quiet()
     record = Run(cfg)
     corpus = build(cfg.data)
     corpus.prepare()
@@ -98,22 +98,25 @@ def _try_optimizer(cfg: DictConfig, model: torch.nn.Module) -> None:
         raise UsageError(f"optimizer or schedule: {error}") from error
 
 
-def trainer(cfg: DictConfig, devices: int, loggers: list[Logger], callbacks: list[Any]) -> pl.Trainer:
+def trainer(
+    cfg: DictConfig, devices: int, loggers: list[Logger], callbacks: list[Any], **limits: int
+) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=devices or 1,
         strategy="ddp" if devices > 1 else "auto",
         precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
-        max_epochs=cfg.max_epochs,
+        max_epochs=limits.pop("max_epochs", cfg.max_epochs),
         logger=loggers,
         callbacks=callbacks,
         enable_progress_bar=False,
         enable_model_summary=False,
-        enable_checkpointing=bool(callbacks),
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         num_sanity_val_steps=0,
         log_every_n_steps=10,
         use_distributed_sampler=False,
+        **limits,
     )
 
 
@@ -211,7 +214,8 @@ def _finish(logger: Any, exit_code: int) -> None:
         logger.experiment.finish(exit_code=exit_code)
 
 
-def _devices(cfg: DictConfig) -> int:
+def device_count(cfg: DictConfig) -> int:
+    """GPUs that the key `gpus` asks for; 0 is the CPU. Raises UsageError for more than there are."""
     there = torch.cuda.device_count()
     wanted = there if cfg.gpus == "auto" else cfg.gpus
     if wanted > there:
@@ -242,7 +246,7 @@ def _phase(record: Run, name: str) -> Iterator[None]:
     record.phases[name] = time.perf_counter() - started
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Silence what Lightning says of choices that are ours."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     for message in (
@@ -250,6 +254,7 @@ def _quiet() -> None:
         ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step whose 16-bit gradients overflowed is skipped
         ".*GPU available but not used.*",
         ".*Experiment logs directory .* exists.*",  # the record made the folder
+        ".*smaller than the logging interval.*",  # epochs are logged too
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bars, TextC
 class Progress(pl.Callback):
     """A rich progress bar where the output is a terminal, and after each epoch its losses and error rates."""
 
-    def __init__(self, bar: bool) -> None:
-        self.console = Console(soft_wrap=True, highlight=False)
+    def __init__(self, bar: bool, quiet: bool = False) -> None:
+        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
         self.bar = bar and self.console.is_terminal
         self._bars: Bars | None = None
         self._started = 0.0

@@ -67,9 +67,13 @@ def _sweep_name(config: DictConfig) -> str:
     return short_name(config.hydra.overrides.task)
 
 
-ConfigStore.instance().store(
-    group="hydra/launcher",
-    name="processes",
-    node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}"},
-    provider="asr_ablations",
-)
+# Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one into
+# the next. Ours takes its name too, so that every config gets it, a sweep file of the user's as well: only a primary
+# config could override the launcher by its own name.
+for _name in ("processes", "basic"):
+    ConfigStore.instance().store(
+        group="hydra/launcher",
+        name=_name,
+        node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}"},
+        provider="asr_ablations",
+    )

@@ -1,0 +1,102 @@
+"""What Lightning's loop costs: the same model over the same batches, through the Trainer and in a bare loop."""
+
+import itertools
+import statistics
+import time
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.loggers import CSVLogger
+from rich.progress import track
+
+from asr_ablations.config import build
+from asr_ablations.experiment import assemble, device_count, trainer
+from asr_ablations.metrics.throughput import Throughput
+from asr_ablations.report.progress import Progress
+
+
+class Clock(pl.Callback):
+    """Seconds from the start of the first training batch to the end of the last."""
+
+    seconds = 0.0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        _wait(pl_module.device)
+        self.started = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        _wait(pl_module.device)
+        self.seconds = time.perf_counter() - self.started
+
+
+def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
+    """Median seconds of both loops over `steps` batches and the median of their ratios, measured in turn."""
+    corpus = build(cfg.data)
+    corpus.prepare()
+    lightning, bare = [], []
+    _bare(cfg, corpus, steps)  # the first pass reads the audio and warms up
+    for _ in track(range(pairs), description="pairs"):
+        lightning.append(_through_lightning(cfg, corpus, steps))
+        bare.append(_bare(cfg, corpus, steps))
+    ratios = [a / b for a, b in zip(lightning, bare, strict=True)]
+    return {
+        "steps": steps,
+        "lightning_seconds": statistics.median(lightning),
+        "bare_seconds": statistics.median(bare),
+        "ratio": statistics.median(ratios),
+        "ratio_smallest": min(ratios),
+        "ratio_largest": max(ratios),
+    }
+
+
+def _through_lightning(cfg: DictConfig, corpus: Any, steps: int) -> float:
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    clock = Clock()
+    with TemporaryDirectory() as folder:
+        callbacks = [Throughput(), Progress(False, quiet=True), clock]
+        limits = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
+        loggers = [CSVLogger(folder, name="", version="")]
+        fitter = trainer(cfg, device_count(cfg), loggers, callbacks, **limits)
+        _remember(data, steps)
+        fitter.fit(task, data)
+    return clock.seconds
+
+
+def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    device = torch.device("cuda" if device_count(cfg) else "cpu")
+    task.to(device).train()
+    batches = _remember(data, steps)
+    optimizer = task.make_optimizer(task.model.parameters())
+    schedule = task.make_schedule(optimizer, total_steps=len(batches))
+    precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
+    _wait(device)
+    started = time.perf_counter()
+    for batch in itertools.islice(data.train_dataloader(), steps):
+        batch = batch.to(device)
+        with precision.forward_context():
+            features, lengths = task._features(batch)
+            features = task.augment(features, lengths, batch.ids, cfg.seed, 0)
+            loss = task.loss(*task._log_probs(features, lengths), batch)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(task.model.parameters(), cfg.gradient_clip or float("inf"))
+        optimizer.step()
+        schedule.step()
+    _wait(device)
+    return time.perf_counter() - started
+
+
+def _remember(data: Any, steps: int) -> list[Any]:
+    """Read the audio of the first batches, so that neither loop waits for the disk."""
+    return list(itertools.islice(data.train_dataloader(), steps))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,22 @@
+"""Measure a training config on this machine.
+
+python src/benchmark.py benchmark=loop                 Lightning's loop against a bare one
+python src/benchmark.py benchmark=loop model=ds2 data=an4 data.root=<folder>
+"""
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from asr_ablations.entry import entry
+
+
+@entry("benchmarks")
+def main(cfg: DictConfig) -> Any:
+    from asr_ablations.benchmarks.record import measure  # torch is imported only when there is work to do
+
+    return measure(cfg)
+
+
+if __name__ == "__main__":
+    main()
