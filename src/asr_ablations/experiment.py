@@ -44,13 +44,14 @@ def run(cfg: DictConfig) -> Path:
     quiet()
     record = Run(cfg)
     corpus = build(cfg.data)
+    task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
     corpus.prepare()
-    task, data = assemble(cfg, corpus)
     data.setup()
     if int(os.environ.get("RANK", 0)):  # only rank 0 writes the record
         trainer(cfg, devices, [], []).fit(task, data)
         return record.folder
     with record:
+        write_json(record.folder / "data.json", data.describe())
         _execute(cfg, devices, record, task, data)
     return record.folder
 

@@ -1,7 +1,9 @@
 """The LightningDataModule: utterances → batches."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -136,6 +138,11 @@ class SpeechData(pl.LightningDataModule):
         if not len(self.sets["train"]):
             raise UsageError("no training utterance is left: each has fewer output frames than labels")
 
+    def describe(self) -> dict[str, Any]:
+        """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
+        sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
+        return {"sets": sets, "left_out_of_training": self.left_out, "alphabet": self.alphabet.characters}
+
     def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
         pin = torch.cuda.is_available()
         return DataLoader(
@@ -161,3 +168,14 @@ class SpeechData(pl.LightningDataModule):
         order = np.argsort(-durations, kind="stable")
         size = self.batch_size
         return self._loader(name, [order[i : i + size].tolist() for i in range(0, len(order), size)])  # type: ignore[arg-type]
+
+
+def _describe(utterances: list[Utterance]) -> dict[str, Any]:
+    lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}" for u in utterances)
+    return {
+        "utterances": len(utterances),
+        "hours": sum(u.duration for u in utterances) / 3600,
+        "speakers": len({u.speaker for u in utterances}),
+        "words": sum(len(u.text.split()) for u in utterances),
+        "sha256": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
+    }

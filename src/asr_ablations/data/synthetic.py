@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ablations.data.librispeech import LibriSpeech
+from asr_ablations.errors import UsageError
 
 
 class Synthetic(LibriSpeech):
@@ -36,5 +37,8 @@ class Synthetic(LibriSpeech):
         """Generate what is not there yet. Raises UsageError for values out of range."""
         from asr_ablations.data.synthesis.corpus import generate
 
-        self.root = generate(self.store, self.hours, self.words, self.language, self.corpus_seed)
+        try:
+            self.root = generate(self.store, self.hours, self.words, self.language, self.corpus_seed)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         super().prepare()

@@ -1,0 +1,193 @@
+"""Synthetic speakers: a voice and a way of speaking, and the room and microphone in which they are recorded.
+
+Every draw comes from a key through SHA-256 and a numpy Generator, so it depends on nothing but the key.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+SAMPLE_RATE = 16000  # Hz, of the corpus
+SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
+TRAIN_SHARE_OTHER = 0.4  # of the training speakers
+
+Range = tuple[float, float]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Ranges from which a kind of speaker is drawn, uniformly: this is how hard the kind is."""
+
+    rate: Range  # words a minute
+    pitch: Range  # 0 to 99, 50 is the voice's own
+    pitch_range: Range  # 0 (flat) to 99
+    word_gap: Range  # 10 ms
+    signal_to_noise: Range  # dB over the speech's mean power
+    noise_slope: Range  # power falls with frequency to this: 0 white, 1 pink, 2 brown
+    reverberation_time: Range  # s until 60 dB down
+    direct_to_reverberant: Range  # dB
+    peak: Range  # dB of full scale
+
+
+CONDITIONS = {
+    "clean": Conditions(
+        rate=(140, 180),
+        pitch=(35, 65),
+        pitch_range=(35, 65),
+        word_gap=(0, 2),
+        signal_to_noise=(20, 35),
+        noise_slope=(0.5, 2.0),
+        reverberation_time=(0.05, 0.15),
+        direct_to_reverberant=(12, 20),
+        peak=(-12, -2),
+    ),
+    "other": Conditions(
+        rate=(125, 215),
+        pitch=(15, 85),
+        pitch_range=(15, 90),
+        word_gap=(0, 3),
+        signal_to_noise=(8, 20),
+        noise_slope=(0.0, 1.5),
+        reverberation_time=(0.15, 0.40),
+        direct_to_reverberant=(4, 12),
+        peak=(-20, -2),
+    ),
+}
+# Variation from one utterance of a speaker to the next: half the width of a uniform range.
+UTTERANCE_RATE = 6  # words a minute
+UTTERANCE_PITCH = 3
+UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
+SILENCE = (0.10, 0.30)  # s, before and after the speech
+SILENCE_THRESHOLD = -45  # dB of the peak
+
+ACCENTS = {
+    ("en", "clean"): ("en-us", "en", "en-gb-x-rp", "en-us-nyc"),
+    ("en", "other"): ("en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd"),
+    ("pl", "clean"): ("pl",),
+    ("pl", "other"): ("pl",),
+}
+CLEAN_VARIANTS = (
+    "m1 m2 m3 m4 m5 m6 m7 m8 f1 f2 f3 f4 f5 Alex Alicia Annie Denis Gene Lee Mario Mike adam announcer aunty belinda "
+    "benjamin david ed edward linda max michel miguel norbert pablo quincy robert sandro shelby steph victor"
+)
+OTHER_VARIANTS = (
+    "m1 m3 m4 m7 f1 f2 f3 f5 linda steph robert max Andy Gene2 Henrique Hugo Jacky Michael Nguyen Storm antonio boris "
+    "croak ed edward2 grandma grandpa gustave ian iven iven4 john klatt2 klatt3 klatt4 klatt6 marcelo mike2 paul rob "
+    "travis zac"
+)
+FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Annie aunty belinda linda shelby steph grandma"
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """One speaker; the units are those of Conditions."""
+
+    number: int  # unique over the splits of a corpus
+    kind: str  # clean or other
+    voice: str  # espeak-ng's name, such as en-us+f3
+    rate: int
+    pitch: int
+    pitch_range: int
+    word_gap: int
+    signal_to_noise: float
+    noise_slope: float
+    reverberation_time: float
+    direct_to_reverberant: float
+    peak: float
+    room: int  # seed of the room's impulse response
+
+    @property
+    def sex(self) -> str:
+        """F or M, as the voice sounds."""
+        return "F" if self.voice.partition("+")[2] in FEMALE_VARIANTS.split() else "M"
+
+
+def generator(*key: object) -> np.random.Generator:
+    """A random generator that depends on the key alone (never on hash(), which differs from process to process)."""
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:16], "big"))
+
+
+def shuffled(items: list[Item], *key: object) -> list[Item]:
+    """The items in an order that depends on the key alone."""
+    return [items[i] for i in generator(*key).permutation(len(items))]
+
+
+def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
+    """The voices of a kind that may speak in a split: three fifths train, one fifth dev, one fifth test, disjoint."""
+    clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in ACCENTS[language, "clean"]]
+    other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in ACCENTS[language, "other"]]
+    pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
+    pool = shuffled(pool, "voices", seed, language, kind)
+    fifth = len(pool) // 5
+    return {"dev": pool[:fifth], "test": pool[fifth : 2 * fifth], "train": pool[2 * fifth :]}[split.partition("-")[0]]
+
+
+def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
+    """The speaker `index` of a split; the same whatever the corpus's size."""
+    rng = generator("speaker", seed, language, split, index)
+    # Golden-ratio steps: any run of training speakers holds the two kinds in their shares.
+    is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
+    kind = "other" if is_other else "clean"
+    ranges = CONDITIONS[kind]
+    pool = voices(seed, language, kind, split)
+
+    def whole(bounds: Range) -> int:
+        return int(rng.integers(int(bounds[0]), int(bounds[1]) + 1))
+
+    return Speaker(
+        number=100 + len(SPLITS) * index + SPLITS.index(split),
+        kind=kind,
+        voice=pool[index % len(pool)],
+        rate=whole(ranges.rate),
+        pitch=whole(ranges.pitch),
+        pitch_range=whole(ranges.pitch_range),
+        word_gap=whole(ranges.word_gap),
+        signal_to_noise=float(rng.uniform(*ranges.signal_to_noise)),
+        noise_slope=float(rng.uniform(*ranges.noise_slope)),
+        reverberation_time=float(rng.uniform(*ranges.reverberation_time)),
+        direct_to_reverberant=float(rng.uniform(*ranges.direct_to_reverberant)),
+        peak=float(rng.uniform(*ranges.peak)),
+        room=int(rng.integers(2**62)),
+    )
+
+
+def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
+    """Leave `before` and `after` seconds of silence around the speech of a waveform (S,), padding with zeros."""
+    loud = np.flatnonzero(np.abs(waveform) > 10 ** (SILENCE_THRESHOLD / 20) * np.abs(waveform).max())
+    padding = (int(before * SAMPLE_RATE), int(after * SAMPLE_RATE))
+    return np.pad(waveform[loud[0] : loud[-1] + 1], padding)
+
+
+def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.ndarray:
+    """Gaussian noise (samples,) of mean power 1, whose power falls with frequency to the power `slope`."""
+    size = 1 << (samples - 1).bit_length()  # a length with large prime factors costs ten times the time
+    spectrum = np.fft.rfft(rng.standard_normal(size))
+    frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; level below, against rumble
+    noise = np.fft.irfft(spectrum * frequencies ** (-slope / 2), size)[:samples]
+    return noise / np.sqrt(np.mean(noise**2))
+
+
+def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
+    """The waveform (S,) in a room: itself and a tail of exponentially decaying noise; s, dB; the same length."""
+    times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
+    tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
+    tail[: int(0.002 * SAMPLE_RATE)] = 0  # s until the first reflection
+    tail *= 10 ** (-direct_to_reverberant / 20) / np.sqrt(np.sum(tail**2))
+    tail[0] = 1
+    size = 1 << (len(waveform) + len(tail)).bit_length()
+    spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(tail, size)
+    return np.fft.irfft(spectrum, size)[: len(waveform)]
+
+
+def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The dry speech (S,) at 16 kHz as this speaker's room and microphone give it: int16 (S',), never clipped."""
+    speech = trim(waveform, *rng.uniform(*SILENCE, size=2))
+    speech = reverberate(speech, speaker.room, speaker.reverberation_time, speaker.direct_to_reverberant)
+    decibels = speaker.signal_to_noise + rng.uniform(-UTTERANCE_SIGNAL_TO_NOISE, UTTERANCE_SIGNAL_TO_NOISE)
+    noise = coloured_noise(rng, len(speech), speaker.noise_slope)
+    signal = speech + noise * np.sqrt(np.mean(speech**2)) * 10 ** (-decibels / 20)
+    scale = 32767 * 10 ** (speaker.peak / 20) / np.abs(signal).max()
+    return np.round(signal * scale).astype(np.int16)

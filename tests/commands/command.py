@@ -1,0 +1,36 @@
+"""Runs the project's command lines as a user would, in a process of their own, on a shrunken corpus."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHRUNKEN = ["data.hours=0.02", "data.words=40", "max_epochs=2", "width=16", "layers=1", "batch.size=8"]
+"""Overrides that make any training command a matter of seconds."""
+
+
+def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "HYDRA"))}
+    settings = {
+        "ASR_ABLATIONS_DATA": str(corpora),
+        "OMP_NUM_THREADS": "1",
+        "NETRC": str(folder / "no-netrc"),
+        "WANDB_MODE": "offline",
+        **environment,
+    }
+    return subprocess.run(
+        [sys.executable, *arguments, f"outputs={folder}"],
+        cwd=REPOSITORY,
+        env={key: value for key, value in {**clean, **settings}.items() if value},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Folders of runs below `folder`."""
+    return sorted(path.parent for path in folder.rglob("status.json"))

@@ -1,0 +1,80 @@
+"""python src/train.py -m: the command that users copy."""
+
+import json
+
+import pytest
+from command import SHRUNKEN, run, run_folders
+from wandb_file import read_run
+
+NOTICE = "precision=16 on a CPU is bfloat16"
+
+
+@pytest.fixture(scope="module")
+def sweep(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    done = run(["src/train.py", "-m", "rnn=lstm,gru", "precision=16", *SHRUNKEN], corpora, folder, WANDB_MODE="")
+    assert done.returncode == 0, done.stderr
+    return done, run_folders(folder)
+
+
+def test_two_arms_finish_each_in_its_own_process(sweep):
+    _, folders = sweep
+    status = [json.loads((folder / "status.json").read_text()) for folder in folders]
+    assert [told["status"] for told in status] == ["done", "done"]
+    assert status[0]["pid"] != status[1]["pid"]
+    assert folders[0].parent == folders[1].parent
+
+
+def test_the_arms_differ_in_the_rnn_alone(sweep):
+    import yaml
+
+    _, folders = sweep
+    configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in folders]
+    differing = {key for key in configs[0] if configs[0][key] != configs[1][key]}
+    assert differing == {"rnn", "overrides"}
+
+
+def test_a_table_of_both_arms_ends_it_and_16_is_explained_once_an_arm(sweep):
+    done, _ = sweep
+    table = done.stdout[done.stdout.rindex("arms") :]
+    assert all(part in table for part in ("rnn=lstm", "rnn=gru", "done", "WER"))
+    assert done.stdout.count(NOTICE) == 2
+
+
+def test_wandb_holds_both_runs_in_one_group_offline(sweep):
+    _, folders = sweep
+    runs = [read_run(path) for folder in folders for path in folder.rglob("*.wandb")]
+    assert len(runs) == 2
+    assert {run_["group"] for run_ in runs} == {folders[0].parent.name}
+    assert {run_["id"] for run_ in runs} == {folder.name[-8:] for folder in folders}
+    assert [run_["exit_code"] for run_ in runs] == [0, 0]
+    assert {run_["config"]["rnn"]["_target_"].rsplit(".")[-1] for run_ in runs} == {"LSTM", "GRU"}
+    for run_ in runs:
+        assert run_["config"]["precision"] == 16
+        assert run_["config"]["model"]["width"] == 16
+        keys = {key for row in run_["history"] for key in row}
+        assert {"train/loss_epoch", "validation/dev-clean/wer", "final/test-clean/wer", "examples/path"} <= keys
+        losses = [row["validation/dev-clean/loss"] for row in run_["history"] if "validation/dev-clean/loss" in row]
+        assert len(losses) == 2
+
+
+def test_wandb_history_equals_the_record(sweep):
+    _, folders = sweep
+    for folder in folders:
+        (path,) = folder.rglob("*.wandb")
+        found = [row["final/test-clean/wer"] for row in read_run(path)["history"] if "final/test-clean/wer" in row]
+        assert found == [json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["wer"]]
+
+
+def test_an_arm_that_fails_does_not_end_the_sweep(corpora, tmp_path):
+    overrides = ["optimizer.lr=1e38,1e-3", "optimizer.weight_decay=1", "max_epochs=1"]
+    done = run(["src/train.py", "-m", *SHRUNKEN, *overrides], corpora, tmp_path)
+    assert done.returncode == 1
+    status = {}
+    for folder in run_folders(tmp_path):
+        (path,) = folder.rglob("*.wandb")
+        told = json.loads((folder / "status.json").read_text())["status"]
+        status["1e38" in folder.name] = (told, read_run(path)["exit_code"])
+    assert status == {True: ("failed", 1), False: ("done", 0)}
+    assert "1 of 2 arms failed" in done.stderr
+    assert "not a finite number" in done.stdout

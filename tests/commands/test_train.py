@@ -1,0 +1,164 @@
+"""python src/train.py: one run, its record, and what happens to mistakes."""
+
+import csv
+import json
+from pathlib import Path
+
+import jiwer
+import pytest
+import torch
+import yaml
+from command import SHRUNKEN, run, run_folders
+
+RECORD = {
+    "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
+    "summary.json", "utterances.csv",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def default_run(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("default")
+    done = run(["src/train.py", *SHRUNKEN], corpora, folder)
+    assert done.returncode == 0, done.stderr
+    (only,) = run_folders(folder)
+    return done, only
+
+
+def test_it_says_what_it_does_epoch_by_epoch_and_at_the_end(default_run):
+    done, folder = default_run
+    epochs = [line for line in done.stdout.splitlines() if line.startswith("epoch ")]
+    assert len(epochs) == 2
+    assert all(word in epochs[-1] for word in ("train loss", "dev-clean: loss", "WER", "CER"))
+    for expected in ("test-clean", "test-other", "trained", str(folder), "try next"):
+        assert expected in done.stdout
+    assert done.stdout.count("\nreference ") == done.stdout.count("\nhypothesis ") == 3
+
+
+def test_nothing_but_results_is_printed(default_run):
+    done, _ = default_run
+    assert "Warning" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_record_is_complete(default_run):
+    _, folder = default_run
+    assert {path.name for path in folder.iterdir()} >= RECORD
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    status = json.loads((folder / "status.json").read_text())
+    assert status["status"] == "done"
+    assert not list(folder.rglob(".*.[0-9]*")), "temporary files stayed behind"
+
+
+def test_config_is_resolved(default_run):
+    _, folder = default_run
+    text = (folder / "config.yaml").read_text()
+    assert "${" not in text
+    config = yaml.safe_load(text)
+    assert config["model"]["width"] == config["width"] == 16
+    assert (folder / "overrides").read_text().splitlines()[:-1] == SHRUNKEN
+
+
+def test_summary_agrees_with_utterances_and_with_jiwer(default_run):
+    _, folder = default_run
+    summary = json.loads((folder / "summary.json").read_text())
+    with (folder / "utterances.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["set"] for row in rows} == {"dev-clean", "test-clean", "test-other"}
+    for name, found in summary["sets"].items():
+        mine = [row for row in rows if row["set"] == name]
+        assert len({row["id"] for row in mine}) == found["utterances"] == len(mine)
+        expected = jiwer.wer([row["reference"] for row in mine], [row["hypothesis"] for row in mine])
+        assert found["wer"] == pytest.approx(expected)
+    assert summary["left_out"] == []
+    assert 0.018 < summary["train_hours"] < 0.03
+
+
+def test_metrics_hold_every_figure_of_every_epoch(default_run):
+    _, folder = default_run
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for key in (
+        "train/loss_epoch", "validation/dev-clean/loss", "validation/dev-clean/wer", "validation/dev-clean/cer",
+        "train/learning_rate", "train/gradient_norm", "train/audio_hours_per_second", "train/padding_percent",
+    ):  # fmt: skip
+        values = [float(row[key]) for row in rows if row[key]]
+        assert len(values) == 2, key
+        assert all(value > 0 for value in values), key
+
+
+def test_checkpoint_loads_without_pickle_and_knows_its_alphabet(default_run):
+    _, folder = default_run
+    checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["alphabet"] == "abcdefghijklmnopqrstuvwxyz '"
+    assert checkpoint["epoch"] == 1
+
+
+def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpora, tmp_path):
+    arguments = ["src/train.py", *SHRUNKEN, "logger=csv", "max_epochs=1"]
+    for _ in range(2):
+        assert run(arguments, corpora, tmp_path).returncode == 0
+    first, second = run_folders(tmp_path)
+    assert {first.name, second.name} == {second.name.removesuffix("~1"), f"{second.name.removesuffix('~1')}~1"}
+    assert (first / "utterances.csv").read_bytes() == (second / "utterances.csv").read_bytes()
+    weights = [torch.load(f / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for f in (first, second)]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["rnn=transformer"], ["rnn=transformer", "gru, lstm, rnn"]),
+        (["precision=8"], ["precision=8", "32, 16, bf16"]),
+        (["gpus=9999"], ["gpus=9999", "auto"]),
+        (["dropout=1.5"], ["dropout=1.5", "from 0 to below 1"]),
+        (["seed=-1"], ["seed=-1", "0 or more"]),
+        (["optimizer.lr=fast"], ["optimizer"]),
+        (["data.words=7000000"], ["words", "7000000"]),
+        (["data=an4"], ["data.root", "train, test"]),
+        (["data=librispeech", "data.root=/does/not/exist"], ["/does/not/exist", "train-clean-100"]),
+        (["model._target_=os.system"], ["os.system", "refused"]),
+        (["widht=3"], ["widht"]),
+        (["-m", "rnn=lstm,gru", "precision=8"], ["precision=8", "32, 16, bf16"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_path):
+    done = run(["src/train.py", *overrides, "logger=csv"], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert all(part in line for part in told), line
+    assert run_folders(tmp_path) == []
+
+
+def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
+    # a rate this high gives weights, and so a loss, that are no numbers
+    done = run(["src/train.py", *SHRUNKEN, "logger=csv", "optimizer.lr=1e38", "optimizer.weight_decay=1"], corpora, tmp_path)  # fmt: skip
+    assert done.returncode == 1
+    (folder,) = run_folders(tmp_path)
+    status = json.loads((folder / "status.json").read_text())
+    assert status["status"] == "failed"
+    assert "not a finite number" in status["reason"]
+
+
+def test_an4_is_read_in_place(corpora, tmp_path, shared_data):
+    root = shared_data("an4")
+    options = ["data=an4", f"data.root={root}", "max_epochs=1", "width=8", "layers=1", "logger=tensorboard"]
+    done = run(["src/train.py", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["sets"]["test"]["utterances"] == 65
+    assert summary["train_utterances"] + summary["sets"]["dev"]["utterances"] + len(summary["left_out"]) == 948
+    assert list((folder / "tensorboard").glob("events.*"))
+
+
+def test_librispeech_is_read_in_place(corpora, tmp_path, shared_data):
+    root = shared_data("librispeech-mini/LibriSpeech")
+    sets = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
+    options = ["data=librispeech", f"data.root={root}", *sets, "max_epochs=1", "width=8", "layers=1", "logger=csv"]
+    done = run(["src/train.py", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(Path(tmp_path))
+    expected = len(list((root / "test-clean").glob("*/*/*.flac")))
+    assert json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["utterances"] == expected
