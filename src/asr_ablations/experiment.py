@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,9 +61,7 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     alphabet = Alphabet(corpus.characters)
     torch.manual_seed(stream(cfg.seed, "init"))
     features = build(cfg.features)
-    model = build(
-        cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm)
-    )
+    model = build(cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
     build(cfg.init)(model)
     _try_optimizer(cfg, model)
     torch.manual_seed(stream(cfg.seed, "dropout"))
@@ -100,7 +98,7 @@ def _try_optimizer(cfg: DictConfig, model: torch.nn.Module) -> None:
 
 
 def trainer(
-    cfg: DictConfig, devices: int, loggers: list[Logger], callbacks: list[Any], **limits: int
+    cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: list[Any], **limits: Any
 ) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
     return pl.Trainer(
@@ -109,7 +107,7 @@ def trainer(
         strategy="ddp" if devices > 1 else "auto",
         precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
         max_epochs=limits.pop("max_epochs", cfg.max_epochs),
-        logger=loggers,
+        logger=list(loggers),
         callbacks=callbacks,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -78,15 +78,20 @@ class CTCTask(pl.LightningModule):
         options: dict[str, Any] = {"batch_size": len(batch), "add_dataloader_idx": False, "on_epoch": True}
         self.log(f"{name}/loss", loss, sync_dist=True, **options)
         # The metric objects, not their values: Lightning resets them each epoch and gathers them over ranks.
-        self.log(f"{name}/wer", words, **options)
-        self.log(f"{name}/cer", characters, **options)
+        self.log(f"{name}/wer", words, **options)  # type: ignore[arg-type]
+        self.log(f"{name}/cer", characters, **options)  # type: ignore[arg-type]
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.model.parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None) -> None:  # fmt: skip
+    def configure_gradient_clipping(
+        self,
+        optimizer: Any,
+        gradient_clip_val: Any = None,
+        gradient_clip_algorithm: Any = None,
+    ) -> None:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip or float("inf"))
         self.log("train/gradient_norm", norm, on_step=False, on_epoch=True, batch_size=1)
 

@@ -30,8 +30,9 @@ class SpecAugment:
         limits = np.minimum(self.time_width, self.time_share * lengths.numpy())[:, None]
         across = _spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))
         along = _spans(draws[:, split:], limits, lengths.numpy()[:, None])
-        keep = ~(_covered(along, frames, features.device)[:, :, None] | _covered(across, bins, features.device)[:, None])
-        return features * (keep & valid_frames(lengths, frames, features.device)[..., None])
+        device = features.device
+        masked = _covered(along, frames, device)[:, :, None] | _covered(across, bins, device)[:, None]
+        return features * (~masked & valid_frames(lengths, frames, device)[..., None])
 
 
 def _spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:

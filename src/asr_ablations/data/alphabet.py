@@ -1,5 +1,6 @@
 """Characters and their indices; 0 is the CTC blank."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,7 +43,8 @@ class Alphabet:
         if first is not None:
             listed = " ".join(repr(c) for c in sorted(foreign))
             raise UsageError(
-                f"characters outside the alphabet: {listed}; first in utterance {first.id} ({first.audio}): {first.text!r}"
+                f"characters outside the alphabet: {listed}; first in utterance {first.id} ({first.audio}): "
+                f"{first.text!r}"
             )
 
 
@@ -53,4 +55,4 @@ def normalise(text: str) -> str:
 
 def shortest_path(labels: list[int]) -> int:
     """Frames that CTC needs at the least: one a label, and a blank between two equal neighbours."""
-    return len(labels) + sum(a == b for a, b in zip(labels, labels[1:], strict=False))
+    return len(labels) + sum(a == b for a, b in itertools.pairwise(labels))

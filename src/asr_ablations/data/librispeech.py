@@ -1,6 +1,6 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus use the layout too.
+Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus lie so too.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,9 @@ class LibriSpeech:
             raise UsageError(f"data.root is not set: the folder that holds {', '.join(self.folders())}")
         for name in self.folders():
             if not (self.root / name).is_dir():
-                raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())})")
+                raise UsageError(
+                    f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())})"
+                )
 
     def folders(self) -> list[str]:
         """Folders that must lie under the root."""

@@ -27,9 +27,7 @@ class Synthetic(LibriSpeech):
         test: Sequence[str],
         alphabet: str,
     ) -> None:
-        super().__init__(
-            root=root, train=train, validation=validation, test=test, language=language, alphabet=alphabet
-        )
+        super().__init__(root=root, train=train, validation=validation, test=test, language=language, alphabet=alphabet)
         self.hours, self.words, self.corpus_seed = hours, words, corpus_seed
         self.store = Path(root).expanduser()
 

@@ -13,6 +13,8 @@ PREEMPHASIS = 0.97
 class PowerSpectrum(nn.Module):
     """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples."""
 
+    window: torch.Tensor
+
     def __init__(self, window: int, hop: int, fft_size: int) -> None:
         super().__init__()
         self.window_size, self.hop, self.fft_size = window, hop, fft_size

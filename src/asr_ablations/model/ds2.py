@@ -20,9 +20,7 @@ class Convolution(nn.Module):
     Padded by half a kernel: T and F become ceil(size / stride), and frames past a length are 0 again afterwards.
     """
 
-    def __init__(
-        self, inputs: int, channels: int, kernel: Sequence[int], stride: Sequence[int], norm: Norm
-    ) -> None:
+    def __init__(self, inputs: int, channels: int, kernel: Sequence[int], stride: Sequence[int], norm: Norm) -> None:
         super().__init__()
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
             raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a middle")
@@ -73,9 +71,7 @@ class DeepSpeech2(nn.Module):
             self.convolutions.append(Convolution(channels, norm=norm, **options))
             channels, bins = options["channels"], -(-bins // options["stride"][0])
         sizes = [channels * bins, *[width] * layers]
-        self.recurrent = nn.ModuleList(
-            Directions(rnn, size, width, bidirectional=bidirectional) for size in sizes[:-1]
-        )
+        self.recurrent = nn.ModuleList(Directions(rnn, size, width, bidirectional=bidirectional) for size in sizes[:-1])
         self.norms = nn.ModuleList(norm(width) for _ in range(layers))
         self.dropouts = nn.ModuleList(nn.Dropout(dropout) for _ in range(layers + 1))
         self.output = nn.Linear(sizes[-1], outputs)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # fmt: skip
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # fmt: skip
+from rich.progress import Progress as Bars
 
 
 class Progress(pl.Callback):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config import check, slug
+from asr_ablations.config import check
 from asr_ablations.run import Run
 
 

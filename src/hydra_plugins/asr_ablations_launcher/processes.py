@@ -31,9 +31,7 @@ class ProcessesLauncher(Launcher):
         # imported here: Hydra imports every plugin at the start of every command
         from asr_ablations.sweep.arm import Arm, run_arms
 
-        arms = [
-            Arm.freeze(self._compose(overrides, initial_job_idx + i)) for i, overrides in enumerate(job_overrides)
-        ]
+        arms = [Arm.freeze(self._compose(overrides, initial_job_idx + i)) for i, overrides in enumerate(job_overrides)]
         codes = run_arms(Path(sys.argv[0]).resolve(), arms)
         return [
             JobReturn(overrides=overrides, cfg=None, status=JobStatus.COMPLETED, _return_value=code)
@@ -42,7 +40,8 @@ class ProcessesLauncher(Launcher):
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         """The resolved config of one arm, without Hydra's own part."""
-        assert self.hydra_context is not None and self.config is not None
+        assert self.hydra_context is not None
+        assert self.config is not None
         state = Singleton.get_state()
         try:
             cfg = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
