@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SHRUNKEN = ["data.hours=0.02", "data.words=40", "max_epochs=2", "width=16", "layers=1", "batch.size=8"]
+SHRUNKEN = ["data.hours=0.02", "data.words=60", "max_epochs=2", "width=16", "layers=1", "batch.size=8"]
 """Overrides that make any training command a matter of seconds."""
 
 

@@ -133,7 +133,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_pat
 
 def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
     # a rate this high gives weights, and so a loss, that are no numbers
-    done = run(["src/train.py", *SHRUNKEN, "logger=csv", "optimizer.lr=1e38", "optimizer.weight_decay=1"], corpora, tmp_path)  # fmt: skip
+    done = run(["src/train.py", *SHRUNKEN, "logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1"], corpora, tmp_path)  # fmt: skip
     assert done.returncode == 1
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())

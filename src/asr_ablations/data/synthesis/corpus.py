@@ -20,12 +20,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-GENERATOR_VERSION = 1  # count up whenever the same request gives other files
+GENERATOR_VERSION = 2  # count up whenever the same request gives other files
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
 SPEED = 200  # s of speech a second a core: for plans only
-# Training speakers grow with the root of the hours: 40 with 1 minute each at 0.6 h, 500 with 12 minutes at 100 h.
-BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 40
+# Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.
+BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 # An evaluation set at BASE_HOURS; both numbers grow with the fourth root, up to about 1 h a set.
 EVALUATION_SPEAKERS, EVALUATION_UTTERANCES, EVALUATION_GROWTH = 8, 13, 3.6
 
