@@ -1,7 +1,6 @@
 """run(cfg): build → fit → evaluate → record."""
 
 import logging
-import math
 import os
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
 from asr_ablations.evaluation import rates, transcribe_set
+from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_run
@@ -138,13 +138,11 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
             enable_version_counter=False,
         )
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
-        fitter = trainer(cfg, devices, loggers, [throughput, checkpoints, Progress(cfg.progress)])
+        fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, Progress(cfg.progress)])
         with _phase(record, "train"):
             fitter.fit(task, data)
         if fitter.interrupted:
             raise KeyboardInterrupt
-        if not math.isfinite(float(fitter.callback_metrics["train/loss"])):
-            raise RuntimeError("the training loss is not a finite number")
         with _phase(record, "evaluate"):
             rows = _evaluate(fitter, task, data)
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)

@@ -79,3 +79,13 @@ def test_an_arm_that_fails_does_not_end_the_sweep(corpora, tmp_path):
     assert status == {1e30: ("failed", 1), 1e-3: ("done", 0)}
     assert "1 of 2 arms failed" in done.stderr
     assert "not a finite number" in done.stdout
+
+
+def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):
+    options = [*SHRUNKEN, "max_epochs=1", "logger=csv", "seed=0,1", "rnn=rnn"]
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = run_folders(tmp_path)
+    assert [folder.parent.name for folder in folders] == ["rnn_type", "rnn_type"]
+    results = [(folder / "utterances.csv").read_text() for folder in folders]
+    assert results[0] != results[1], "the seed changed nothing"

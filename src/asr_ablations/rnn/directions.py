@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from asr_ablations.masks import valid_frames
+from asr_ablations.rnn.parallel import both
 
 Layer = Callable[[int, int], nn.Module]
 
@@ -32,12 +33,11 @@ class Directions(nn.Module):
 
     def _both(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
-        y = self.forwards(x, lengths)
-        if self.backwards is not None:
-            flip = reversal(lengths, x.shape[1], x.device)[..., None]
-            reversed_y = self.backwards(x.gather(1, flip.expand_as(x)), lengths)
-            y = y + reversed_y.gather(1, flip.expand_as(reversed_y))
-        return y * valid
+        if self.backwards is None:
+            return self.forwards(x, lengths) * valid
+        flip = reversal(lengths, x.shape[1], x.device)[..., None]
+        y, reversed_y = both(self.forwards, self.backwards, x, x.gather(1, flip.expand_as(x)), lengths)
+        return (y + reversed_y.gather(1, flip.expand_as(reversed_y))) * valid
 
 
 def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
