@@ -8,7 +8,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.errors import UsageError, choices
 
-TRUSTED = ("asr_ablations.", "torch.nn.", "torch.optim.")
+COMPONENTS = (
+    *("augment", "benchmarks", "data", "decoder", "features", "init", "logger", "model", "norm", "optimizer", "order"),
+    *("rnn", "schedule"),
+)
+TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""
 
 PRECISIONS = (32, 16, "bf16")
@@ -26,11 +30,22 @@ def check(cfg: DictConfig) -> None:
         _whole(cfg, "gpus", 0)
     for key, smallest in {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "batch.size": 1, "workers": 0}.items():
         _whole(cfg, key, smallest)
-    if not (isinstance(cfg.dropout, (int, float)) and 0 <= cfg.dropout < 1) or isinstance(cfg.dropout, bool):
+    if not (_number(cfg.dropout) and 0 <= cfg.dropout < 1):
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
-    if cfg.gradient_clip is not None and not (isinstance(cfg.gradient_clip, (int, float)) and cfg.gradient_clip > 0):
+    if cfg.gradient_clip is not None and not (_number(cfg.gradient_clip) and cfg.gradient_clip > 0):
         raise choices("gradient_clip", cfg.gradient_clip, "a number above 0, or null for none")
-    _check_targets(OmegaConf.to_container(cfg))
+    if not isinstance(cfg.progress, bool):
+        raise choices("progress", cfg.progress, "true or false")
+    if cfg.outputs is None:
+        raise choices("outputs", cfg.outputs, "a folder")
+    content = OmegaConf.to_container(cfg)
+    assert isinstance(content, dict)
+    content.pop("overrides", None)  # what the user typed, interpolations and all; nothing is built from it
+    _check_targets(content)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _whole(cfg: DictConfig, key: str, smallest: int) -> None:
@@ -50,6 +65,9 @@ def _check_targets(node: Any) -> None:
     elif isinstance(node, list):
         for value in node:
             _check_targets(value)
+    elif isinstance(node, str) and "${" in node:
+        # Hydra resolves once more when it instantiates: what appears then has been checked by nobody
+        raise UsageError(f"{node}: refused, an interpolation within a resolved config")
 
 
 def build(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
@@ -62,7 +80,10 @@ def build(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
     options = OmegaConf.to_container(node, resolve=True)
     _check_targets(options)
     for target in _targets(options):
-        home = getattr(get_object(target), "__module__", "") or ""
+        try:
+            home = getattr(get_object(target), "__module__", "") or ""
+        except ImportError as error:
+            raise UsageError(f"_target_={target}: there is no such class or function") from error
         if not f"{home}.".startswith(TRUSTED):
             # asr_ablations.x.os.system begins as ours does: what counts is where the object was defined
             raise UsageError(f"_target_={target}: refused, it is defined in {home or 'no module'}")

@@ -134,11 +134,12 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
             dirpath=record.folder / "checkpoints",
             filename="best",
             monitor=f"validation/{data.corpus.validation[0]}/wer",
-            save_last=True,
             enable_version_counter=False,
         )
+        # save_last of the one above would save only with a new best
+        last = ModelCheckpoint(dirpath=record.folder / "checkpoints", filename="last", enable_version_counter=False)
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
-        fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, Progress(cfg.progress)])
+        fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, last, Progress(cfg.progress)])
         with _phase(record, "train"):
             fitter.fit(task, data)
         if fitter.interrupted:

@@ -26,6 +26,8 @@ def identity(cfg: DictConfig) -> str:
     """Eight hexadecimal digits of a hash over everything in the resolved config that can change the result."""
     content = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(content, dict)
+    if isinstance(content.get("data"), dict):
+        content["data"].pop("root", None)  # where it lies; data.json has a hash of what it is
     kept = {key: value for key, value in content.items() if key not in MACHINE_KEYS}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -44,7 +46,7 @@ class Run:
         self.cfg = cfg
         self.id = identity(cfg)
         self.name = short_name(cfg.overrides)
-        self.folder = Path(cfg.outputs) / slug(cfg.sweep) / f"{self.name}-{self.id}"
+        self.folder = Path(str(cfg.outputs)) / slug(str(cfg.sweep)) / f"{self.name}-{self.id}"
         self.started = time.time()
         self.phases: dict[str, float] = {}
 
@@ -67,11 +69,11 @@ class Run:
             self._status("failed", reason=" ".join(reason.split()))
 
     def _keep_previous(self) -> None:
-        """Move what an earlier run of the same content left to <folder>~1, ~2, …: nothing is lost."""
+        """Move what an earlier run of the same content left to <folder>.1, .2, …: nothing is lost."""
         if not self.folder.exists():
             return
         number = 1
-        while (kept := self.folder.with_name(f"{self.folder.name}~{number}")).exists():
+        while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
             number += 1
         self.folder.rename(kept)
 

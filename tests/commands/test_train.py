@@ -99,7 +99,7 @@ def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpo
     for _ in range(2):
         assert run(arguments, corpora, tmp_path).returncode == 0
     first, second = run_folders(tmp_path)
-    assert {first.name, second.name} == {second.name.removesuffix("~1"), f"{second.name.removesuffix('~1')}~1"}
+    assert second.name == f"{first.name}.1"
     assert (first / "utterances.csv").read_bytes() == (second / "utterances.csv").read_bytes()
     weights = [torch.load(f / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for f in (first, second)]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
@@ -133,7 +133,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_pat
 
 def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
     # a rate this high gives weights, and so a loss, that are no numbers
-    done = run(["src/train.py", *SHRUNKEN, "logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1"], corpora, tmp_path)  # fmt: skip
+    options = ["logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1"]
+    done = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
     assert done.returncode == 1
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())

@@ -24,10 +24,11 @@ class SpecAugment:
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
         masks = self.frequency_masks + self.time_masks
-        draws = np.stack([uniforms(2 * masks, seed, "specaugment", epoch, id_) for id_ in ids]).reshape(-1, masks, 2)
+        draws = np.stack([uniforms(2 * masks, seed, "specaugment", epoch, id_) for id_ in ids])
+        draws = draws.reshape(len(ids), masks, 2)
         frames, bins = features.shape[1:]
         split = self.frequency_masks
-        limits = np.minimum(self.time_width, self.time_share * lengths.numpy())[:, None]
+        limits = np.floor(np.minimum(self.time_width, self.time_share * lengths.numpy()))[:, None]
         across = _spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))
         along = _spans(draws[:, split:], limits, lengths.numpy()[:, None])
         device = features.device

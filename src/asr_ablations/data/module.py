@@ -78,8 +78,8 @@ class BatchOrder(Sampler[list[int]]):
 
     def batches(self) -> list[list[int]]:
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
-        drawn = drawn + drawn[: -len(drawn) % self.ranks]
-        return [batch.tolist() for batch in drawn[self.rank :: self.ranks]]
+        turns = range(self.rank, -(-len(drawn) // self.ranks) * self.ranks, self.ranks)
+        return [drawn[i % len(drawn)].tolist() for i in turns]
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter(self.batches())
@@ -152,6 +152,8 @@ class SpeechData(pl.LightningDataModule):
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
             pin_memory=pin,
+            # of its own: a loader draws a seed at each pass, and torch's global stream belongs to dropout
+            generator=torch.Generator(),
         )
 
     def train_dataloader(self) -> DataLoader:

@@ -35,9 +35,15 @@ class Errors:
 
 
 def count_errors(reference: Sequence[Any], hypothesis: Sequence[Any]) -> Errors:
-    """Errors of the alignment with the fewest of them."""
-    kinds = [operation.tag for operation in Levenshtein.editops(reference, hypothesis)]
-    return Errors(len(reference), kinds.count("replace"), kinds.count("delete"), kinds.count("insert"))
+    """Errors of the alignment with the fewest of them, and of several such the one with the most words right.
+
+    That splits the errors as NIST's sclite does, whose substitutions cost 4 and others 3. One distance finds both: each
+    error costs `unit` and a substitution 1 more; insertions less deletions are the difference of the lengths.
+    """
+    unit = min(len(reference), len(hypothesis)) + 1
+    errors, substitutions = divmod(Levenshtein.distance(reference, hypothesis, weights=(unit, unit, unit + 1)), unit)
+    deletions = (errors - substitutions + len(reference) - len(hypothesis)) // 2
+    return Errors(len(reference), substitutions, deletions, errors - substitutions - deletions)
 
 
 def word_errors(reference: str, hypothesis: str) -> Errors:

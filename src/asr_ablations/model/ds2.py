@@ -83,6 +83,8 @@ class DeepSpeech2(nn.Module):
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if not features.shape[1]:  # recordings shorter than a window; torch convolves no empty input
+            return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:
             x, lengths = convolution(x, lengths)

@@ -31,9 +31,10 @@ class BatchNorm(nn.Module):
         mean = values.sum(dimensions) / count
         centred = (values - mean) * mask
         variance = centred.square().sum(dimensions) / count
+        momentum = self.momentum if lengths.any() else 0.0  # no frame, no news
         with torch.no_grad():
             unbiased = variance * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_variance.lerp_(unbiased, self.momentum)
+            self.running_mean.lerp_(mean, momentum)
+            self.running_variance.lerp_(unbiased, momentum)
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return (centred * scale + self.bias * mask).to(x.dtype)

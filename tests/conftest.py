@@ -1,0 +1,38 @@
+"""Fixtures of the whole suite."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
+
+
+def write_split(folder: Path, speakers: int, utterances: int, first: int) -> None:
+    """Tones in noise under LibriSpeech's layout, 0.5 to 1.2 s each."""
+    generator = np.random.default_rng(first)
+    sentences = itertools.cycle(SENTENCES)
+    for speaker in range(first, first + speakers):
+        chapter = folder / str(speaker) / "1"
+        chapter.mkdir(parents=True)
+        lines = []
+        for number in range(utterances):
+            id_ = f"{speaker}-1-{number:04d}"
+            seconds = np.arange(generator.integers(8000, 19200)) / 16000
+            tone = 0.3 * np.sin(2 * np.pi * (100 + 40 * number) * seconds)
+            samples = tone + 0.05 * generator.standard_normal(len(seconds))
+            soundfile.write(chapter / f"{id_}.flac", samples, 16000, subtype="PCM_16")
+            lines.append(f"{id_} {next(sentences).upper()}\n")
+        (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a corpus of tones: train (2 speakers × 5), dev (2 × 3), test (1 × 2). Read only."""
+    root = tmp_path_factory.mktemp("tiny-corpus")
+    write_split(root / "train", speakers=2, utterances=5, first=10)
+    write_split(root / "dev", speakers=2, utterances=3, first=20)
+    write_split(root / "test", speakers=1, utterances=2, first=30)
+    return root

@@ -1,0 +1,76 @@
+"""Characters and their indices."""
+
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import UsageError
+from support import compose
+
+ALPHABETS = dict(compose().alphabets)
+every_language = pytest.mark.parametrize("language", ALPHABETS)
+
+
+def utterance(id_: str, text: str) -> Utterance:
+    return Utterance(id_, "speaker", Path(f"{id_}.flac"), 0.0, 1.0, text)
+
+
+@every_language
+def test_decode_undoes_encode(language: str) -> None:
+    alphabet = Alphabet(ALPHABETS[language])
+    indices = alphabet.encode(alphabet.characters)
+    assert indices == list(range(1, alphabet.outputs)), "0 is the blank"
+    assert alphabet.decode(indices) == alphabet.characters
+    assert alphabet.encode("") == []
+    assert alphabet.decode([]) == ""
+
+
+@pytest.mark.parametrize(("language", "text"), [("en", "it's a dog"), ("pl", "zażółć gęślą jaźń")])
+def test_alphabets_spell_their_languages(language: str, text: str) -> None:
+    alphabet = Alphabet(ALPHABETS[language])
+    assert alphabet.decode(alphabet.encode(text)) == text
+
+
+def test_english_has_the_thesiss_29_outputs() -> None:
+    """papers/003 §1.2: 26 letters, space, apostrophe, blank."""
+    assert Alphabet(ALPHABETS["en"]).outputs == 29
+
+
+@pytest.mark.parametrize("characters", ["aba", "", "  "])
+def test_an_alphabet_without_or_with_doubled_characters_is_refused(characters: str) -> None:
+    with pytest.raises(UsageError, match=f"{characters!r}: expected"):
+        Alphabet(characters)
+
+
+def test_foreign_characters_are_named_with_the_first_utterance() -> None:
+    utterances = [utterance("u-1", "ab"), utterance("u-2", "añb"), utterance("u-3", "é3"), utterance("u-4", "ñ")]
+    with pytest.raises(UsageError) as told:
+        Alphabet("ab").check(utterances)
+    assert "'3' 'é' 'ñ'" in str(told.value)
+    assert "u-2" in str(told.value)
+    assert "u-2.flac" in str(told.value)
+    assert "u-3" not in str(told.value)
+
+
+def test_known_characters_pass_and_unknown_ones_are_not_encoded() -> None:
+    Alphabet("ab").check([utterance("u-1", "ab"), utterance("u-2", "")])
+    with pytest.raises(KeyError, match="c"):
+        Alphabet("ab").encode("abc")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("  IT IS\tSO \n", "it is so"), ("Don’t", "don't"), ("ŻÓŁĆ", "żółć"), ("", ""), ("a  b", "a b")],
+)
+def test_normalise(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+    assert normalise(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"), [("", 0), ("a", 1), ("ab", 2), ("aa", 3), ("aaa", 5), ("abba", 5), ("aab", 4)]
+)
+def test_shortest_path_has_a_blank_between_equal_neighbours(text: str, frames: int) -> None:
+    assert shortest_path(Alphabet("ab").encode(text)) == frames

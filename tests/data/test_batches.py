@@ -1,0 +1,166 @@
+"""From utterances to batches: collation, padding, and what cannot be learnt left out by name."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.module import Speech, SpeechData, collate
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import UsageError
+from support import component
+
+LETTERS = Alphabet("abcdefgh ")
+
+
+def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:
+    return Utterance(id_, "s", Path(f"{id_}.flac"), 0.0, seconds, text)
+
+
+def items(lengths: list[int]) -> list[tuple[np.ndarray, list[int], Utterance]]:
+    generator = np.random.default_rng(1)
+    texts = ["ab", "", "cab", "a"]
+    return [
+        (generator.integers(-32768, 32767, n).astype(np.int16), LETTERS.encode(text), utterance(f"u-{i}", text))
+        for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
+    ]
+
+
+@pytest.mark.parametrize("lengths", [[5, 0, 9, 1], [4, 4], [1], [0], [0, 0]])
+def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
+    batch = collate(drawn := items(lengths))
+    expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
+    for row, (samples, _, _) in enumerate(drawn):
+        expected[row, : len(samples)] = samples / 32768
+    np.testing.assert_array_equal(batch.waveforms().numpy(), expected)
+    assert batch.lengths.tolist() == lengths
+
+
+def test_targets_lie_behind_one_another() -> None:
+    batch = collate(items([5, 0, 9, 1]))
+    texts = [LETTERS.decode(part.tolist()) for part in batch.targets.split(batch.target_lengths.tolist())]
+    assert texts == batch.texts == ["ab", "", "cab", "a"]
+    assert batch.ids == ["u-0", "u-1", "u-2", "u-3"]
+    assert len(batch) == 4
+
+
+@pytest.mark.parametrize(
+    ("lengths", "share"), [([4, 4], 0.0), ([4, 2], 1 / 4), ([10, 0, 5, 5], 1 / 2), ([0, 0], 0.0), ([3], 0.0)]
+)
+def test_padding_is_the_share_of_zeros_added(lengths: list[int], share: float) -> None:
+    found = collate(items(lengths)).padding()
+    assert 0 <= found <= 1
+    if max(lengths):
+        assert found == pytest.approx(share)
+
+
+def test_moving_keeps_the_lengths_on_the_cpu() -> None:
+    moved = collate(items([5, 2])).to(torch.device("meta"))
+    assert [moved.audio.device.type, moved.targets.device.type] == ["meta", "meta"]
+    assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]]
+
+
+def test_audio_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.flac"
+    soundfile.write(path, np.arange(1600, dtype=np.int16), 16000)
+    speech = Speech([Utterance("a", "s", path, 0.0, 0.1, "ab")], LETTERS)
+    first = speech[0][0].copy()
+    path.unlink()
+    np.testing.assert_array_equal(speech[0][0], first)
+    monkeypatch.setattr("asr_ablations.data.module.REMEMBERED_BYTES", 0)
+    with pytest.raises(UsageError, match="cannot read audio"):
+        Speech(speech.utterances, LETTERS)[0]
+
+
+def corpus(**splits: list[Utterance]) -> Any:
+    """A corpus whose splits are lists; train is made of two folders."""
+    return SimpleNamespace(
+        train=["one", "two"], validation=["dev"], test=["test"], read=lambda name: splits.get(name, [])
+    )
+
+
+def data(frames: int, **splits: list[Utterance]) -> SpeechData:
+    """With a model of `frames` output frames a second."""
+
+    def output_frames(samples: torch.Tensor) -> torch.Tensor:
+        return samples * frames // 16000
+
+    order = component("order", "shuffled")
+    return SpeechData(corpus(**splits), LETTERS, order, output_frames, batch_size=2, seed=0, workers=0)
+
+
+ONE = [utterance("short", "abcdef", 0.5), utterance("enough", "abcde", 0.5)]
+TWO = [utterance("repeats", "aaa", 0.4), utterance("fits", "aab", 0.4), utterance("silent", "", 0.05)]
+
+
+def test_infeasible_utterances_are_left_out_of_training_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    """At 10 frames a second, 0.5 s are 5 frames, too few for 6 labels; aaa needs 5 frames and has 4."""
+    speech = data(10, one=ONE, two=TWO, dev=[utterance("dev", "abcdefgh", 0.1)])
+    with caplog.at_level(logging.WARNING):
+        speech.setup()
+    assert [u.id for u in speech.sets["train"].utterances] == ["enough", "fits", "silent"]
+    assert speech.left_out == ["repeats", "short"]
+    assert "2 of 5" in caplog.text
+    assert "repeats, short" in caplog.text
+    assert [u.id for u in speech.sets["dev"].utterances] == ["dev"], "evaluation leaves nothing out"
+
+
+def test_nothing_is_said_where_all_fit(caplog: pytest.LogCaptureFixture) -> None:
+    speech = data(100, one=ONE, two=TWO)
+    speech.setup()
+    assert speech.left_out == []
+    assert caplog.text == ""
+
+
+def test_no_utterance_left_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no training utterance is left"):
+        data(1, one=ONE[:1], two=TWO[:1]).setup()
+
+
+def test_foreign_characters_stop_the_setup() -> None:
+    with pytest.raises(UsageError, match=r"'z'.*dev-1"):
+        data(100, one=ONE, dev=[utterance("dev-1", "az")]).setup()
+
+
+def test_evaluation_has_every_utterance_once_and_the_longest_first() -> None:
+    durations = [0.3, 0.9, 0.1, 0.5, 0.7]
+    speech = data(100, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
+    speech.setup()
+    batches = list(speech.evaluation_dataloader("dev").batch_sampler)
+    assert [[durations[i] for i in batch] for batch in batches] == [[0.9, 0.7], [0.5, 0.3], [0.1]]
+
+
+def test_description_tells_contents_apart() -> None:
+    """Hours, speakers, words, and a hash that any change of a set changes but not its order."""
+
+    def described(*utterances: Utterance) -> dict[str, Any]:
+        speech = data(100, one=ONE, dev=list(utterances))
+        speech.setup()
+        found: dict[str, Any] = speech.describe()["sets"]["dev"]
+        return found
+
+    a, b = utterance("a", "ab cd", 1.5), utterance("b", "ab", 0.3)
+    found = described(a, b)
+    assert (found["utterances"], found["speakers"], found["words"]) == (2, 1, 3)
+    assert found["hours"] == pytest.approx(1.8 / 3600)
+    assert described(b, a)["sha256"] == found["sha256"]
+    assert (
+        len(
+            {
+                described(*u)["sha256"]
+                for u in ([a], [a, b], [a, utterance("b", "ac", 0.3)], [a, utterance("b", "ab", 0.4)])
+            }
+        )
+        == 4
+    )
+
+
+def test_batches_of_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"batch\.size=0"):
+        SpeechData(corpus(), LETTERS, component("order", "shuffled"), lambda x: x, batch_size=0, seed=0, workers=0)

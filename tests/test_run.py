@@ -1,0 +1,201 @@
+"""A run's identity, its names, and what lies in its folder whatever happens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.run import Run, identity, short_name, write, write_csv, write_json
+from support import another, compose, group_options, groups
+
+MACHINE = {
+    "sweep": "other",
+    "ablation": {"question": "why?"},
+    "overrides": ["a=1"],
+    "outputs": "elsewhere",
+    "workers": 3,
+    "progress": False,
+    "data.root": "elsewhere",
+}
+CHOICES = [group for group in groups() if group not in ("logger", "benchmark") and len(group_options(group)) > 1]
+
+
+def changed(key: str, value: Any) -> DictConfig:
+    cfg = compose()
+    OmegaConf.update(cfg, key, value, force_add=True)
+    return cfg
+
+
+def test_the_same_config_has_the_same_identity() -> None:
+    """Whatever the order of its keys, and resolved or not."""
+    cfg = compose()
+    backwards = OmegaConf.create(dict(reversed(list(OmegaConf.to_container(cfg, resolve=True).items()))))
+    assert identity(cfg) == identity(compose()) == identity(backwards)
+    assert len(identity(cfg)) == 8
+
+
+@pytest.mark.parametrize("group", CHOICES)
+def test_every_option_of_a_group_is_another_run(group: str) -> None:
+    found = {identity(compose(f"{group}={name}")) for name in group_options(group)}
+    assert len(found) == len(group_options(group))
+
+
+def leaves(node: Any, prefix: str = "") -> list[str]:
+    """Dotted keys of all values but those of the machine."""
+    found: list[str] = []
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        path = f"{prefix}{key}"
+        if path in MACHINE or path == "logger":
+            continue
+        found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
+    return found
+
+
+@pytest.mark.parametrize("key", leaves(OmegaConf.to_container(compose(), resolve=True)))
+def test_every_value_that_can_change_the_result_is_part_of_the_identity(key: str) -> None:
+    value = OmegaConf.select(compose(), key)
+    other = another(value) if isinstance(value, (bool, int, float)) else f"{value}x"
+    other = "pl" if key == "data.language" else other  # which alphabet depends on
+    assert identity(changed(key, other)) != identity(compose())
+
+
+@pytest.mark.parametrize(("key", "value"), MACHINE.items())
+def test_what_steers_the_machine_is_no_part_of_the_identity(key: str, value: Any) -> None:
+    assert identity(changed(key, value)) == identity(compose())
+
+
+@pytest.mark.parametrize("logger", group_options("logger"))
+def test_the_logger_is_no_part_of_the_identity(logger: str) -> None:
+    assert identity(compose(f"logger={logger}")) == identity(compose())
+
+
+OVERRIDES = [
+    [],
+    ["rnn=gru", "seed=1"],
+    ["optimizer.betas=[0.9,0.99]"],
+    ["+new=1", "++other=2", "~gone"],
+    ["data.root=/a b/ć", "seed=3"],
+    ["model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"],
+    ["alphabets.en='a b'"],
+    ["data=an4", *(f"key{i}=value{i}" for i in range(40))],
+    ["x='..'"],
+    ["x=$y;rm"],
+]
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=range(len(OVERRIDES)))
+@pytest.mark.parametrize("sweep", ["single", "rnn type", "ć/../x", 2024])
+def test_folders_are_safe_names_and_unquoted_overrides(overrides: list[str], sweep: str | int, tmp_path: Path) -> None:
+    cfg = changed("overrides", overrides)
+    cfg.sweep, cfg.outputs = sweep, str(tmp_path)
+    with Run(cfg) as run:
+        pass
+    assert run.folder.parent.parent == tmp_path
+    assert run.folder.is_dir()
+    assert run.folder.name.endswith(f"-{run.id}")
+    assert len(run.folder.name) < 120
+    relative = str(run.folder.relative_to(tmp_path))
+    (parsed,) = OverridesParser.create().parse_overrides([f"run={relative}"])
+    assert parsed.value() == relative
+
+
+def test_names_tell_the_experiment_and_not_the_machine() -> None:
+    overrides = [
+        "rnn=gru",
+        "workers=2",
+        "seed=1",
+        "logger=csv",
+        "outputs=x",
+        "data.root=/x",
+        "sweep=a",
+        "progress=false",
+    ]
+    assert short_name(overrides) == "rnn-gru+seed-1"
+    assert short_name(["workers=2"]) == "default"
+
+
+@pytest.fixture
+def cfg(tmp_path: Path) -> DictConfig:
+    made = compose("seed=5", f"outputs={tmp_path}", "sweep=test")
+    made.overrides = ["seed=5"]
+    return made
+
+
+def status(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return told
+
+
+def test_a_run_says_running_then_done(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        assert status(run.folder)["status"] == "running"
+        assert status(run.folder)["pid"] > 0
+    assert status(run.folder)["status"] == "done"
+    assert "reason" not in status(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(RuntimeError("out of\nmemory"), "RuntimeError: out of memory"), (KeyboardInterrupt(), "interrupted"),
+     (SystemExit(3), "SystemExit: 3")],
+)  # fmt: skip
+def test_a_run_that_fails_says_why(cfg: DictConfig, error: BaseException, reason: str) -> None:
+    run = Run(cfg)
+    with pytest.raises(type(error)), run:
+        raise error
+    assert status(run.folder)["status"] == "failed"
+    assert status(run.folder)["reason"] == reason
+
+
+def test_the_record_repeats_the_run(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        pass
+    kept = OmegaConf.load(run.folder / "config.yaml")
+    assert OmegaConf.to_container(kept) == OmegaConf.to_container(cfg, resolve=True)
+    assert Run(kept).folder == run.folder
+    assert (run.folder / "overrides").read_text() == "seed=5\n"
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["versions"]["torch"].startswith("2.")
+    assert environment["hardware"]["cores"] >= 1
+
+
+def test_earlier_folders_of_the_same_run_are_kept(cfg: DictConfig) -> None:
+    for number in range(3):
+        with Run(cfg) as run:
+            (run.folder / "mark").write_text(str(number))
+    kept = {
+        folder.name.removeprefix(run.folder.name): (folder / "mark").read_text()
+        for folder in run.folder.parent.iterdir()
+    }
+    assert kept == {"": "2", ".1": "0", ".2": "1"}
+
+
+@pytest.mark.parametrize(
+    ("write_it", "read"),
+    [
+        (lambda path: write(path, "zażółć\n"), "zażółć\n"),
+        (lambda path: write_json(path, {"a": "ż"}), '{\n  "a": "ż"\n}\n'),
+        (lambda path: write_csv(path, [{"a": 1, "b": 'x, "y"'}]), 'a,b\n1,"x, ""y"""\n'),
+    ],
+    ids=["text", "json", "csv"],
+)
+def test_a_file_that_is_there_is_whole(
+    write_it: Any, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("before", encoding="utf-8")
+
+    def crash(self: Path, target: Path) -> None:
+        assert self.parent == target.parent, "a rename across file systems is none"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            write_it(path)
+    assert path.read_text(encoding="utf-8") == "before"
+    write_it(path)
+    assert path.read_text(encoding="utf-8").replace("\r\n", "\n") == read
