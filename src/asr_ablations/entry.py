@@ -12,6 +12,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config import check
 from asr_ablations.errors import UsageError
 
 Task = Callable[[DictConfig], Any]
@@ -36,6 +37,9 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
             except KeyboardInterrupt:
                 print("interrupted", file=sys.stderr)
                 sys.exit(130)
+            except BrokenPipeError:  # … --help | head
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
 
         return main
 
@@ -48,6 +52,7 @@ def _told(task: Task) -> Task:
     @functools.wraps(task)
     def told(cfg: DictConfig) -> Any:
         try:
+            check(cfg)  # before the task imports torch, so that a wrong value is told at once
             return task(cfg)
         except UsageError as error:
             _stop(error)

@@ -10,20 +10,25 @@ SHRUNKEN = ["data.hours=0.02", "data.words=60", "max_epochs=2", "width=16", "lay
 """Overrides that make any training command a matter of seconds."""
 
 
-def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
+def clean_environment(corpora: Path, folder: Path, **more: str) -> dict[str, str]:
+    """This environment without accounts and Hydra's own variables; a variable set to "" is taken out."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "HYDRA"))}
     settings = {
         "ASR_ABLATIONS_DATA": str(corpora),
         "OMP_NUM_THREADS": "1",
         "NETRC": str(folder / "no-netrc"),
         "WANDB_MODE": "offline",
-        **environment,
+        **more,
     }
+    return {key: value for key, value in {**clean, **settings}.items() if value}
+
+
+def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
     return subprocess.run(
         [sys.executable, *arguments, f"outputs={folder}"],
         cwd=REPOSITORY,
-        env={key: value for key, value in {**clean, **settings}.items() if value},
+        env=clean_environment(corpora, folder, **environment),
         capture_output=True,
         text=True,
         timeout=600,

@@ -10,6 +10,8 @@ import torch
 import yaml
 from command import SHRUNKEN, run, run_folders
 
+from support import shared_data
+
 RECORD = {
     "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
     "summary.json", "utterances.csv",
@@ -142,7 +144,7 @@ def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
     assert "not a finite number" in status["reason"]
 
 
-def test_an4_is_read_in_place(corpora, tmp_path, shared_data):
+def test_an4_is_read_in_place(corpora, tmp_path):
     root = shared_data("an4")
     options = ["data=an4", f"data.root={root}", "max_epochs=1", "width=8", "layers=1", "logger=tensorboard"]
     done = run(["src/train.py", *options], corpora, tmp_path)
@@ -154,7 +156,7 @@ def test_an4_is_read_in_place(corpora, tmp_path, shared_data):
     assert list((folder / "tensorboard").glob("events.*"))
 
 
-def test_librispeech_is_read_in_place(corpora, tmp_path, shared_data):
+def test_librispeech_is_read_in_place(corpora, tmp_path):
     root = shared_data("librispeech-mini/LibriSpeech")
     sets = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
     options = ["data=librispeech", f"data.root={root}", *sets, "max_epochs=1", "width=8", "layers=1", "logger=csv"]

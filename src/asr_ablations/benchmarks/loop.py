@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import CSVLogger
 from rich.progress import track
 
 from asr_ablations.config import build
+from asr_ablations.errors import choices
 from asr_ablations.experiment import assemble, device_count, trainer
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
@@ -34,6 +35,9 @@ class Clock(pl.Callback):
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
     """Median seconds of both loops over `steps` batches and the median of their ratios, measured in turn."""
+    for name, value in {"steps": steps, "pairs": pairs}.items():
+        if not isinstance(value, int) or value < 1:
+            raise choices(f"benchmark.{name}", value, "a whole number, 1 or more")
     corpus = build(cfg.data)
     corpus.prepare()
     lightning, bare = [], []

@@ -1,0 +1,72 @@
+"""Every command of the README works, on a shrunken corpus."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+
+from support import shared_data
+
+BLOCKS = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
+LINES = [line.split("  #")[0].split(" # ")[0].strip() for block in BLOCKS for line in block.splitlines()]
+PYTHON = [line.removeprefix("python ") for line in LINES if line.startswith("python ")]
+OTHER = [line for line in LINES if line and not line.startswith("python ")]
+MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
+
+
+def arguments(line):
+    """The command's arguments with its placeholders filled in, shrunken."""
+    real = {"AN4": "an4", "train-clean-100": "librispeech-mini/LibriSpeech"}
+    for placeholder in re.findall(r"<.*?>", line):
+        (folder,) = [path for mark, path in real.items() if mark in placeholder]
+        line = line.replace(placeholder, str(shared_data(folder)))
+    words = shlex.split(line)
+    extra = MINI if "data=librispeech" in words else [] if "data=an4" in words else SHRUNKEN[:2]
+    extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
+    if "-cn" in words:
+        extra.append("seed=0")
+    if "benchmark=loop" in words:
+        extra += ["benchmark.steps=2", "benchmark.pairs=1"]
+    return [*words, *extra]
+
+
+def test_the_readme_shows_each_entry_script():
+    shown = " ".join(PYTHON)
+    assert all(f"src/{script.name}" in shown for script in (REPOSITORY / "src").glob("*.py"))
+
+
+def test_other_commands_are_targets_of_the_makefile():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    assert OTHER
+    for line in OTHER:
+        command, target = line.split()[:2]
+        assert command == "make"
+        assert re.search(rf"^{target}:.*##", makefile, flags=re.MULTILINE), line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", PYTHON)
+def test_it_runs(line, corpora, tmp_path):
+    done = run(arguments(line), corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    assert run_folders(tmp_path)
+
+
+@pytest.mark.slow
+def test_make_train(corpora, tmp_path):
+    options = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
+    done = subprocess.run(
+        ["make", "train", f"ARGS={options}"],
+        cwd=REPOSITORY,
+        env=clean_environment(corpora, tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WER" in done.stdout
+    assert len(run_folders(tmp_path)) == 1
