@@ -141,9 +141,7 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
         fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, last, Progress(cfg.progress)])
         with _phase(record, "train"):
-            fitter.fit(task, data)
-        if fitter.interrupted:
-            raise KeyboardInterrupt
+            _fit(fitter, task, data)
         with _phase(record, "evaluate"):
             rows = _evaluate(fitter, task, data)
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)
@@ -155,6 +153,15 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
         raise
     _finish(logger, 0)
     print_run(record.folder, summary, rows)
+
+
+def _fit(fitter: pl.Trainer, task: CTCTask, data: SpeechData) -> None:
+    try:
+        fitter.fit(task, data)
+    except SystemExit as error:  # Lightning's answer to Ctrl-C: give back what it was, so that the record says so
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _evaluate(fitter: pl.Trainer, task: CTCTask, data: SpeechData) -> list[dict[str, Any]]:

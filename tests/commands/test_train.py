@@ -2,13 +2,16 @@
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import jiwer
 import pytest
 import torch
 import yaml
-from command import SHRUNKEN, run, run_folders
+from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 
 from support import shared_data
 
@@ -142,6 +145,23 @@ def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
     status = json.loads((folder / "status.json").read_text())
     assert status["status"] == "failed"
     assert "not a finite number" in status["reason"]
+
+
+def test_ctrl_c_is_recorded(corpora, tmp_path):
+    options = [*SHRUNKEN, "logger=csv", "max_epochs=1000", f"outputs={tmp_path}"]
+    command = [sys.executable, "-u", "src/train.py", *options]
+    environment = {**clean_environment(corpora, tmp_path), "COLUMNS": "200"}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("epoch "):
+                process.send_signal(signal.SIGINT)
+                break
+        process.stdout.read()
+        assert process.wait(timeout=60) == 130
+    (folder,) = run_folders(tmp_path)
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["status"], status["reason"]) == ("failed", "interrupted")
 
 
 def test_an4_is_read_in_place(corpora, tmp_path):

@@ -1,7 +1,7 @@
 """Weights & Biases: online where a login exists, else offline without asking; WANDB_MODE has the last word."""
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from pytorch_lightning.loggers import WandbLogger
 
@@ -13,7 +13,6 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> WandbLogger:
     import wandb
     from omegaconf import OmegaConf
 
-    mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
     config: Any = OmegaConf.to_container(run.cfg, resolve=True)
     experiment = wandb.init(
         project=project,
@@ -24,10 +23,15 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> WandbLogger:
         config=config,
         dir=str(run.folder),
         resume="allow",
-        mode=mode,  # type: ignore[arg-type]
+        mode=mode(),
         settings=wandb.Settings(silent=True, console="off"),
     )
     return WandbLogger(experiment=experiment)
+
+
+def mode() -> Literal["online", "offline", "disabled", "shared"]:
+    """WANDB_MODE, else online with a login and offline without one."""
+    return os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")  # type: ignore[return-value]
 
 
 def _logged_in() -> bool:
