@@ -1,0 +1,93 @@
+"""What a comparison found: made by sweep.comparison, shown by report."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The record of one finished run, read from its folder.
+
+    metrics: rows of metrics.csv, numbers or None; utterances: rows of utterances.csv, counts as int.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    overrides: list[str]
+    summary: dict[str, Any]
+    metrics: list[dict[str, float | None]]
+    utterances: list[dict[str, Any]]
+    environment: dict[str, Any]
+    data: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One choice of the factor, run with one or more seeds."""
+
+    name: str
+    runs: list[RunRecord]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm against the baseline on one test set. Rates and differences of rates are fractions, not percent.
+
+    low, high: 95 % interval by bootstrap over speakers; p_pairs: matched pairs (MAPSSWE), p_pairs_holm: after Holm's
+    correction over arms; p_seeds: Welch over seeds, None with fewer than two seeds an arm; detectable: the smallest
+    difference that this many seeds could have shown, None likewise.
+    """
+
+    arm: str
+    set: str
+    metric: str
+    baseline_mean: float
+    arm_mean: float
+    difference: float
+    low: float
+    high: float
+    p_pairs: float
+    p_pairs_holm: float
+    p_seeds: float | None
+    detectable: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Time to accuracy of one run: what it took until `metric` on the validation set reached `target`; None: never."""
+
+    arm: str
+    seed: int
+    metric: str
+    target: float
+    seconds: float | None
+    steps: float | None
+    audio_hours: float | None
+    epochs: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that a report shows. rows: the table, one an arm and test set, with plain values."""
+
+    title: str
+    question: str | None
+    source: str | None
+    factor: list[str]
+    baseline: str
+    arms: list[Arm]
+    sets: list[str]
+    rows: list[dict[str, Any]]
+    differences: list[Difference]
+    reached: list[Reached]
+    verdicts: list[str]
+    literature: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unfinished: list[tuple[Path, str]] = field(default_factory=list)
+    differing: dict[str, list[Any]] = field(default_factory=dict)
