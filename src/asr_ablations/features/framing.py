@@ -11,15 +11,24 @@ PREEMPHASIS = 0.97
 
 
 class PowerSpectrum(nn.Module):
-    """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples."""
+    """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples.
+
+    Kaldi takes the mean from each frame, then emphasises, then windows. All of it is linear, and the window begins with
+    0, so the emphasis can be done once for the waveform, and the mean taken off in the spectrum: two passes over the
+    frames instead of six, which is most of the time.
+    """
 
     window: torch.Tensor
+    offset: torch.Tensor
 
     def __init__(self, window: int, hop: int, fft_size: int) -> None:
         super().__init__()
         self.window_size, self.hop, self.fft_size = window, hop, fft_size
-        povey = torch.hann_window(window, periodic=False, dtype=torch.float64).pow(0.85).float()
-        self.register_buffer("window", povey, persistent=False)
+        povey = torch.hann_window(window, periodic=False, dtype=torch.float64).pow(0.85)
+        # what a mean of 1 leaves after the emphasis, windowed and transformed
+        offset = torch.fft.rfft((1 - PREEMPHASIS) * povey, n=fft_size)
+        self.register_buffer("window", povey.float(), persistent=False)
+        self.register_buffer("offset", torch.view_as_real(offset).float(), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
         """Whole frames in `lengths` samples."""
@@ -28,8 +37,8 @@ class PowerSpectrum(nn.Module):
     def forward(self, waveforms: torch.Tensor) -> torch.Tensor:
         if waveforms.shape[-1] < self.window_size:
             return waveforms.new_zeros(len(waveforms), 0, self.fft_size // 2 + 1)
-        frames = waveforms.unfold(-1, self.window_size, self.hop)
-        frames = frames - frames.mean(dim=-1, keepdim=True)
-        before = torch.cat([frames[..., :1], frames[..., :-1]], dim=-1)
-        frames = (frames - PREEMPHASIS * before) * self.window
-        return torch.fft.rfft(frames, n=self.fft_size).abs().square()
+        emphasised = waveforms - PREEMPHASIS * nn.functional.pad(waveforms[:, :-1], (1, 0))
+        frames = emphasised.unfold(-1, self.window_size, self.hop) * self.window
+        means = nn.functional.avg_pool1d(waveforms[:, None], self.window_size, self.hop)[:, 0, :, None, None]
+        spectrum = torch.view_as_real(torch.fft.rfft(frames, n=self.fft_size))
+        return (spectrum - means * self.offset).square().sum(dim=-1)
