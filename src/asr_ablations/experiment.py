@@ -26,7 +26,7 @@ from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_run
-from asr_ablations.run import Run, write_csv, write_json
+from asr_ablations.run import Run, rank, write_csv, write_json
 from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
@@ -47,11 +47,7 @@ def run(cfg: DictConfig) -> Path:
     task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
     corpus.prepare()
     data.setup()
-    if int(os.environ.get("RANK", 0)):  # only rank 0 writes the record
-        trainer(cfg, devices, [], []).fit(task, data)
-        return record.folder
     with record:
-        write_json(record.folder / "data.json", data.describe())
         _execute(cfg, devices, record, task, data)
     return record.folder
 
@@ -64,7 +60,7 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     model = build(cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
     build(cfg.init)(model)
     _try_optimizer(cfg, model)
-    torch.manual_seed(stream(cfg.seed, "dropout"))
+    torch.manual_seed(stream(cfg.seed, "dropout", rank()))
     task = CTCTask(
         model=model,
         features=features,
@@ -101,10 +97,11 @@ def trainer(
     cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: list[Any], **limits: Any
 ) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
-        devices=devices or 1,
-        strategy="ddp" if devices > 1 else "auto",
+        devices=ranks,
+        strategy="ddp" if ranks > 1 else "auto",
         precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
         max_epochs=limits.pop("max_epochs", cfg.max_epochs),
         logger=list(loggers),
@@ -125,9 +122,9 @@ def lightning_precision(precision: int | str, devices: int) -> str:
 
 
 def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: SpeechData) -> None:
-    if cfg.precision == 16 and not devices:
+    if cfg.precision == 16 and not devices and not rank():
         print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
-    logger = build(cfg.logger)(record)
+    logger = None if rank() else build(cfg.logger)(record)
     try:
         throughput = Throughput()
         checkpoints = ModelCheckpoint(
@@ -140,8 +137,12 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
         last = ModelCheckpoint(dirpath=record.folder / "checkpoints", filename="last", enable_version_counter=False)
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
         fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, last, Progress(cfg.progress)])
+        if not rank():
+            write_json(record.folder / "data.json", data.describe())
         with _phase(record, "train"):
             _fit(fitter, task, data)
+        if rank():
+            return
         with _phase(record, "evaluate"):
             rows = _evaluate(fitter, task, data)
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)

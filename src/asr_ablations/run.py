@@ -39,8 +39,15 @@ def short_name(overrides: Iterable[str]) -> str:
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 
 
+def rank() -> int:
+    """This process's number among those of one run, as torchrun numbers them; 0 where there is one."""
+    return int(os.environ.get("RANK", 0))
+
+
 class Run:
-    """The folder of one run as a context: says running, then done or failed with the reason."""
+    """The folder of one run as a context: says running, then done or failed with the reason. Of several ranks, only
+    the first writes.
+    """
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg = cfg
@@ -51,6 +58,8 @@ class Run:
         self.phases: dict[str, float] = {}
 
     def __enter__(self) -> "Run":
+        if rank():
+            return self
         self._keep_previous()
         self.folder.mkdir(parents=True)
         write(self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True))
@@ -78,6 +87,8 @@ class Run:
         self.folder.rename(kept)
 
     def _status(self, status: str, **more: Any) -> None:
+        if rank():
+            return
         seconds = round(time.time() - self.started, 3)
         told = {"status": status, "pid": os.getpid(), "started": _iso(self.started), "seconds": seconds, **more}
         write_json(self.folder / "status.json", told)

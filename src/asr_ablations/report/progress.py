@@ -8,12 +8,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # fmt: skip
 from rich.progress import Progress as Bars
 
+from asr_ablations.run import rank
+
 
 class Progress(pl.Callback):
     """A rich progress bar where the output is a terminal, and after each epoch its losses and error rates."""
 
     def __init__(self, bar: bool, quiet: bool = False) -> None:
-        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
+        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet or bool(rank()))
         self.bar = bar and self.console.is_terminal
         self._bars: Bars | None = None
         self._started = 0.0

@@ -65,6 +65,7 @@ def child_environment() -> dict[str, str]:
 def main(script: str, config: str) -> None:
     """Run the script's `main` on the frozen config, in this process."""
     cfg = OmegaConf.load(config)
+    sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by
     runpy.run_path(script, run_name="arm")["main"](cfg)
 
 
