@@ -8,7 +8,6 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
 VERSION = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 HASH = $(shell { sed '/^\[tool\./,$$d' pyproject.toml; cat constraints.txt; echo "$(TORCH_INDEX)"; } | sha256sum | cut -c1-12)
 ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
-PIP_OPTIONS = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 # Two OpenMP threads that spin on a shared machine cost up to 15 times the time: wait passively.
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
@@ -25,8 +24,8 @@ install:  ## make .venv with exact versions (about 5 GB with CUDA; TORCH_INDEX=<
 	if [ ! -e $(ENVIRONMENT)/complete ]; then set -e; \
 		echo "Installing into $(ENVIRONMENT) (about 5 GB, some minutes; once a machine)"; \
 		rm -rf $(ENVIRONMENT) && $(PYTHON) -m venv $(ENVIRONMENT); \
-		$(ENVIRONMENT)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar off \
-			$(PIP_OPTIONS) -c constraints.txt '.[dev]'; \
+		$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX)) $(ENVIRONMENT)/bin/python -m pip install \
+			--disable-pip-version-check --quiet --progress-bar off -c constraints.txt '.[dev]'; \
 		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
 		rm -rf build src/*.egg-info; \
 		touch $(ENVIRONMENT)/complete; \

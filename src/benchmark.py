@@ -13,7 +13,7 @@ from asr_ablations.entry import entry
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> Any:
-    from asr_ablations.benchmarks.record import measure  # torch is imported only when there is work to do
+    from asr_ablations.benchmark.record import measure  # torch is imported only when there is work to do
 
     return measure(cfg)
 
