@@ -24,6 +24,7 @@ from asr_ablations.errors import UsageError
 from asr_ablations.evaluation import rates, transcribe_set
 from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.throughput import Throughput
+from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_run
 from asr_ablations.run import Run, write_csv, write_json
@@ -128,6 +129,7 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
     if cfg.precision == 16 and not devices:
         print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
     logger = build(cfg.logger)(record)
+    utilisation = Utilisation(record.folder, INTERVAL)
     try:
         throughput = Throughput()
         checkpoints = ModelCheckpoint(
@@ -139,16 +141,20 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
         # save_last of the one above would save only with a new best
         last = ModelCheckpoint(dirpath=record.folder / "checkpoints", filename="last", enable_version_counter=False)
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
-        fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, last, Progress(cfg.progress)])
+        callbacks = [throughput, utilisation, FiniteLoss(), checkpoints, last, Progress(cfg.progress)]
+        fitter = trainer(cfg, devices, loggers, callbacks)
         with _phase(record, "train"):
             _fit(fitter, task, data)
-        with _phase(record, "evaluate"):
+        with _phase(record, "evaluate"), utilisation.during("evaluate"):
             rows = _evaluate(fitter, task, data)
+        utilisation.close()
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)
+        summary["phase_seconds"] = utilisation.phases
         write_csv(record.folder / "utterances.csv", rows)
         write_json(record.folder / "summary.json", summary)
         _log_result(logger, summary, rows)
     except BaseException:
+        utilisation.close()
         _finish(logger, 1)
         raise
     _finish(logger, 0)
