@@ -17,10 +17,10 @@ from omegaconf import DictConfig
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
+from asr_ablations.assembly import assemble, trainer
 from asr_ablations.config import build
 from asr_ablations.data.module import SpeechData
 from asr_ablations.data.utterance import Batch
-from asr_ablations.experiment import assemble, trainer
 from asr_ablations.task import CTCTask
 from support import LIGHTNING_WARNINGS, compose, standing_corpus, tiny_overrides
 

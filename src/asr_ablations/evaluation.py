@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from asr_ablations.data.module import SpeechData
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.metrics.errors import Errors, character_errors, word_errors
 from asr_ablations.task import CTCTask
 
@@ -12,22 +13,22 @@ from asr_ablations.task import CTCTask
 def transcribe_set(task: CTCTask, data: SpeechData, name: str, precision: Any) -> list[dict[str, Any]]:
     """Rows of utterances.csv for one split, in the order of the ids. precision: a context for the forward pass."""
     task.eval()
-    speakers = {u.id: u.speaker for u in data.sets[name].utterances}
+    utterances = {u.id: u for u in data.sets[name].utterances}
     rows = []
     for batch in data.evaluation_dataloader(name):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(task.device))
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
-            rows.append(_row(name, id_, speakers[id_], reference, hypothesis))
+            rows.append(_row(name, utterances[id_], reference, hypothesis))
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _row(name: str, id_: str, speaker: str, reference: str, hypothesis: str) -> dict[str, Any]:
+def _row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> dict[str, Any]:
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
         "set": name,
-        "id": id_,
-        "speaker": speaker,
+        "id": utterance.id,
+        "speaker": utterance.speaker,
         "reference": reference,
         "hypothesis": hypothesis,
         "words": words.total,
@@ -38,6 +39,9 @@ def _row(name: str, id_: str, speaker: str, reference: str, hypothesis: str) -> 
         "character_substitutions": characters.substitutions,
         "character_deletions": characters.deletions,
         "character_insertions": characters.insertions,
+        "audio": str(utterance.audio.resolve()),  # with the seconds below: what a report plays
+        "offset": utterance.offset,
+        "duration": utterance.duration,
     }
 
 

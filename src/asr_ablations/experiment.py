@@ -6,28 +6,26 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.loggers import CSVLogger, Logger
+from pytorch_lightning.loggers import CSVLogger
 
+from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.config import build, check
-from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
-from asr_ablations.errors import UsageError
 from asr_ablations.evaluation import rates, transcribe_set
 from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.throughput import Throughput
+from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_run
 from asr_ablations.run import Run, rank, write_csv, write_json
-from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
 log = logging.getLogger(__name__)
@@ -52,79 +50,11 @@ def run(cfg: DictConfig) -> Path:
     return record.folder
 
 
-def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
-    alphabet = Alphabet(corpus.characters)
-    torch.manual_seed(stream(cfg.seed, "init"))
-    features = build(cfg.features)
-    model = build(cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
-    build(cfg.init)(model)
-    _try_optimizer(cfg, model)
-    torch.manual_seed(stream(cfg.seed, "dropout", rank()))
-    task = CTCTask(
-        model=model,
-        features=features,
-        augment=build(cfg.augment),
-        decoder=build(cfg.decoder)(alphabet),
-        optimizer=build(cfg.optimizer),
-        schedule=build(cfg.schedule),
-        alphabet=alphabet,
-        validation_sets=corpus.validation,
-        gradient_clip=cfg.gradient_clip,
-        seed=cfg.seed,
-    )
-    data = SpeechData(
-        corpus,
-        alphabet,
-        build(cfg.order),
-        task.output_frames,
-        batch_size=cfg.batch.size,
-        seed=cfg.seed,
-        workers=cfg.workers,
-    )
-    return task, data
-
-
-def _try_optimizer(cfg: DictConfig, model: torch.nn.Module) -> None:
-    """Raise now, as a UsageError, what Lightning would raise from the middle of its set-up."""
-    try:
-        build(cfg.schedule)(build(cfg.optimizer)(model.parameters()), total_steps=10)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"optimizer or schedule: {error}") from error
-
-
-def trainer(
-    cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: list[Any], **limits: Any
-) -> pl.Trainer:
-    """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
-    ranks = int(os.environ.get("WORLD_SIZE", 1))
-    return pl.Trainer(
-        accelerator="gpu" if devices else "cpu",
-        devices=ranks,
-        strategy="ddp" if ranks > 1 else "auto",
-        precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
-        max_epochs=limits.pop("max_epochs", cfg.max_epochs),
-        logger=list(loggers),
-        callbacks=callbacks,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
-        num_sanity_val_steps=0,
-        log_every_n_steps=10,
-        use_distributed_sampler=False,
-        **limits,
-    )
-
-
-def lightning_precision(precision: int | str, devices: int) -> str:
-    """Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
-    return {32: "32-true", 16: "16-mixed" if devices else "bf16-mixed", "bf16": "bf16-mixed"}[precision]
-
-
 def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: SpeechData) -> None:
     if cfg.precision == 16 and not devices and not rank():
         print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
     logger = None if rank() else build(cfg.logger)(record)
+    utilisation = Utilisation(record.folder, INTERVAL)
     try:
         throughput = Throughput()
         checkpoints = ModelCheckpoint(
@@ -136,20 +66,25 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
         # save_last of the one above would save only with a new best
         last = ModelCheckpoint(dirpath=record.folder / "checkpoints", filename="last", enable_version_counter=False)
         loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
-        fitter = trainer(cfg, devices, loggers, [throughput, FiniteLoss(), checkpoints, last, Progress(cfg.progress)])
+        callbacks = [throughput, utilisation, FiniteLoss(), checkpoints, last, Progress(cfg.progress)]
+        fitter = trainer(cfg, devices, loggers, callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
         with _phase(record, "train"):
             _fit(fitter, task, data)
         if rank():
+            utilisation.close()
             return
-        with _phase(record, "evaluate"):
+        with _phase(record, "evaluate"), utilisation.during("evaluate"):
             rows = _evaluate(fitter, task, data)
+        utilisation.close()
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)
+        summary["phase_seconds"] = utilisation.phases
         write_csv(record.folder / "utterances.csv", rows)
         write_json(record.folder / "summary.json", summary)
         _log_result(logger, summary, rows)
     except BaseException:
+        utilisation.close()
         _finish(logger, 1)
         raise
     _finish(logger, 0)
@@ -218,15 +153,6 @@ def _finish(logger: Any, exit_code: int) -> None:
     """W&B shows a crashed run as finished unless it is told otherwise."""
     if logger is not None and type(logger).__name__ == "WandbLogger":
         logger.experiment.finish(exit_code=exit_code)
-
-
-def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0 is the CPU. Raises UsageError for more than there are."""
-    there = torch.cuda.device_count()
-    wanted = there if cfg.gpus == "auto" else cfg.gpus
-    if wanted > there:
-        raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
-    return int(wanted)
 
 
 def _under_torchrun(cfg: DictConfig, devices: int) -> Path:

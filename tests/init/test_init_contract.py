@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from asr_ablations.experiment import assemble
+from asr_ablations.assembly import assemble
 from support import component, compose, group_options, standing_corpus
 
 every_variant = pytest.mark.parametrize("name", group_options("init"))

@@ -12,9 +12,9 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers import CSVLogger
 from rich.progress import track
 
+from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.config import build
 from asr_ablations.errors import choices
-from asr_ablations.experiment import assemble, device_count, trainer
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
 

@@ -1,0 +1,136 @@
+"""What the utilisation record of a run says, against what is known of the run and of this process."""
+
+import csv
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+from asr_ablations.assembly import assemble, trainer
+from asr_ablations.config import build
+from asr_ablations.metrics.hardware import Gpus, Host
+from asr_ablations.metrics.utilisation import COLUMNS, Utilisation, read
+from support import LIGHTNING_WARNINGS, compose, tiny_overrides
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+SLEEP = 0.05
+EPOCHS = 2
+
+
+class SlowReader:
+    """Batches that each take `SLEEP` seconds to read."""
+
+    def __init__(self, loader):
+        self.loader = loader
+        self.batch_sampler = loader.batch_sampler
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __iter__(self):
+        for batch in self.loader:
+            time.sleep(SLEEP)
+            yield batch
+
+
+@pytest.fixture(scope="module")
+def recorded(tiny_corpus, tmp_path_factory):
+    """(folder, callback, rows of metrics.csv, seconds, seconds of audio) of a run that waits for data."""
+    folder = tmp_path_factory.mktemp("run")
+    cfg = compose(*tiny_overrides(tiny_corpus), "width=8", "layers=1", "gpus=0", f"max_epochs={EPOCHS}")
+    corpus = build(cfg.data)
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    fast = data.train_dataloader
+    data.train_dataloader = lambda: SlowReader(fast())
+    utilisation = Utilisation(folder, 0.02)
+    checkpoints = ModelCheckpoint(dirpath=folder / "checkpoints")
+    began = time.perf_counter()
+    trainer(cfg, 0, [CSVLogger(folder, name="", version="")], [utilisation, checkpoints]).fit(task, data)
+    with utilisation.during("evaluate"):
+        time.sleep(0.2)
+    utilisation.close()
+    seconds = time.perf_counter() - began
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return folder, utilisation, rows, seconds, sum(u.duration for u in data.sets["train"].utterances)
+
+
+def test_phases_add_up_to_the_whole(recorded):
+    _, utilisation, _, seconds, _ = recorded
+    assert set(utilisation.phases) == {"setup", "train", "validate", "checkpoint", "evaluate"}
+    assert all(value > 0 for value in utilisation.phases.values())
+    assert sum(utilisation.phases.values()) == pytest.approx(seconds, abs=0.05)
+    assert utilisation.phases["evaluate"] == pytest.approx(0.2, abs=0.05)
+
+
+def test_samples_are_in_order_of_time_with_their_phases(recorded):
+    folder, _, _, _, _ = recorded
+    samples = read(folder)
+    seconds = [row["seconds"] for row in samples]
+    assert len(samples) > 10
+    assert seconds == sorted(seconds)
+    assert seconds[0] >= 0
+    assert samples[-1]["phase"] == "evaluate"
+    assert "train" in {row["phase"] for row in samples}
+    assert set(samples[0]) == set(COLUMNS)
+    for row in samples:
+        assert 0 <= row["cpu_percent"] <= 100
+        assert 0.05 < row["host_memory_gib"] < 100
+        assert row["gpu_percent"] is None
+
+
+def test_waiting_is_the_time_between_batches(recorded):
+    """Three batches of 10 utterances in fours, each read for SLEEP seconds."""
+    _, _, rows, _, _ = recorded
+    values = [float(row["train/waiting_percent"]) for row in rows if row.get("train/waiting_percent")]
+    assert len(values) == EPOCHS
+    assert all(20 < value < 100 for value in values)
+
+
+def test_time_and_audio_stand_beside_every_validation(recorded):
+    _, utilisation, rows, seconds, audio = recorded
+    validated = [row for row in rows if row["validation/dev/wer"]]
+    times = [float(row["time/seconds"]) for row in validated]
+    assert len(times) == EPOCHS
+    assert 3 * SLEEP <= times[0] < times[1] < seconds
+    hours = [float(row["time/audio_hours"]) for row in validated]
+    assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
+    assert read(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
+
+
+def test_the_thread_ends_with_the_run(recorded):
+    assert "utilisation" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_resumed_run_goes_on_counting(tmp_path):
+    first, second = Utilisation(tmp_path, 1), Utilisation(tmp_path, 1)
+    first.audio_hours = 3.0
+    second.load_state_dict({**first.state_dict(), "seconds": 50.0})
+    assert (second.audio_hours, second._restored_seconds) == (3.0, 50.0)
+
+
+def test_a_busy_process_is_seen_as_busy():
+    host = Host()
+    host.read(1)
+    began = time.perf_counter()
+    while time.perf_counter() - began < 0.3:
+        pass
+    import psutil
+
+    found = host.read(time.perf_counter() - began)["cpu_percent"]
+    assert found > 40 / (psutil.cpu_count() or 1)
+
+
+def test_no_gpu_is_no_error():
+    assert set(Gpus([]).read().values()) == {None}
+
+
+@pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
+def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
+    (tmp_path / "utilisation.csv").write_text(text)
+    assert all(isinstance(row["seconds"], float) for row in read(tmp_path))
+    assert read(tmp_path / "missing") == []
