@@ -21,8 +21,18 @@ def both(
     """first(x, lengths), second(y, lengths): at the same time on a CPU with several threads, with equal gradients."""
     if x.device.type != "cpu" or torch.get_num_threads() == 1:
         return first(x, lengths), second(y, lengths)
+    if not torch.is_grad_enabled():
+        return _at_once(_without_gradients(first, x, lengths), _without_gradients(second, y, lengths))
     weights = [*first.parameters(), *second.parameters()]
     return _Both.apply(first, second, lengths, x, y, *weights)
+
+
+def _without_gradients(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> Call:
+    def run() -> torch.Tensor:
+        with torch.no_grad():  # what the caller's thread has switched off is still on in the helper
+            return module(x, lengths)
+
+    return run
 
 
 class _Both(torch.autograd.Function):
@@ -38,13 +48,12 @@ class _Both(torch.autograd.Function):
         y: torch.Tensor,
         *weights: torch.Tensor,
     ) -> Any:
-        needed = any(ctx.needs_input_grad)
-        inputs = [value.detach().requires_grad_(needed) for value in (x, y)]
+        inputs = [value.detach().requires_grad_() for value in (x, y)]
         modules = (first, second)
 
         def call(i: int) -> Call:
             def run() -> torch.Tensor:
-                with torch.set_grad_enabled(needed):
+                with torch.enable_grad():
                     return modules[i](inputs[i], lengths)
 
             return run
