@@ -127,12 +127,13 @@ def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.
     rows = []
     rate *= 1 if name == "test-clean" else 1.6
     for number in range(UTTERANCES):
-        reference = [str(w) for w in generator.choice(WORDS, 8 + number % 7)]
+        sentence = np.random.default_rng(number).choice(WORDS, 8 + number % 7)
+        reference = [str(word) for word in sentence]
         heard = [_heard(word, rate, generator) for word in reference]
         texts = " ".join(reference), " ".join(word for word in heard if word)
         words, characters = word_errors(*texts), character_errors(*texts)
         rows.append({
-            "set": name, "id": f"{name}-{number:04d}", "speaker": f"speaker{number % 4}", "reference": texts[0],
+            "set": name, "id": f"{name}-{number:04d}", "speaker": str(1000 + number % 4), "reference": texts[0],
             "hypothesis": texts[1], "words": words.total, "substitutions": words.substitutions,
             "deletions": words.deletions, "insertions": words.insertions, "characters": characters.total,
             "character_substitutions": characters.substitutions, "character_deletions": characters.deletions,

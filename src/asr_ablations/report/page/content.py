@@ -63,7 +63,7 @@ def _reached(comparison: Comparison) -> list[dict[str, Any]]:
     rows = []
     for (metric, target, arm), all_ in groups.items():
         there = [found for found in all_ if found.steps is not None]
-        row: dict[str, Any] = {"metric": metric, "target": target, "arm": arm, "seeds": f"{len(there)} of {len(all_)}"}
+        row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{len(there)} of {len(all_)}"}
         for key in ("seconds", "steps", "audio_hours", "epochs"):
             known = [getattr(found, key) for found in there if getattr(found, key) is not None]
             row[key] = float(np.mean(known)) if known else None

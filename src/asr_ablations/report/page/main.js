@@ -62,8 +62,8 @@ function differences() {
   table("differences", data.differences, [
     { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
     { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
-    { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" },
-    { key: "detectable", title: "smallest that the seeds can show" }, { key: "verdict" },
+    { key: "verdict", cell: (row) => element("span", { class: "verdict" }, row.verdict) },
+    { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
   ], "Differences");
 }
 
