@@ -168,7 +168,26 @@ def _difference(arm: str, name: str, metric: str) -> Difference:
     wide = 0.015 if name == "test-clean" else 0.03
     gap = own - base
     verdict = "better" if gap + wide < 0 else "worse" if gap - wide > 0 else "no difference shown"
-    return Difference(arm, name, metric, base, own, gap, gap - wide, gap + wide, 0.004, 0.008, 0.03, 0.012, verdict)
+    p = 0.2 if verdict.startswith("no") else 0.004
+    return Difference(
+        arm,
+        name,
+        metric,
+        base,
+        own,
+        gap,
+        gap - wide,
+        gap + wide,
+        0.004,
+        0.008,
+        0.03,
+        0.012,
+        verdict,
+        p,
+        p,
+        wide,
+        (3, 3),
+    )
 
 
 def _reached(arm: Arm, seed: int, target: float) -> Reached:

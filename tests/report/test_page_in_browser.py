@@ -71,14 +71,14 @@ def curves(page: Any) -> list[dict[str, Any]]:
 
 
 def test_it_opens_quickly_without_an_error_or_a_request(browser: Any, file: Path) -> None:
-    for _ in range(3):  # others may be using the machine
+    for _ in range(5):  # others may be using the machine
         found = visit(browser, file)
         assert found.errors == []
         assert {url.split(":")[0] for url in found.asked} <= {"file", "data", "blob"}
         found.page.close()
         if found.seconds < SECONDS:
             return
-    pytest.fail(f"the quickest of three took more than {SECONDS} s, the last {found.seconds:.1f} s")
+    pytest.fail(f"the quickest of five took more than {SECONDS} s, the last {found.seconds:.1f} s")
 
 
 def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
@@ -88,14 +88,14 @@ def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
 
 def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
     page = visited.page
-    column = "#results tbody td:nth-child(4)"
-    page.click("#results th:nth-child(4) button")
-    rising = [float(text) for text in page.locator(column).all_inner_texts()]
+    column = "#results tbody td:nth-child(3)"
+    page.click("#results th:nth-child(3) button")
+    rising = [float(text.split()[0]) for text in page.locator(column).all_inner_texts()]
     assert rising == sorted(rising)
-    assert page.get_attribute("#results th:nth-child(4)", "aria-sort") == "ascending"
-    page.focus("#results th:nth-child(4) button")
+    assert page.get_attribute("#results th:nth-child(3)", "aria-sort") == "ascending"
+    page.focus("#results th:nth-child(3) button")
     page.keyboard.press("Enter")
-    assert [float(text) for text in page.locator(column).all_inner_texts()] == rising[::-1]
+    assert [float(text.split()[0]) for text in page.locator(column).all_inner_texts()] == rising[::-1]
 
 
 def test_an_arm_is_switched_off_and_on_with_the_keyboard(visited: SimpleNamespace) -> None:

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from asr_ablations.report.figures.common import marker, panels, save
-from asr_ablations.sweep.result import Comparison, Difference
+from asr_ablations.report.interval import high, low, outcome
+from asr_ablations.sweep.result import Comparison
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """differences: a panel a metric, a line an arm and test set; what is not on zero is filled."""
+    """differences: a panel a metric, a line an arm and test set; what is shown to differ is filled."""
     metrics = list(dict.fromkeys(d.metric for d in comparison.differences))
     if not metrics:
         return []
@@ -19,10 +20,10 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
         for height, found in enumerate(reversed(own)):
             number = names.index(found.arm) if found.arm in names else 0
             look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 6}
-            if _clear(found):
+            if outcome(found) in ("better", "worse"):
                 look["markerfacecolor"] = look["color"]
             middle = 100 * found.difference
-            sides = [[middle - 100 * found.low], [100 * found.high - middle]]
+            sides = [[middle - 100 * low(found)], [100 * high(found) - middle]]
             panel.errorbar(middle, height, xerr=[[max(0.0, s) for s in side] for side in sides], **look)
         panel.axvline(0, color="#333333", linewidth=1)
         panel.set_yticks(range(len(own)), [f"{d.arm}, {d.set}" for d in reversed(own)])
@@ -32,7 +33,3 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
         )
         panel.grid(False, axis="y")
     return save(figure, folder, "differences")
-
-
-def _clear(found: Difference) -> bool:
-    return found.low > 0 or found.high < 0

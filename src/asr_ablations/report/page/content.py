@@ -9,6 +9,7 @@ import numpy as np
 
 from asr_ablations.metrics.utilisation import COLUMNS, read
 from asr_ablations.report.figures.throughput import sampled
+from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.series import AXES, curve, metric_names
 from asr_ablations.sweep.result import Arm, Comparison, RunRecord
@@ -27,13 +28,17 @@ def content(comparison: Comparison) -> dict[str, Any]:
         "question": comparison.question,
         "source": comparison.source,
         "factor": comparison.factor,
+        "metric": comparison.metric,
         "baseline": comparison.baseline,
         "verdicts": comparison.verdicts,
         "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [[folder.name, reason] for folder, reason in comparison.unfinished],
         "rows": comparison.rows,
-        "differences": [asdict(found) for found in comparison.differences],
+        "differences": [
+            {**asdict(d), "low": low(d), "high": high(d), "verdict": outcome(d)} for d in comparison.differences
+        ],
+        "equal": comparison.equal,
         "reached": _reached(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -64,9 +69,10 @@ def _reached(comparison: Comparison) -> list[dict[str, Any]]:
     for (metric, target, arm), all_ in groups.items():
         there = [found for found in all_ if found.steps is not None]
         row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{len(there)} of {len(all_)}"}
-        for key in ("seconds", "steps", "audio_hours", "epochs"):
+        for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
             known = [getattr(found, key) for found in there if getattr(found, key) is not None]
-            row[key] = float(np.mean(known)) if known else None
+            if known or key != "cost":  # there is none without a price
+                row[key] = float(np.mean(known)) if known else None
         rows.append(row)
     return rows
 

@@ -83,7 +83,7 @@ function draw(place, data, xTitle, yTitle, options = {}) {
   const layout = {
     paper_bgcolor: style("--card"), plot_bgcolor: style("--card"), showlegend: false, hovermode: narrow ? "closest" : "x unified",
     font: { family: "system-ui, sans-serif", size: 12, color: style("--ink") }, hoverlabel: { bgcolor: style("--card"), font: { color: style("--ink") } },
-    margin: { l: 56, r: 16, t: 28, b: 48 },
+    margin: { l: 56, r: 16, t: 28, b: 58 },
     xaxis: { ...grid, title: { text: xTitle }, zeroline: false },
     yaxis: { ...grid, title: { text: yTitle }, type: options.log ? "log" : "linear", rangemode: options.log ? "normal" : "tozero", zeroline: false },
   };
@@ -94,7 +94,8 @@ function draw(place, data, xTitle, yTitle, options = {}) {
 /* plotly.js, unpacked from the page itself. */
 async function loadPlotly() {
   const packed = atob(document.getElementById("plotly").textContent.trim());
-  const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < packed.length; i += 1) bytes[i] = packed.charCodeAt(i); // Uint8Array.from takes ten times as long
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
   script.textContent = await new Response(stream).text();

@@ -27,8 +27,23 @@ function head() {
   );
 }
 
+/* A column of the results: a mean and its standard deviation over seeds share one. */
+function resultColumn(key) {
+  if (key === "arm") return { key, cell: armCell };
+  const deviation = `${key}_sd`;
+  if (!data.rows.some((row) => typeof row[deviation] === "number")) return { key, title: key === "n" ? "seeds" : undefined };
+  const cell = (row) => shown(key, row[key]) + (typeof row[deviation] === "number" ? ` ± ${shown(key, row[deviation])}` : "");
+  return { key, cell, number: true };
+}
+
 function results() {
-  table("results", data.rows, keys(data.rows).map((key) => (key === "arm" ? { key, cell: armCell } : { key })), "Results");
+  const rates = ["arm", "set", "wer", "cer"]; // first, since a phone shows four columns
+  const all = keys(data.rows);
+  const names = [...rates.filter((key) => all.includes(key)), ...all.filter((key) => !rates.includes(key))]
+    .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3))));
+  table("results", data.rows, names.map(resultColumn), "Results");
+  at("s-equal").hidden = !data.equal.length;
+  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EQUAL[key] }), "At equal cost");
   const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
@@ -38,6 +53,7 @@ function results() {
 }
 
 function interval(row, most) {
+  if (row.low === null || row.high === null) return "–";
   const x = (value) => 70 + (64 * value) / most;
   const draw = (tag, attributes) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -57,13 +73,13 @@ function differences() {
   at("s-differences").hidden = !data.differences.length;
   at("baseline").textContent = data.baseline;
   const most = Math.max(1e-9, ...data.differences.flatMap((row) => [Math.abs(row.low), Math.abs(row.high), Math.abs(row.difference)]));
-  const clear = (row) => (row.high < 0 ? "good" : row.low > 0 ? "bad" : "");
+  const clear = (row) => ({ better: "good", worse: "bad" }[row.verdict] ?? "");
   const signed = (row) => element("span", { class: clear(row) }, (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−"));
   table("differences", data.differences, [
     { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
     { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
-    { key: "verdict", cell: (row) => element("span", { class: "verdict" }, row.verdict) },
-    { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
+    { key: "verdict" },
+    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
   ], "Differences");
 }
 
@@ -77,6 +93,7 @@ function redraw() {
   if (column) draw("utilisation", lines, AXIS_TITLES.time, RESOURCES[column] ?? plain(column));
 }
 
+const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
 const RESOURCES = {
   cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %",
   gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",

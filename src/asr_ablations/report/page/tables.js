@@ -8,7 +8,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-const isRate = (key) => /(^|[_\/ ])(wer|cer)($|[_ ])/.test(key) || /^(target|low|high|difference|detectable|baseline_mean|arm_mean)$/.test(key);
+const isRate = (key) => /(^|[_\/ ])(wer|cer)($|[_ ])/.test(key) || /^(target|low|high|difference|detectable|baseline_mean|arm_mean|mean|deviation)$/.test(key);
 
 function digits(value, places) {
   return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
@@ -56,7 +56,7 @@ function table(place, rows, columns, caption) {
     });
     return head;
   });
-  const numeric = new Map(columns.map((column) => [column, rows.every((row) => typeof (row[column.key] ?? 0) === "number") && !column.cell]));
+  const numeric = new Map(columns.map((column) => [column, rows.every((row) => typeof (row[column.key] ?? 0) === "number") && (!column.cell || column.number)]));
   columns.forEach((column, number) => numeric.get(column) && heads[number].classList.add("number"));
   function fill(ordered) {
     body.replaceChildren(...ordered.map((row) => element("tr", {}, ...columns.map((column) => {
