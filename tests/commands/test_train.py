@@ -17,7 +17,7 @@ from support import shared_data
 
 RECORD = {
     "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
-    "summary.json", "utterances.csv",
+    "summary.json", "utilisation.csv", "utterances.csv",
 }  # fmt: skip
 
 
@@ -86,10 +86,20 @@ def test_metrics_hold_every_figure_of_every_epoch(default_run):
     for key in (
         "train/loss_epoch", "validation/dev-clean/loss", "validation/dev-clean/wer", "validation/dev-clean/cer",
         "train/learning_rate", "train/gradient_norm", "train/audio_hours_per_second", "train/padding_percent",
+        "train/waiting_percent", "time/seconds", "time/audio_hours",
     ):  # fmt: skip
         values = [float(row[key]) for row in rows if row[key]]
         assert len(values) == 2, key
         assert all(value > 0 for value in values), key
+
+
+def test_phases_are_told_and_audio_is_found(default_run):
+    _, folder = default_run
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary["phase_seconds"]) == {"setup", "train", "validate", "checkpoint", "evaluate"}
+    with (folder / "utterances.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(Path(row["audio"]).is_file() and float(row["duration"]) > 0.2 for row in rows)
 
 
 def test_checkpoint_loads_without_pickle_and_knows_its_alphabet(default_run):

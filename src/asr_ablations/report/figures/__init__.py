@@ -1,0 +1,18 @@
+"""The figures of a comparison, one module a kind."""
+
+from pathlib import Path
+
+from matplotlib import rc_context
+
+from asr_ablations.report.figures import curves, differences, rates, reached, scaling, throughput, utilisation
+from asr_ablations.report.figures.common import LOOK
+from asr_ablations.sweep.result import Comparison
+
+KINDS = (curves, rates, reached, differences, throughput, utilisation, scaling)
+
+
+def write_figures(comparison: Comparison, folder: Path) -> list[Path]:
+    """Every figure for which the runs have the data, as PNG and SVG; the paths, in the order of a report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(LOOK):
+        return [path for kind in KINDS for path in kind.draw(comparison, folder)]

@@ -1,0 +1,88 @@
+"""The look of all figures: arms are told apart by colour, line style, marker and hatch, so that grey print will do."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
+"""Okabe and Ito's, which colour-blind readers can tell apart, with the yellow replaced."""
+LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
+PANEL = (4.6, 3.3)
+"""Width and height of one panel, inches."""
+LOOK: Any = {
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "hatch.linewidth": 0.6,
+    "text.usetex": False,
+    "text.parse_math": False,  # names of arms are no formulas
+    "svg.fonttype": "none",
+    "svg.hashsalt": "asr-ablations",  # the same comparison gives the same file
+}
+
+
+def panels(
+    columns: int, rows: int = 1, *, size: tuple[float, float] = PANEL, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of rows × columns panels, and the panels row by row."""
+    figure = Figure(figsize=(columns * size[0], rows * size[1]), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(axes.flat)
+
+
+def line(arm: int) -> dict[str, Any]:
+    """Options of Axes.plot for the arm of this number."""
+    return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
+
+
+def marker(arm: int) -> dict[str, Any]:
+    """Options of a marker for the arm of this number."""
+    return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
+
+
+def bar(arm: int) -> dict[str, Any]:
+    """Options of Axes.bar for the arm of this number."""
+    return {"facecolor": COLOURS[arm % 8] + "bb", "edgecolor": "#222222", "linewidth": 0.7, "hatch": HATCHES[arm % 8]}
+
+
+def log_scale(axes: Axes, values: Iterable[float]) -> None:
+    """A logarithmic y axis with plain numbers, where every value is above 0 and they span more than a factor of 2."""
+    found = list(values)
+    if not found or min(found) <= 0 or max(found) / min(found) < 2:
+        return
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def legend(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, above them."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        longest = max(map(len, labels))
+        columns = max(1, min(len(labels), int(17.5 * figure.get_figwidth() / (longest + 8))))
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """<folder>/<name>.png and .svg."""
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], dpi=160)
+    figure.savefig(paths[1], metadata={"Date": None})
+    return paths

@@ -1,0 +1,103 @@
+"use strict";
+/* Charts: arms differ by colour, dash and symbol. */
+
+const DASHES = ["solid", "dash", "dashdot", "dot", "longdash", "longdashdot", "5px,2px", "2px,5px"];
+const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star"];
+const STROKES = ["", "6 4", "8 3 2 3", "2 3", "12 4", "12 3 2 3", "5 2", "2 5"];
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colour = (arm) => style(`--arm${arm % 8}`);
+/* Plotly reads a few tags in names and axis titles. */
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const AXIS_TITLES = { epoch: "epochs", step: "steps", audio: "hours of audio trained", time: "time, seconds" };
+
+function metricTitle(metric) {
+  const parts = metric.split("/");
+  if (parts[0] === "validation" && parts.length > 2) {
+    const kind = parts.slice(2).join(" ");
+    const unit = /^(wer|cer)$/.test(kind) ? ", %" : kind === "loss" ? ", nats a label" : "";
+    return `${/^(wer|cer)$/.test(kind) ? kind.toUpperCase() : kind} of ${parts[1]}${unit}`;
+  }
+  return parts.slice(1).join(" ").replace(/_/g, " ") + (parts[0] === "train" ? " in training" : "");
+}
+const scaleOf = (metric) => (/\/(wer|cer)$/.test(metric) ? 100 : 1);
+
+/* Exponential moving average without the pull of its beginning. */
+function smoothed(values, weight) {
+  if (!weight) return values;
+  let mean = 0, sum = 0;
+  return values.map((value) => {
+    if (value === null) return null;
+    mean = weight * mean + (1 - weight) * value;
+    sum = weight * sum + (1 - weight);
+    return mean / sum;
+  });
+}
+
+/* Points of the arm's runs under the chosen smoothing. */
+function drawn(arm, choice) {
+  return arm.runs.map((run) => ({ seed: run.seed, found: run.series[choice.metric] }))
+    .filter(({ found }) => found && found[choice.axis])
+    .map(({ seed, found }) => ({
+      seed, x: found[choice.axis],
+      y: smoothed(found.y.map((v) => (v === null ? null : v * scaleOf(choice.metric))), choice.smoothing),
+    }));
+}
+
+function spanned(curves) {
+  const length = Math.max(...curves.map((curve) => curve.y.length));
+  const points = [];
+  for (let i = 0; i < length; i += 1) {
+    const there = curves.filter((curve) => curve.y[i] !== null && curve.y[i] !== undefined);
+    const ys = there.map((curve) => curve.y[i]);
+    const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+    if (ys.length) points.push({ x: mean(there.map((c) => c.x[i])), mean: mean(ys), low: Math.min(...ys), high: Math.max(...ys) });
+  }
+  return points;
+}
+
+function traces(arms, choice) {
+  return arms.flatMap((arm, number) => {
+    const curves = choice.arms.has(arm.name) ? drawn(arm, choice) : [];
+    if (!curves.length) return [];
+    const line = { color: colour(number), dash: DASHES[number % 8], width: 2 };
+    const marker = { symbol: SYMBOLS[number % 8], size: 6 };
+    const name = plain(arm.name);
+    if (choice.seeds === "each")
+      return curves.map((c) => ({ x: c.x, y: c.y, name: `${name}, seed ${c.seed}`, mode: c.y.length > 60 ? "lines" : "lines+markers", line: { ...line, width: 1.4 }, marker, arm: arm.name }));
+    const points = spanned(curves);
+    const x = points.map((p) => p.x);
+    const main = { x, y: points.map((p) => p.mean), name, mode: x.length > 60 ? "lines" : "lines+markers", line, marker, arm: arm.name };
+    if (curves.length < 2) return [main];
+    const hidden = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, x };
+    return [
+      { ...hidden, y: points.map((p) => p.low) },
+      { ...hidden, y: points.map((p) => p.high), fill: "tonexty", fillcolor: colour(number) + "2e" },
+      main,
+    ];
+  });
+}
+
+function draw(place, data, xTitle, yTitle, options = {}) {
+  const grid = { gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true };
+  const narrow = window.innerWidth < 640;
+  const layout = {
+    paper_bgcolor: style("--card"), plot_bgcolor: style("--card"), showlegend: false, hovermode: narrow ? "closest" : "x unified",
+    font: { family: "system-ui, sans-serif", size: 12, color: style("--ink") }, hoverlabel: { bgcolor: style("--card"), font: { color: style("--ink") } },
+    margin: { l: 56, r: 16, t: 28, b: 58 },
+    xaxis: { ...grid, title: { text: xTitle }, zeroline: false },
+    yaxis: { ...grid, title: { text: yTitle }, type: options.log ? "log" : "linear", rangemode: options.log ? "normal" : "tozero", zeroline: false },
+  };
+  const config = { responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], showLink: false };
+  return Plotly.react(place, data, layout, config);
+}
+
+/* plotly.js, unpacked from the page itself. */
+async function loadPlotly() {
+  const packed = atob(document.getElementById("plotly").textContent.trim());
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < packed.length; i += 1) bytes[i] = packed.charCodeAt(i); // Uint8Array.from takes ten times as long
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
+}

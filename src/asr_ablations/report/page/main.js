@@ -1,0 +1,167 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const at = (id) => document.getElementById(id);
+const armNumber = (name) => data.arms.findIndex((arm) => arm.name === name);
+const choice = { metric: null, axis: "epoch", seeds: "band", smoothing: 0, arms: new Set(data.arms.map((arm) => arm.name)) };
+
+function swatch(arm) {
+  const number = armNumber(arm);
+  return number < 0 ? null : element("span", { class: "swatch", style: `background:var(--arm${number % 8})`, "aria-hidden": "true" });
+}
+const armCell = (row) => element("span", {}, swatch(row.arm), row.arm);
+const options = (place, pairs) => at(place).replaceChildren(...pairs.map(([value, text]) => element("option", { value }, text)));
+
+function head() {
+  document.title = `${data.title}: comparison`;
+  at("title").textContent = data.title;
+  at("question").textContent = data.question ?? "";
+  const parts = [`factor ${data.factor.join(", ")}`, `${data.arms.length} arms`, data.source];
+  at("kicker").textContent = parts.filter(Boolean).join(" · ");
+  at("verdicts").replaceChildren(...data.verdicts.map((text) => element("li", {}, text)));
+  const list = (title, lines, kind) => lines.length
+    ? [element("div", { class: kind }, title, element("ul", {}, ...lines.map((line) => element("li", {}, line))))] : [];
+  at("notes").replaceChildren(
+    ...list("Take care", data.warnings, "warning"),
+    ...list("Without a result", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
+    ...list("In the literature", data.literature, ""),
+  );
+}
+
+/* A column of the results: a mean and its standard deviation over seeds share one. */
+function resultColumn(key) {
+  if (key === "arm") return { key, cell: armCell };
+  const deviation = `${key}_sd`;
+  if (!data.rows.some((row) => typeof row[deviation] === "number")) return { key, title: key === "n" ? "seeds" : undefined };
+  const cell = (row) => shown(key, row[key]) + (typeof row[deviation] === "number" ? ` ± ${shown(key, row[deviation])}` : "");
+  return { key, cell, number: true };
+}
+
+function results() {
+  const rates = ["arm", "set", "wer", "cer"]; // first, since a phone shows four columns
+  const all = keys(data.rows);
+  const names = [...rates.filter((key) => all.includes(key)), ...all.filter((key) => !rates.includes(key))]
+    .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3))));
+  table("results", data.rows, names.map(resultColumn), "Results");
+  at("s-equal").hidden = !data.equal.length;
+  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EQUAL[key] }), "At equal cost");
+  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key });
+  at("s-reached").hidden = !data.reached.length;
+  table("reached", data.reached, reached, "Time to accuracy");
+  const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
+  if (data.config.length) table("config", data.config, config, "Differing keys of the configs");
+  else at("config").replaceChildren(element("p", { class: "hint" }, "Nothing."));
+}
+
+function interval(row, most) {
+  if (row.low === null || row.high === null) return "–";
+  const x = (value) => 70 + (64 * value) / most;
+  const draw = (tag, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const made = draw("svg", { width: 140, height: 18, class: "interval", role: "img", "aria-label": `${shown("low", row.low)} to ${shown("high", row.high)}` });
+  made.append(
+    draw("line", { x1: 70, x2: 70, y1: 0, y2: 18, stroke: "var(--soft)", "stroke-dasharray": "2 2" }),
+    draw("line", { x1: x(row.low), x2: x(row.high), y1: 9, y2: 9, stroke: "currentColor", "stroke-width": 2 }),
+    draw("circle", { cx: x(row.difference), cy: 9, r: 4, fill: "currentColor" }),
+  );
+  return made;
+}
+
+function differences() {
+  at("s-differences").hidden = !data.differences.length;
+  at("baseline").textContent = data.baseline;
+  const most = Math.max(1e-9, ...data.differences.flatMap((row) => [Math.abs(row.low), Math.abs(row.high), Math.abs(row.difference)]));
+  const clear = (row) => ({ better: "good", worse: "bad" }[row.verdict] ?? "");
+  const signed = (row) => element("span", { class: clear(row) }, (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−"));
+  table("differences", data.differences, [
+    { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
+    { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
+    { key: "verdict" },
+    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
+  ], "Differences");
+}
+
+function redraw() {
+  if (!window.Plotly || !choice.metric) return;
+  const logarithmic = at("log").checked;
+  draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
+  const column = at("resource").value;
+  const lines = data.utilisation.flatMap((found, number) => found.series[column] && choice.arms.has(found.arm)
+    ? [{ ...found.series[column], name: plain(found.arm), mode: "lines", line: { color: colour(number), dash: DASHES[number % 8], width: 1.6 } }] : []);
+  if (column) draw("utilisation", lines, AXIS_TITLES.time, RESOURCES[column] ?? plain(column));
+}
+
+const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
+const RESOURCES = {
+  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %",
+  gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",
+};
+
+function controls() {
+  const metrics = [...new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.keys(run.series))))];
+  const rank = (metric) => ["wer", "cer", "loss"].findIndex((kind) => metric.startsWith("validation/") && metric.endsWith(`/${kind}`));
+  metrics.sort((a, b) => (rank(a) + 4) % 4 - (rank(b) + 4) % 4 || a.localeCompare(b));
+  choice.metric = metrics[0];
+  options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
+  const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));
+  options("axis", Object.entries(AXIS_TITLES).filter(([axis]) => known.has(axis)));
+  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))];
+  options("resource", columns.map((column) => [column, RESOURCES[column] ?? column]));
+  at("s-utilisation").hidden = !columns.length;
+  for (const key of ["metric", "axis", "seeds"]) at(key).addEventListener("change", () => { choice[key] = at(key).value; redraw(); });
+  for (const key of ["log", "resource"]) at(key).addEventListener("change", redraw);
+  at("smoothing").addEventListener("input", () => { choice.smoothing = Number(at("smoothing").value); at("smoothed").textContent = choice.smoothing; redraw(); });
+  at("arms").replaceChildren(...data.arms.map((arm, number) => {
+    const box = element("input", { type: "checkbox", checked: "" });
+    box.addEventListener("change", () => { choice.arms[box.checked ? "add" : "delete"](arm.name); redraw(); });
+    const sample = element("span", { "aria-hidden": "true" });
+    sample.style.cssText = `width:2.2rem;height:2px;background:repeating-linear-gradient(90deg,var(--arm${number % 8}) 0 ${[99, 7, 9, 3, 12, 12, 5, 2][number % 8]}px,transparent 0 ${[99, 11, 12, 6, 16, 15, 7, 7][number % 8]}px)`;
+    const seeds = arm.runs.length > 1 ? ` (${arm.runs.length} seeds)` : "";
+    return element("label", {}, box, sample, arm.name + seeds);
+  }));
+}
+
+function pair([reference, hypothesis]) {
+  const kind = reference === null ? "ins" : hypothesis === null ? "del" : reference === hypothesis ? "" : "sub";
+  const told = { ins: `put in: ${hypothesis}`, del: `left out: ${reference}`, sub: `${reference}, heard as ${hypothesis}` }[kind];
+  const attributes = told ? { class: "pair", title: told } : { class: "pair" };
+  return element("span", attributes, element("span", { class: kind === "del" ? "del" : "" }, reference ?? "\u00a0"), element("span", { class: kind === "del" ? "" : kind }, hypothesis ?? "\u00a0"));
+}
+
+function utterances() {
+  at("s-worst").hidden = !data.worst.length;
+  at("worst").replaceChildren(...data.worst.map((found) => {
+    const sound = found.audio ? element("audio", { controls: "", preload: "none", src: found.audio, "aria-label": `Recording of ${found.id}` }) : element("span", {}, "no recording here");
+    const title = element("h3", {}, found.id, " ", element("span", {}, `${found.set} · speaker ${found.speaker ?? "unknown"} · ${digits(100 * found.rate, 0)} % wrong`));
+    const heard = found.heard.map((one) => element("div", { class: "heard" },
+      element("p", {}, swatch(one.arm), `${one.arm}, seed ${one.seed}: ${digits(100 * one.rate, 0)} % wrong`), element("div", { class: "pairs" }, ...one.pairs.map(pair))));
+    return element("li", {}, element("div", { class: "spoken" }, title, sound), ...heard);
+  }));
+}
+
+function environments() {
+  at("environment").replaceChildren(...data.environments.map((found, number) => {
+    const values = Object.entries(found.values).flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
+    const summary = element("summary", {}, `${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}: ${found.values["hardware.processor"] ?? "unknown machine"}`);
+    return element("details", number ? {} : { open: "" }, summary, element("dl", {}, ...values, element("dt", {}, "runs"), element("dd", {}, found.runs.join(", "))));
+  }));
+}
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  at("theme").textContent = name === "dark" ? "Light" : "Dark";
+  at("theme").setAttribute("aria-label", `Switch to the ${name === "dark" ? "light" : "dark"} theme`);
+  redraw();
+}
+
+const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+controls();
+theme(darkness.matches ? "dark" : "light");
+darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
+at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+for (const part of [head, results, differences, utterances, environments]) part();
+document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
+  for (const id of ["curves", "utilisation"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
+}).finally(() => { document.documentElement.dataset.ready = "yes"; }));

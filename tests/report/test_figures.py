@@ -1,0 +1,115 @@
+"""Figures of a comparison made by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from comparison import ARMS, EPOCHS, comparison
+from matplotlib.image import imread
+
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.common import HATCHES, LINES, MARKERS
+from asr_ablations.report.figures.throughput import sampled
+from asr_ablations.report.series import AXES, band, curve, metric_names, smooth
+from asr_ablations.sweep.result import Arm, Comparison, RunRecord
+
+NAMES = {
+    *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),
+    "error_rates", "time_to_accuracy", "differences", "throughput", "utilisation", "phases",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    return comparison(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def written(found: Comparison, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_figures(found, tmp_path_factory.mktemp("figures"))
+
+
+def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
+    assert {path.stem for path in written} == NAMES
+    for path in written:
+        if path.suffix == ".png":
+            assert np.ptp(imread(path)[..., :3]) > 0.5, path
+        else:
+            assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_arms_are_told_apart_without_colour() -> None:
+    assert len(set(LINES)) == len(set(MARKERS)) == len(set(HATCHES)) == 8
+
+
+def test_the_figure_names_every_arm(written: list[Path]) -> None:
+    text = next(path for path in written if path.name == "wer_by_epoch.svg").read_text()
+    assert all(f"{name} (3 seeds)" in text for name in ARMS)
+
+
+def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
+    """matplotlib would read $…$ as a formula, and an SVG <script> as one."""
+    plain = comparison(tmp_path, seeds=1)
+    arms = [replace(arm, name=f"<script>$\\frac{{{n}}}$") for n, arm in enumerate(plain.arms)]
+    for path in write_figures(replace(plain, arms=arms), tmp_path / "figures"):
+        assert path.suffix == ".png" or "<script" not in path.read_text()
+
+
+def test_nothing_to_draw_is_no_error(found: Comparison, tmp_path: Path) -> None:
+    bare = RunRecord(tmp_path, {"seed": 0}, [], {}, [], [], {}, {})
+    empty = replace(found, arms=[Arm("a", [bare])], differences=[], reached=[], sets=[])
+    assert write_figures(empty, tmp_path / "figures") == []
+
+
+def test_scaling_is_drawn_where_gpus_differ(found: Comparison, tmp_path: Path) -> None:
+    counts = (1, 2, 4)
+    arms = [
+        Arm(f"gpus={n}", [replace(run, config={**run.config, "gpus": n}) for run in arm.runs])
+        for n, arm in zip(counts, found.arms, strict=True)
+    ]
+    paths = write_figures(replace(found, arms=arms, differing={"gpus": [1, 2, 4]}), tmp_path)
+    assert "scaling" in {path.stem for path in paths}
+
+
+@pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)])
+def test_a_curve_ends_where_training_ended(found: Comparison, axis: str, last: float) -> None:
+    run = found.arms[0].runs[0]
+    for metric in ("train/loss_epoch", "validation/dev-clean/wer"):
+        drawn = curve(run, metric, axis)
+        assert len(drawn.x) == EPOCHS
+        assert drawn.x[-1] == pytest.approx(last)
+
+
+def test_a_run_without_times_has_no_curve_over_time(found: Comparison) -> None:
+    run = found.arms[0].runs[0]
+    old = replace(run, metrics=[{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics])
+    assert len(curve(old, "train/loss_epoch", "time").x) == 0
+    assert len(curve(old, "train/loss_epoch", "epoch").x) == EPOCHS
+    assert set(AXES) == {"epoch", "step", "audio", "time"}
+
+
+def test_a_band_is_the_span_of_its_seeds(found: Comparison) -> None:
+    curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in found.arms[0].runs]
+    spanned = band(curves)
+    assert spanned is not None
+    values = np.array([c.y for c in curves])
+    np.testing.assert_allclose(spanned.mean, values.mean(0))
+    np.testing.assert_allclose(spanned.low, values.min(0))
+    np.testing.assert_allclose(spanned.high, values.max(0))
+
+
+def test_metric_names_are_those_with_numbers(found: Comparison) -> None:
+    assert metric_names(found, "validation/", "/wer") == ["validation/dev-clean/wer"]
+    assert metric_names(found, "validation/", "/per") == []
+
+
+def test_smoothing_keeps_a_constant_and_the_mean() -> None:
+    assert smooth(np.ones(9), 2) == pytest.approx(np.ones(9))
+    assert len(smooth(np.zeros(0), 2)) == 0
+
+
+def test_sampled_throughput_is_audio_over_time(found: Comparison) -> None:
+    run = found.arms[0].runs[0]
+    assert sampled(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)

@@ -1,0 +1,139 @@
+"""The page's file: what is in it, what cannot break out of it, how large it is."""
+
+import base64
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from comparison import comparison
+
+from asr_ablations.report.page import embedded, render, write_page
+from asr_ablations.report.page.content import content
+from asr_ablations.report.page.utterances import recording, worst
+from asr_ablations.sweep.result import Comparison
+
+MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    return comparison(tmp_path_factory.mktemp("runs"))
+
+
+class Elements(HTMLParser):
+    """Counts start tags and keeps what is in #data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.data, self._inside = "", False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = ("id", "data") in attributes
+
+    def handle_data(self, data: str) -> None:
+        self.data += data if self._inside else ""
+        self._inside = False
+
+
+def test_one_file_below_three_megabytes(found: Comparison, tmp_path: Path) -> None:
+    (path,) = write_page(found, tmp_path)
+    assert path == tmp_path / "index.html"
+    assert list(tmp_path.iterdir()) == [path]
+    assert 1.5e6 < path.stat().st_size < 3e6
+
+
+def test_the_page_refers_to_nothing_outside(found: Comparison) -> None:
+    text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(found))
+    assert not re.findall(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]+""", text)
+    assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_text_of_a_run_cannot_leave_the_data(found: Comparison) -> None:
+    hostile = replace(
+        found,
+        title=MARKUP + "@@plotly@@",
+        question=MARKUP,
+        verdicts=[MARKUP],
+        arms=[replace(arm, name=MARKUP + arm.name) for arm in found.arms],
+        rows=[{MARKUP: MARKUP, "wer": float("nan")}],
+    )
+    plain, attacked = Elements(render(found)), Elements(render(hostile))
+    assert attacked.tags == plain.tags
+    data = json.loads(attacked.data)
+    assert data["title"] == MARKUP + "@@plotly@@"
+    assert data["rows"] == [{MARKUP: MARKUP, "wer": None}]
+
+
+@pytest.mark.parametrize("value", [MARKUP, [float("inf")], {"a": np.float32(1.5)}, "\ud800", {"b": Path("x")}])
+def test_embedded_json_is_strict_and_safe(value: object) -> None:
+    text = embedded(value)
+    assert not set("<>&\u2028\u2029") & set(text)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    json.loads(text, parse_constant=refuse)
+
+
+def test_the_worst_are_those_with_the_highest_rates(found: Comparison) -> None:
+    rates: dict[tuple[str, str], list[float]] = {}
+    for row in (row for arm in found.arms for run in arm.runs for row in run.utterances):
+        errors = row["substitutions"] + row["deletions"] + row["insertions"]
+        rates.setdefault((row["set"], row["id"]), []).append(errors / row["words"])
+    means = sorted((float(np.mean(values)) for values in rates.values()), reverse=True)
+    shown = worst(found)
+    assert [one["rate"] for one in shown] == pytest.approx(means[:10])
+    assert all(len(one["heard"]) == len(found.arms) for one in shown)
+
+
+def test_a_recording_is_the_audio_of_the_utterance(tmp_path: Path) -> None:
+    """The part from `offset` on: the first second is silence, the second a tone."""
+    samples = np.concatenate([np.zeros(16000), 0.5 * np.sin(np.arange(16000) * 0.2)])
+    soundfile.write(tmp_path / "a.flac", samples, 16000)
+    address = recording({"audio": str(tmp_path / "a.flac"), "offset": "1", "duration": "1"}, 10**6)
+    assert address is not None
+    (tmp_path / "a.mp3").write_bytes(base64.b64decode(address.partition(",")[2]))
+    played, rate = soundfile.read(tmp_path / "a.mp3")
+    assert rate == 16000
+    assert len(played) / rate == pytest.approx(1, abs=0.15)
+    assert np.sqrt(np.mean(played**2)) == pytest.approx(0.5 / np.sqrt(2), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"audio": "/does/not/exist.flac", "offset": "0", "duration": "1"},
+        {"audio": __file__, "offset": "0", "duration": "1"},
+        {"audio": "", "offset": "", "duration": ""},
+        {"audio": "\0", "offset": "0", "duration": "1"},
+    ],
+    ids=["no column", "missing", "no audio", "empty", "no path"],
+)
+def test_what_cannot_be_played_is_left_out(row: dict[str, str]) -> None:
+    assert recording(row, 10**6) is None
+
+
+def test_recordings_keep_to_their_share_of_the_page(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = worst(found)[0]["audio"]
+    monkeypatch.setattr("asr_ablations.report.page.utterances.AUDIO_BYTES", int(2.5 * len(one)))
+    assert sum(bool(shown["audio"]) for shown in worst(found)) == 2
+
+
+def test_the_config_table_shows_what_differs(found: Comparison) -> None:
+    shown = {row["key"]: row for row in content(found)["config"]}
+    assert set(shown) == {"rnn._target_", "seed"}
+    assert shown["seed"]["arm rnn=gru"] == "0, 1, 2"
+
+
+def test_environments_that_are_the_same_are_shown_once(found: Comparison) -> None:
+    (only,) = content(found)["environments"]
+    assert len(only["runs"]) == 9

@@ -1,0 +1,189 @@
+"""The page in Chromium: it opens, asks nobody, and its controls do what they say."""
+
+import itertools
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from comparison import comparison
+
+from asr_ablations.report.page import write_page
+
+OPTIONS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=OPTIONS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(comparison(folder / "runs"), folder / "report")[0]
+
+
+def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> SimpleNamespace:
+    """The page when its curves are drawn, with what it asked for and complained of on the way."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    asked: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    began = time.perf_counter()
+    page.goto(file.as_uri())
+    page.wait_for_selector("#utilisation .scatterlayer .trace", state="attached")
+    return SimpleNamespace(page=page, asked=asked, errors=errors, seconds=time.perf_counter() - began)
+
+
+@pytest.fixture
+def visited(browser: Any, file: Path) -> Iterator[SimpleNamespace]:
+    found = visit(browser, file)
+    yield found
+    found.page.close()
+    assert found.errors == []
+    assert [url for url in found.asked if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
+
+
+def curves(page: Any) -> list[dict[str, Any]]:
+    """The lines that are drawn, without the edges of the bands."""
+    return page.evaluate(
+        """document.getElementById('curves').data.filter((line) => line.hoverinfo !== 'skip')
+               .map((line) => ({name: line.name, x: [...line.x], y: [...line.y]}))"""
+    )
+
+
+def test_it_opens_quickly_without_an_error_or_a_request(browser: Any, file: Path) -> None:
+    for _ in range(5):  # others may be using the machine
+        found = visit(browser, file)
+        assert found.errors == []
+        assert {url.split(":")[0] for url in found.asked} <= {"file", "data", "blob"}
+        found.page.close()
+        if found.seconds < SECONDS:
+            return
+    pytest.fail(f"the quickest of five took more than {SECONDS} s, the last {found.seconds:.1f} s")
+
+
+def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
+    text = visited.page.inner_text("body")
+    assert text.index("rnn=gru: 2.0 points") < text.index("Results") < text.index("Curves")
+
+
+def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
+    page = visited.page
+    column = "#results tbody td:nth-child(3)"
+    page.click("#results th:nth-child(3) button")
+    rising = [float(text.split()[0]) for text in page.locator(column).all_inner_texts()]
+    assert rising == sorted(rising)
+    assert page.get_attribute("#results th:nth-child(3)", "aria-sort") == "ascending"
+    page.focus("#results th:nth-child(3) button")
+    page.keyboard.press("Enter")
+    assert [float(text.split()[0]) for text in page.locator(column).all_inner_texts()] == rising[::-1]
+
+
+def test_an_arm_is_switched_off_and_on_with_the_keyboard(visited: SimpleNamespace) -> None:
+    page = visited.page
+    before = [one["name"] for one in curves(page)]
+    page.focus("#arms label:nth-child(2) input")
+    page.keyboard.press("Space")
+    assert [one["name"] for one in curves(page)] == [name for name in before if name != "rnn=gru"]
+    page.keyboard.press("Space")
+    assert [one["name"] for one in curves(page)] == before
+
+
+def test_smoothing_makes_curves_smoother(visited: SimpleNamespace) -> None:
+    page = visited.page
+
+    def roughness() -> float:
+        y = curves(page)[0]["y"]
+        return sum(abs(a - 2 * b + c) for a, b, c in zip(y, y[1:], y[2:], strict=False))
+
+    before = roughness()
+    page.focus("#smoothing")
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#smoothed") == "0.6"
+    assert roughness() < before / 2
+
+
+@pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 95.4)])
+def test_the_axis_is_what_was_chosen(visited: SimpleNamespace, axis: str, last: float) -> None:
+    visited.page.select_option("#axis", axis)
+    assert curves(visited.page)[0]["x"][-1] == pytest.approx(last, rel=1e-3)
+
+
+def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
+    visited.page.select_option("#metric", "train/loss_epoch")
+    visited.page.select_option("#seeds", "each")
+    assert len(curves(visited.page)) == 9
+    visited.page.check("#log")
+    assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
+
+
+def test_audio_plays(visited: SimpleNamespace) -> None:
+    assert visited.page.locator("#worst > li").count() == 10
+    played = visited.page.evaluate(
+        """(async () => {
+               const audio = document.querySelector('#worst audio');
+               audio.muted = true;
+               await audio.play();
+               return audio.duration;
+           })()"""
+    )
+    assert played == pytest.approx(3, abs=0.2)
+
+
+def test_dark_and_light(browser: Any, visited: SimpleNamespace, file: Path) -> None:
+    def background(page: Any) -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    dark = visit(browser, file, scheme="dark").page
+    assert background(dark) != background(visited.page)
+    light = background(visited.page)
+    visited.page.click("#theme")
+    assert background(visited.page) == background(dark) != light
+    dark.close()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_is_wider_than_a_phone(browser: Any, file: Path, width: int) -> None:
+    page = visit(browser, file, width).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_every_control_is_reached_by_the_tab_key(visited: SimpleNamespace) -> None:
+    page, reached = visited.page, set()
+    for _ in itertools.repeat(None, 60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.closest('[id]')?.id"))
+    assert reached >= {"theme", "results", "metric", "axis", "seeds", "smoothing", "log", "arms"}
+
+
+def test_markup_in_names_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    plain = comparison(tmp_path / "runs", seeds=1)
+    name = "<img src=x onerror=alert(1)><b>"
+    arms = [replace(plain.arms[0], name=name), *plain.arms[1:]]
+    file = write_page(replace(plain, arms=arms, title=name), tmp_path)[0]
+    found = visit(browser, file)
+    assert found.page.inner_text("h1") == name
+    assert found.page.locator("main img, main b, svg img").count() == 0
+    assert found.errors == []
+    found.page.close()
