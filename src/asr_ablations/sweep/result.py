@@ -41,6 +41,10 @@ class Difference:
     low, high: 95 % interval by bootstrap over speakers; p_pairs: matched pairs (MAPSSWE), p_pairs_holm: after Holm's
     correction over arms; p_seeds: Welch over seeds, None with fewer than two seeds an arm; detectable: the smallest
     difference that this many seeds could have shown, None likewise.
+
+    The verdict's own: p over seeds and speakers together, p_holm after Holm's correction over all verdicts, half_width
+    of its 95 % interval; None with fewer than two seeds an arm. seeds: of the arm and of the baseline. What needs
+    utterances (low, high, p_pairs) is not a number where a record has none.
     """
 
     arm: str
@@ -56,11 +60,18 @@ class Difference:
     p_seeds: float | None
     detectable: float | None
     verdict: str
+    p: float | None = None
+    p_holm: float | None = None
+    half_width: float | None = None
+    seeds: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Time to accuracy of one run: what it took until `metric` on the validation set reached `target`; None: never."""
+    """Time to accuracy of one run: what it took until `metric` on the validation set reached `target`; None: never.
+
+    cost: in the currency of hardware.price_per_hour; None without a price.
+    """
 
     arm: str
     seed: int
@@ -70,11 +81,16 @@ class Reached:
     steps: float | None
     audio_hours: float | None
     epochs: float | None
+    cost: float | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that a report shows. rows: the table, one an arm and test set, with plain values."""
+    """All that a report shows. rows: the table, one an arm and test set, with plain values.
+
+    equal: validation rates at equal steps, audio, time (arm, axis, budget, mean, deviation, n); scaling: throughput by
+    number of GPUs; metric: of the verdicts and of the time to accuracy; allowed: keys that --allow overruled.
+    """
 
     title: str
     question: str | None
@@ -91,3 +107,7 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
     unfinished: list[tuple[Path, str]] = field(default_factory=list)
     differing: dict[str, list[Any]] = field(default_factory=dict)
+    metric: str = "wer"
+    equal: list[dict[str, Any]] = field(default_factory=list)
+    scaling: list[dict[str, Any]] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)
