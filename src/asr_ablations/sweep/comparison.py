@@ -8,7 +8,7 @@ from typing import Any
 from asr_ablations.errors import UsageError, choices
 from asr_ablations.sweep.accuracy_times import at_equal_cost, reached, scaling
 from asr_ablations.sweep.differences import differences
-from asr_ablations.sweep.grouping import find_arm, group
+from asr_ablations.sweep.grouping import find_baseline, group
 from asr_ablations.sweep.guard import (
     ConfoundedError,
     confounds,
@@ -49,7 +49,7 @@ def compare_runs(found: Found, options: Options, title: str) -> Comparison:
     differ, factor, overruled = _guard(runs, options.allow)
     arms, warnings = group(runs, factor, list(differ))
     ablation: dict[str, Any] = next((run.config["ablation"] for run in runs if run.config.get("ablation")), {})
-    baseline = find_arm(str(options.baseline or ablation.get("baseline") or arms[0].name), arms)
+    baseline = find_baseline(str(options.baseline or ablation.get("baseline") or arms[0].name), arms)
     sets = _test_sets(runs)
     rows = table_rows(arms, sets)
     against, uncompared = differences(arms, baseline, sets, options.metric)

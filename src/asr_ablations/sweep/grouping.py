@@ -32,12 +32,25 @@ def group(runs: Sequence[RunRecord], factor: Sequence[str], differing: Sequence[
     return arms, warnings
 
 
-def find_arm(name: str, arms: Sequence[Arm]) -> Arm:
-    """The arm of a name; `0.2` finds dropout=0.2. Raises UsageError with the choices."""
-    found = [arm for arm in arms if name == arm.name] or [arm for arm in arms if arm.name.endswith(f"={name}")]
-    if len(found) != 1:
-        raise UsageError(f"baseline={name}: expected {', '.join(arm.name for arm in arms)}")
-    return found[0]
+def find_arm(name: str, arms: Sequence[Arm]) -> Arm | None:
+    """The arm of a name as users write it; None where none or several are meant. `0.2` is dropout=0.2, and `lstm` is
+    also "lstm, batch.size=8" where that is the only LSTM.
+    """
+    for same in (
+        lambda arm: arm.name == name,
+        lambda arm: arm.name.endswith(f"={name}") and ", " not in arm.name,
+        lambda arm: arm.name.split(", ")[0] == name,
+    ):
+        if len(found := [arm for arm in arms if same(arm)]) == 1:
+            return found[0]
+    return None
+
+
+def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
+    """As find_arm; raises UsageError with the choices."""
+    if (found := find_arm(name, arms)) is None:
+        raise UsageError(f"baseline={name}: expected {' or '.join(arm.name for arm in arms)}")
+    return found
 
 
 def _names(runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]) -> list[str]:

@@ -106,7 +106,10 @@ def find_factor(runs: Sequence[RunRecord], found: dict[str, list[Any]], allowed:
         raise ConfoundedError([], own, reason)
     if not roots and found:
         return list(allowed)
-    return [next(iter(own))] if len(own) == 1 and not next(iter(own)).endswith("._target_") else roots
+    leaf = list(own)
+    explained = all(within(key, derived(leaf)) for key in followers)
+    alone = len(leaf) == 1 and not leaf[0].endswith("._target_") and explained
+    return leaf if alone else roots
 
 
 def declared_factor(runs: Sequence[RunRecord]) -> list[str]:

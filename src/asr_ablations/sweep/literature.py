@@ -5,6 +5,7 @@ from typing import Any
 
 from asr_ablations.errors import UsageError
 from asr_ablations.sweep.differences import ALPHA
+from asr_ablations.sweep.grouping import find_arm
 from asr_ablations.sweep.result import Arm, Difference
 from asr_ablations.sweep.verdict import is_shown
 
@@ -53,6 +54,5 @@ def _published(ablation: dict[str, Any], arms: Sequence[Arm]) -> dict[str, dict[
     told = ablation.get("published") or {}
     if not isinstance(told, dict) or not all(isinstance(rates, dict) for rates in told.values()):
         raise UsageError(f"ablation.published={told}: expected {{arm: {{set: WER in percent}}}}")
-    names = {arm.name.rpartition("=")[2]: arm.name for arm in arms}
-    by_name = {names.get(str(name), str(name)): rates for name, rates in told.items()}
+    by_name = {(arm.name if (arm := find_arm(str(name), arms)) else str(name)): rates for name, rates in told.items()}
     return {name: {str(set_): float(rate) for set_, rate in rates.items()} for name, rates in by_name.items()}

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 from asr_ablations.errors import UsageError
 from asr_ablations.report.markdown import asked, paragraph, table
@@ -25,10 +26,7 @@ def results(outputs: Path, target: Path) -> str:
         try:
             comparison = compare([sweep], Options())
         except UsageError as error:
-            parts += [
-                f"## {sweep.name}",
-                f"Not compared: {error}".replace("\n", "\n\n    ", 1).replace("\n  ", "\n    "),
-            ]
+            parts += [f"## {sweep.name}", "Not compared:", indent(str(error), "    ")]
             continue
         if len(comparison.arms) > 1:
             parts += _section(comparison, sweep, target)

@@ -33,8 +33,10 @@ def verdict(found: Difference, baseline: str, family: int, alpha: float) -> str:
 def _one_seed(found: Difference, baseline: str) -> str:
     size = f"{_percent(found.difference)} {found.metric.upper()}"
     sign = "worse" if found.difference > 0 else "better"
-    pairs = "" if math.isnan(found.p_pairs) else f" on these utterances (matched pairs {_p(found.p_pairs_holm)})"
-    sentence = f"undecided: {found.arm} is {size} {sign} than {baseline} on {found.set}{pairs}"
+    there, pairs = f"on {found.set}", ""
+    if not math.isnan(found.p_pairs):
+        there, pairs = f"on these utterances of {found.set}", f" (matched pairs {_p(found.p_pairs_holm)})"
+    sentence = f"undecided: {found.arm} is {size} {sign} than {baseline} {there}{pairs}"
     return f"{sentence}, but with {_seeds(found)} the noise of seeds is unknown; {SEED_NOISE}"
 
 
