@@ -18,6 +18,7 @@ MACHINE = {
     "outputs": "elsewhere",
     "workers": 3,
     "progress": False,
+    "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
 }
 CHOICES = [group for group in groups() if group not in ("logger", "benchmark") and len(group_options(group)) > 1]

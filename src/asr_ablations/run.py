@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config import slug
 
-MACHINE_KEYS = ("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress")
+MACHINE_KEYS = ("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware")
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 
 

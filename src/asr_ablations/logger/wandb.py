@@ -1,17 +1,19 @@
 """Weights & Biases: online where a login exists, else offline without asking; WANDB_MODE has the last word."""
 
 import os
-from typing import Any, Literal
-
-from pytorch_lightning.loggers import WandbLogger
+from typing import TYPE_CHECKING, Any, Literal
 
 from asr_ablations.run import Run
 
+if TYPE_CHECKING:
+    from pytorch_lightning.loggers import WandbLogger
 
-def wandb_logger(run: Run, *, project: str, entity: str | None) -> WandbLogger:
+
+def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger":
     """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config."""
     import wandb
     from omegaconf import OmegaConf
+    from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
 
     config: Any = OmegaConf.to_container(run.cfg, resolve=True)
     experiment = wandb.init(

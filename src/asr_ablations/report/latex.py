@@ -1,0 +1,32 @@
+"""The tables of a comparison in LaTeX, for `booktabs`."""
+
+import re
+
+from asr_ablations.report.sections import Section, sections
+from asr_ablations.sweep.result import Comparison
+
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
+}  # fmt: skip
+
+
+def latex(comparison: Comparison) -> str:
+    """One table environment a table, to be read with \\input."""
+    return "\n".join(_table(section) for section in sections(comparison) if section.rows)
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX shows as it is."""
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found.group()], text)
+
+
+def _table(section: Section) -> str:
+    def line(cells: list[str]) -> str:
+        return " & ".join(map(escape, cells)) + r" \\"
+
+    columns = "l" + "r" * (len(section.head) - 1)
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]
+    body += [*map(line, section.rows), r"\bottomrule", r"\end{tabular}"]
+    parts = [r"\begin{table}", r"\centering", rf"\caption{{{escape(section.heading)}}}", *body, r"\end{table}", ""]
+    return "\n".join(parts)

@@ -1,0 +1,127 @@
+"""Run folders read back: what is finished, and what is not and why."""
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from asr_ablations.errors import UsageError
+from asr_ablations.sweep.result import RunRecord
+
+KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
+"""How the folder of an earlier run of the same content ends."""
+
+TEXTS = ("set", "id", "speaker", "reference", "hypothesis")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Finished runs in the order in which they were started, and folders of others with the reason."""
+
+    runs: list[RunRecord]
+    unfinished: list[tuple[Path, str]]
+
+
+def load(folders: Sequence[Path]) -> Found:
+    """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
+    runs: dict[Path, RunRecord] = {}
+    unfinished: dict[Path, str] = {}
+    for folder in folders:
+        for path in _run_folders(folder):
+            if reason := why_unfinished(path):
+                unfinished[path.resolve()] = reason
+            elif path.resolve() not in runs:
+                runs[path.resolve()] = replace(read_run(path), folder=path)
+    return Found(sorted(runs.values(), key=_started), list(unfinished.items()))
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder; expected a sweep's, or a run's")
+    if (folder / "status.json").exists():
+        return [folder]
+    children = {path.parent for path in folder.glob("*/status.json") if not KEPT_ASIDE.search(path.parent.name)}
+    frozen = {folder / path.stem for path in (folder / "arms").glob("*.yaml")}  # arms that never started, too
+    if not children | frozen:
+        raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its status.json")
+    return sorted(children | frozen)
+
+
+def why_unfinished(folder: Path) -> str | None:
+    """What became of a run that is not done; None for one that is."""
+    try:
+        status = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+    except OSError:
+        return "did not start"
+    if status["status"] == "done":
+        return None
+    if status["status"] == "running":
+        return "still running" if _alive(int(status.get("pid", 0))) else "died without a word"
+    return f"{status['status']}: {status.get('reason', 'no reason given')}"
+
+
+def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The record of one finished run. Raises UsageError for one that is not whole."""
+    try:
+        return RunRecord(
+            folder=folder,
+            config=yaml.load((folder / "config.yaml").read_text(encoding="utf-8"), _Loader),
+            overrides=(folder / "overrides").read_text(encoding="utf-8").splitlines(),
+            summary=_json(folder / "summary.json"),
+            metrics=[_numbers(row) for row in _rows(folder / "metrics.csv")],
+            utterances=[_counts(row) for row in _rows(folder / "utterances.csv")],
+            environment=_json(folder / "environment.json"),
+            data=_json(folder / "data.json") if (folder / "data.json").exists() else {},
+        )
+    except OSError as error:
+        raise UsageError(f"{folder}: says done, but {Path(str(error.filename)).name} cannot be read") from error
+
+
+_Loader = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+# YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number
+_Loader.add_implicit_resolver(  # type: ignore[attr-defined]
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return told
+
+
+def _rows(path: Path) -> Iterable[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = csv.reader(file)
+        head = next(lines, [])
+        for line in lines:
+            yield dict(zip(head, line, strict=True))
+
+
+def _numbers(row: dict[str, str]) -> dict[str, float | None]:
+    return {key: float(value) if value else None for key, value in row.items()}
+
+
+def _counts(row: dict[str, str]) -> dict[str, Any]:
+    return {key: value if key in TEXTS else int(value) for key, value in row.items()}
+
+
+def _started(run: RunRecord) -> tuple[str, str]:
+    return str(run.environment.get("started", "")), str(run.folder)

@@ -1,0 +1,96 @@
+"""Compare the arms of a sweep: table, statistics, verdicts, figures, page.
+
+python src/compare.py outputs/rnn_type                     one sweep
+python src/compare.py outputs/rnn_type --baseline lstm     against another arm
+python src/compare.py outputs/a outputs/b --allow batch.size
+python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/
+python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from asr_ablations.errors import UsageError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 2 for a mistake of the user's and for arms that must not be compared."""
+    asked = parser().parse_args(arguments)
+    try:
+        return write_results(asked) if asked.results else write_comparison(asked)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # … | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("folders", nargs="*", metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…")
+    made.add_argument(
+        "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
+    )
+    made.add_argument("--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too")
+    made.add_argument("--metric", choices=("wer", "cer"), default="wer", help="of the verdicts and time to accuracy")
+    made.add_argument("--target", action="append", type=float, default=[], help="a rate to reach, 0.2 is 20 %%")
+    made.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
+    made.add_argument("--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)")
+    made.add_argument("--no-page", action="store_true", help="without figures and the page")
+    made.add_argument("--wandb-log", metavar="PROJECT", help="log the tables to this project of Weights & Biases, too")
+    return made
+
+
+def write_results(asked: argparse.Namespace) -> int:
+    from asr_ablations.run import write
+    from asr_ablations.sweep.results import results
+
+    outputs = Path(asked.folders[0] if asked.folders else "outputs")
+    target = (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"
+    text = results(outputs, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write(target, text)
+    print(f"wrote {target}")
+    return 0
+
+
+def write_comparison(asked: argparse.Namespace) -> int:
+    from asr_ablations.report.terminal import print_comparison
+    from asr_ablations.report.written import write_texts
+    from asr_ablations.sweep.comparison import Options, compare, compare_runs
+
+    if not asked.folders:
+        raise UsageError("no folder given: expected a sweep's, as in python src/compare.py outputs/rnn_type")
+    options = Options(asked.baseline, asked.allow, asked.metric, asked.target)
+    first = asked.folders[0]
+    if first.startswith("wandb="):
+        from asr_ablations.sweep.wandb_mirror import fetch
+
+        path = first.removeprefix("wandb=")
+        comparison = compare_runs(fetch(path), options, title=path.rpartition("/")[2])
+        folder = asked.out or Path("outputs") / comparison.title / "comparison"
+    else:
+        comparison = compare([Path(folder) for folder in asked.folders], options)
+        folder = asked.out or Path(first) / "comparison"
+    print_comparison(comparison)
+    written = write_texts(comparison, folder)
+    if asked.wandb_log:
+        from asr_ablations.sweep.wandb_mirror import log_comparison
+
+        log_comparison(comparison, asked.wandb_log, folder)
+    if not asked.no_page:
+        from asr_ablations.report.figures import write_figures
+        from asr_ablations.report.page import write_page
+
+        written += [*write_figures(comparison, folder), *write_page(comparison, folder)]
+    print("\nwrote", *written, sep="\n  ")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""python src/compare.py: what it writes, refuses and says."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command import REPOSITORY, SHRUNKEN, clean_environment, run
+from wandb_file import read_run
+
+from asr_ablations.sweep.comparison import Options, compare, compare_runs
+from asr_ablations.sweep.wandb_mirror import from_runs
+from run_folders import write_run, write_sweep
+
+RNN = {"factor": "rnn", "question": "Is a GRU as good?", "baseline": "lstm"}
+
+
+def compare_command(*arguments, folder, **environment):
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "src" / "compare.py"), *map(str, arguments)],
+        cwd=folder,
+        env=clean_environment(folder, folder, **environment),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return write_sweep(tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=3, ablation=RNN)
+
+
+def test_it_prints_and_writes(sweep, tmp_path):
+    done = compare_command(sweep, "--no-page", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "gru is " in done.stdout
+    assert "WER worse than lstm on test" in done.stdout
+    names = {path.name for path in (sweep / "comparison").iterdir()}
+    assert names == {"table.md", "table.csv", "table.tex", "comparison.json"}
+    assert compare_command(sweep, "--no-page", folder=tmp_path).returncode == 0, "its own folder is no run"
+
+
+def test_options(sweep, tmp_path):
+    options = ["--baseline", "gru", "--metric", "cer", "--target", "0.2", "--out", tmp_path / "out", "--no-page"]
+    done = compare_command(sweep, *options, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("gru", "cer", {0.2})
+    assert not (sweep / "comparison").exists()
+
+
+def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tmp_path):
+    write_run(tmp_path / "outputs", "rnn=rnn", "batch.size=8", ablation=RNN)
+    done = compare_command(sweep, "--no-page", folder=tmp_path)
+    assert done.returncode == 2
+    assert "\n  batch.size: " in done.stderr
+    assert "--allow KEY" in done.stderr
+    assert done.stdout == ""
+    done = compare_command(sweep, "--no-page", "--allow", "batch.size", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "by --allow the arms also differ in batch.size" in (sweep / "comparison" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["absent"], "absent: there is no such folder"),
+        ([], "no folder given"),
+        (["outputs/sweep", "--baseline", "mine"], "baseline=mine: expected"),
+        (["wandb=entity/project"], "expected wandb=entity/project/group"),
+        (["--results", "absent"], "absent: there is no such folder"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments, said, sweep, tmp_path):
+    done = compare_command(*arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_shows_examples_and_options(tmp_path):
+    done = compare_command("--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert all(part in done.stdout for part in ("outputs/rnn_type", "--baseline", "--allow", "--results", "--target"))
+
+
+def test_results_are_generated(sweep, tmp_path):
+    done = compare_command("--results", "--out", tmp_path / "sweeps", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "sweeps" / "RESULTS.md").read_text()
+    assert "Is a GRU as good?" in text
+
+
+def test_it_imports_no_torch(sweep, tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); import compare; "
+        f"compare.main([{str(sweep)!r}, '--no-page', '--out', {str(tmp_path / 'out')!r}]); "
+        "sys.exit(str(sorted({'torch', 'pytorch_lightning', 'wandb'} & set(sys.modules)) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.slow
+def test_200_runs_in_less_than_30_seconds(tmp_path):
+    rates = {f"dropout={rate}": 0.2 for rate in (0.0, 0.1, 0.2, 0.3)}
+    sweep = write_sweep(tmp_path / "outputs", rates, seeds=50, curve=[1 / n for n in range(2, 22)])
+    started = time.perf_counter()
+    done = compare_command(sweep, "--no-page", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - started < 30
+
+
+@pytest.fixture(scope="module")
+def real_sweep(corpora, tmp_path_factory):
+    """Two arms with two seeds, trained in miniature and logged to W&B offline."""
+    folder = tmp_path_factory.mktemp("real")
+    done = run(
+        ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0,1", *SHRUNKEN],
+        corpora,
+        folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "rnn_type"
+
+
+@pytest.mark.slow
+def test_a_real_sweep_is_compared(real_sweep, tmp_path):
+    done = compare_command(real_sweep, "--no-page", "--out", tmp_path, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "comparison.json").read_text())
+    assert (told["baseline"], told["factor"], told["sets"]) == ("lstm", ["rnn"], ["test-clean", "test-other"])
+    assert [arm["name"] for arm in told["arms"]] == ["lstm", "gru"]
+    assert len(told["verdicts"]) == 2
+
+
+class OfflineRun:
+    """wandb.apis.public.Run as far as it is read, over a .wandb file of the project's own."""
+
+    def __init__(self, path: Path) -> None:
+        read = read_run(path)
+        self.id, self.name, self.config = read["id"], read["name"], read["config"]
+        self.state = "finished" if read["exit_code"] == 0 else "crashed"
+        self.scan_history = lambda: read["history"]
+
+
+@pytest.mark.slow
+def test_wandb_mirrors_the_record(real_sweep):
+    mirrored = from_runs([OfflineRun(path) for path in real_sweep.rglob("run-*.wandb")])
+    local = compare([real_sweep], Options())
+    remote = compare_runs(mirrored, Options(), "rnn_type")
+    assert remote.factor == local.factor
+    rates = [{(row["arm"], row["set"]): row["wer"] for row in found.rows} for found in (local, remote)]
+    assert rates[0] == pytest.approx(rates[1])
+    seeds = [{(one.arm, one.set): one.p_seeds for one in found.differences} for found in (local, remote)]
+    assert seeds[0].keys() == seeds[1].keys()
+
+
+@pytest.mark.slow
+def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
+    done = compare_command(sweep, "--no-page", "--wandb-log", "mine", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = (sweep / "comparison").rglob("*.wandb")
+    told = read_run(path)
+    keys = {key for row in told["history"] for key in row}
+    assert told["group"] == "sweep"
+    assert {"comparison/table/path", "comparison/differences/path", "comparison/verdicts/path"} <= keys

@@ -1,0 +1,87 @@
+"""Every format of a comparison says the same."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from asr_ablations.report.latex import escape, latex
+from asr_ablations.report.markdown import markdown, table
+from asr_ablations.report.sections import sections
+from asr_ablations.report.terminal import print_comparison
+from asr_ablations.report.written import write_texts
+from asr_ablations.sweep.comparison import Options, compare
+from asr_ablations.sweep.result import Comparison
+from run_folders import write_run, write_sweep
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    outputs = tmp_path_factory.mktemp("outputs")
+    ablation = {"question": "50 % of_what?", "factor": "rnn", "baseline": "lstm"}
+    sweep = write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, ablation=ablation)
+    write_run(outputs, "rnn=rnn", ablation=ablation, status="failed")
+    return compare([sweep], Options())
+
+
+def terminal(comparison: Comparison) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    print_comparison(comparison, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_all_formats_hold_every_cell(comparison: Comparison) -> None:
+    shown = terminal(comparison)
+    for section in sections(comparison):
+        for cell in (cell for row in section.rows for cell in row):
+            assert cell in markdown(comparison)
+            assert escape(cell) in latex(comparison)
+            assert cell in shown
+        if not section.rows:
+            assert all(line in markdown(comparison) and line in shown for line in section.lines)
+
+
+def test_numbers_in_csv_and_json_are_as_measured(comparison: Comparison, tmp_path: Path) -> None:
+    written = {path.suffix: path for path in write_texts(comparison, tmp_path / "new" / "folder")}
+    with written[".csv"].open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["wer"]) for row in rows] == [row["wer"] for row in comparison.rows]
+    told = json.loads(written[".json"].read_text())
+    assert told["differences"][0]["difference"] == comparison.differences[0].difference
+    assert [len(arm["runs"]) for arm in told["arms"]] == [2, 2]
+    assert "utterances" not in told["arms"][0]["runs"][0]
+    assert told["unfinished"][0][1] == "failed: out of memory"
+
+
+def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
+    write_run(tmp_path, "rnn=lstm")
+    write_run(tmp_path, "rnn=gru")
+    found = compare([tmp_path / "sweep"], Options())
+    text = (write_texts(found, tmp_path / "out")[-1]).read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_markdown_table_has_as_many_cells_everywhere() -> None:
+    lines = table(["a", "b"], [["x|y", "1"], ["", "2"]]).splitlines()
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [3, 3, 3, 3]
+
+
+def test_latex_is_escaped_and_balanced(comparison: Comparison) -> None:
+    assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
+    text = latex(comparison)
+    assert text.count(r"\begin{") == text.count(r"\end{") > 4
+    for body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
+        rows = [line for line in body[1].splitlines() if line.endswith(r"\\")]
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in rows} == {len(body[0])}
+
+
+def test_names_with_brackets_are_shown_as_they_are(comparison: Comparison) -> None:
+    from dataclasses import replace
+
+    odd = replace(comparison, rows=[{**comparison.rows[0], "arm": "data.train=[a]"}], verdicts=["x[bold] is worse"])
+    assert "data.train=[a]" in terminal(odd)
+    assert "x[bold] is worse" in terminal(odd)
