@@ -17,7 +17,8 @@ from asr_ablations.sweep.result import RunRecord
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """How the folder of an earlier run of the same content ends."""
 
-TEXTS = ("set", "id", "speaker", "reference", "hypothesis")
+TEXTS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
+SECONDS = ("offset", "duration")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def _numbers(row: dict[str, str]) -> dict[str, float | None]:
 
 
 def _counts(row: dict[str, str]) -> dict[str, Any]:
-    return {key: value if key in TEXTS else int(value) for key, value in row.items()}
+    return {
+        key: value if key in TEXTS else float(value) if key in SECONDS else int(value) for key, value in row.items()
+    }
 
 
 def _started(run: RunRecord) -> tuple[str, str]:
