@@ -21,6 +21,7 @@ WRONG = {
     "workers": ([-1, 0.5, None], "0 or more"),
     "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
     "gradient_clip": ([0, -1.0, "a", True, float("nan")], "above 0"),
+    "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
     "progress": (["maybe", 2], "true"),
     "outputs": ([None], "a folder"),
 }
@@ -34,6 +35,7 @@ RIGHT = {
     "gradient_clip": [None, 1, 0.5],
     "workers": [0, 16],
     "progress": [True, False],
+    "hardware.price_per_hour": [None, 0, 2.5],
     "sweep": [None, "a", 2024],
     "outputs": ["elsewhere"],
 }
@@ -60,9 +62,11 @@ def test_a_right_value_passes(key: str, value: Any) -> None:
 
 
 def test_every_plain_key_is_tested() -> None:
-    """A new key of conf/config.yaml comes with wrong values above; batch is there as batch.size, sweep takes all."""
+    """A new key of conf/config.yaml comes with wrong values above; batch and hardware are there by key, sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"alphabets", "overrides", "batch", "sweep", "ablation"} == set(WRONG) - {"batch.size"}
+    assert keys - {"alphabets", "overrides", "batch", "hardware", "sweep", "ablation"} == {
+        key for key in WRONG if "." not in key
+    }
 
 
 def test_a_missing_value_or_interpolation_is_the_users_mistake() -> None:

@@ -36,6 +36,9 @@ def check(cfg: DictConfig) -> None:
         raise choices("gradient_clip", cfg.gradient_clip, "a number above 0, or null for none")
     if not isinstance(cfg.progress, bool):
         raise choices("progress", cfg.progress, "true or false")
+    price = OmegaConf.select(cfg, "hardware.price_per_hour")
+    if price is not None and not (_number(price) and price >= 0):
+        raise choices("hardware.price_per_hour", price, "a number, 0 or more, or null for none")
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
     content = OmegaConf.to_container(cfg)
