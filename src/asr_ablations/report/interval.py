@@ -1,8 +1,6 @@
 """How a report draws a difference: the verdict's own interval where there is one."""
 
-from asr_ablations.sweep.result import Difference
-
-ALPHA = 0.05
+from asr_ablations.sweep.result import ALPHA, Difference
 
 
 def low(found: Difference) -> float:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from asr_ablations.metrics.difference import MeasuredDifference, error_difference, rate_difference
 from asr_ablations.metrics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_ablations.metrics.seeds_statistics import holm
-from asr_ablations.sweep.result import Arm, Difference, RunRecord
+from asr_ablations.sweep.result import ALPHA, Arm, Difference, RunRecord
 from asr_ablations.sweep.verdict import verdict
 
-ALPHA = 0.05
 ERRORS = {
     "wer": ("words", "substitutions", "deletions", "insertions"),
     "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from asr_ablations.errors import UsageError
-from asr_ablations.sweep.differences import ALPHA
 from asr_ablations.sweep.grouping import find_arm
-from asr_ablations.sweep.result import Arm, Difference
+from asr_ablations.sweep.result import ALPHA, Arm, Difference
 from asr_ablations.sweep.verdict import is_shown
 
 

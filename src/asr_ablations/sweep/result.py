@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ALPHA = 0.05
+"""The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
+
 
 @dataclass(frozen=True)
 class RunRecord:
