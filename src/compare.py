@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     made.add_argument("--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)")
     made.add_argument("--no-page", action="store_true", help="without figures and the page")
-    made.add_argument("--wandb-log", metavar="PROJECT", help="log the tables to this project of Weights & Biases, too")
+    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables and page to this project of W&B, too")
     return made
 
 
@@ -79,15 +79,15 @@ def write_comparison(asked: argparse.Namespace) -> int:
         folder = asked.out or Path(first) / "comparison"
     print_comparison(comparison)
     written = write_texts(comparison, folder)
-    if asked.wandb_log:
-        from asr_ablations.sweep.wandb_mirror import log_comparison
-
-        log_comparison(comparison, asked.wandb_log, folder)
     if not asked.no_page:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page
 
         written += [*write_figures(comparison, folder), *write_page(comparison, folder)]
+    if asked.wandb_log:
+        from asr_ablations.sweep.wandb_mirror import log_comparison
+
+        log_comparison(comparison, asked.wandb_log, folder)
     print("\nwrote", *written, sep="\n  ")
     return 0
 

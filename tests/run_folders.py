@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.evaluation import _row, rates
 from asr_ablations.run import Run, write_csv, write_json
 from support import compose
@@ -29,7 +30,8 @@ def utterances(name: str, rate: float, seed: int, speakers: int = SPEAKERS, each
             wrong = noise.random(8) < rate
             hypothesis = ["x" if bad else word for word, bad in zip(reference, wrong, strict=True)]
             id_ = f"{speaker}-1-{number:04d}"
-            rows.append(_row(name, id_, str(speaker), " ".join(reference), " ".join(hypothesis)))
+            spoken = Utterance(id_, str(speaker), Path("not-there.flac"), 0.0, 1.0, " ".join(reference))
+            rows.append(_row(name, spoken, spoken.text, " ".join(hypothesis)))
     return rows
 
 

@@ -162,10 +162,10 @@ def test_wandb_mirrors_the_record(real_sweep):
 
 @pytest.mark.slow
 def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
-    done = compare_command(sweep, "--no-page", "--wandb-log", "mine", folder=tmp_path)
+    done = compare_command(sweep, "--wandb-log", "mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = (sweep / "comparison").rglob("*.wandb")
     told = read_run(path)
     keys = {key for row in told["history"] for key in row}
     assert told["group"] == "sweep"
-    assert {"comparison/table/path", "comparison/differences/path", "comparison/verdicts/path"} <= keys
+    assert {f"comparison/{name}/path" for name in ("table", "differences", "verdicts", "page")} <= keys

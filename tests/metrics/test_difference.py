@@ -32,7 +32,7 @@ def smallest_p(generator: np.random.Generator, seeds: int, noise: float, arms: i
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
 @pytest.mark.parametrize(("seeds", "arms"), [(2, 1), (3, 1), (3, 2), (5, 2)])
 def test_identical_arms_are_called_different_in_at_most_5_percent(seeds: int, arms: int, noise: float) -> None:
-    """Of 500 A/A sweeps; at 5 % itself there would be fewer than 36 (1.1 standard errors of slack are 0.01)."""
+    """The share of 500 sweeps of identical arms that raise an alarm: 5 %, and a standard error (0.01)."""
     generator = np.random.default_rng(seeds * 100 + arms)
     alarms = sum(smallest_p(generator, seeds, noise, arms) <= 0.05 for _ in range(500))
     assert alarms / 500 <= 0.06

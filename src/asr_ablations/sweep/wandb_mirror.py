@@ -85,7 +85,9 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> None:
-    """A run of job type `comparison` in the sweep's group, with the table, the differences and the verdicts."""
+    """A run of job type `comparison` in the sweep's group, with the table, the differences, the verdicts, and the page
+    in `folder` as the report, where there is one.
+    """
     import wandb
 
     from asr_ablations.logger.wandb import mode
@@ -104,4 +106,6 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> None:
             ]
             run.log({f"comparison/{name}": wandb.Table(columns=columns, data=data)})
     run.log({"comparison/verdicts": wandb.Table(columns=["verdict"], data=[[text] for text in comparison.verdicts])})
+    if (page := folder / "index.html").exists():
+        run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     run.finish()
