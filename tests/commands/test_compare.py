@@ -54,7 +54,7 @@ def test_options(sweep, tmp_path):
 
 
 def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tmp_path):
-    write_run(tmp_path / "outputs", "rnn=rnn", "batch.size=8", ablation=RNN)
+    write_run(tmp_path / "outputs", "rnn=rnn", "batch.size=4", ablation=RNN)
     done = compare_command(sweep, "--no-page", folder=tmp_path)
     assert done.returncode == 2
     assert "\n  batch.size: " in done.stderr

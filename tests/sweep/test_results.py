@@ -31,7 +31,7 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
 
 def test_a_confounded_sweep_is_listed_with_its_reason(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", ablation=ABLATION)
-    write_run(tmp_path, "rnn=gru", "batch.size=8", ablation=ABLATION)
+    write_run(tmp_path, "rnn=gru", "batch.size=4", ablation=ABLATION)
     text = results(tmp_path, tmp_path / "RESULTS.md")
     assert "Not compared:\n\n    the arms differ in more than the factor rnn:\n      batch.size: " in text
 
