@@ -65,7 +65,7 @@ def test_the_refusal_lists_a_key_a_line_and_the_way_out() -> None:
         compared(runs)
     lines = str(caught.value).splitlines()
     assert "  batch.size: 8, 4" in lines
-    assert "  dropout: 0.1, 0.3" in lines
+    assert "  dropout: 0.2, 0.3" in lines
 
 
 def test_allow_compares_and_says_so() -> None:
