@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-SECONDS = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +45,9 @@ def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light") ->
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
-    began = time.perf_counter()
     page.goto(file.as_uri())
     page.wait_for_selector("#utilisation .scatterlayer .trace", state="attached")
-    return SimpleNamespace(page=page, asked=asked, errors=errors, seconds=time.perf_counter() - began)
+    return SimpleNamespace(page=page, asked=asked, errors=errors)
 
 
 @pytest.fixture
@@ -70,15 +67,11 @@ def curves(page: Any) -> list[dict[str, Any]]:
     )
 
 
-def test_it_opens_quickly_without_an_error_or_a_request(browser: Any, file: Path) -> None:
-    for _ in range(5):  # others may be using the machine
-        found = visit(browser, file)
-        assert found.errors == []
-        assert {url.split(":")[0] for url in found.asked} <= {"file", "data", "blob"}
-        found.page.close()
-        if found.seconds < SECONDS:
-            return
-    pytest.fail(f"the quickest of five took more than {SECONDS} s, the last {found.seconds:.1f} s")
+def test_it_opens_without_an_error_or_a_request(browser: Any, file: Path) -> None:
+    found = visit(browser, file)
+    assert found.errors == []
+    assert {url.split(":")[0] for url in found.asked} <= {"file", "data", "blob"}
+    found.page.close()
 
 
 def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
