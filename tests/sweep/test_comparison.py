@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from asr_ablations.errors import UsageError
+from asr_ablations.sweep.accuracy_times import scaling
 from asr_ablations.sweep.comparison import Options, compare
-from asr_ablations.sweep.records import read_run
+from asr_ablations.sweep.records import load, read_run
+from asr_ablations.sweep.result import Arm
 from run_folders import edit, write_run, write_sweep
 
 ABLATION: dict[str, Any] = {
@@ -121,14 +123,25 @@ def test_code_versions_and_hardware_are_told_apart(tmp_path: Path) -> None:
     assert "1 × H: rnn/0" in hardware
 
 
+def speed(gpus: int, rate: float) -> Any:
+    """A change of a record: the machine has `gpus`, and the run read `rate` hours of audio a second."""
+
+    def change(path: Path) -> None:
+        edit(path / "environment.json", '"gpus": .*', f'"gpus": {str(["H"] * gpus).replace(chr(39), chr(34))}')
+        edit(path / "summary.json", '"audio_hours_per_second": .*,', f'"audio_hours_per_second": {rate},')
+
+    return change
+
+
+def test_scaling_is_told_within_runs_that_are_otherwise_alike(tmp_path: Path) -> None:
+    write_run(tmp_path, "rnn=lstm", "gpus=1", change=speed(4, 0.1))
+    write_run(tmp_path, "rnn=gru", "gpus=4", change=speed(4, 0.3))
+    arms = [Arm(run.folder.name, [run]) for run in load([tmp_path / "sweep"]).runs]
+    assert len(arms) == 2
+    assert scaling(arms) == []
+
+
 def test_scaling_over_gpus(tmp_path: Path) -> None:
-    def speed(gpus: int, rate: float) -> Any:
-        def change(path: Path) -> None:
-            edit(path / "environment.json", '"gpus": .*', f'"gpus": {str(["H"] * gpus).replace(chr(39), chr(34))}')
-            edit(path / "summary.json", '"audio_hours_per_second": .*,', f'"audio_hours_per_second": {rate},')
-
-        return change
-
     write_run(tmp_path, "gpus=1", change=speed(4, 0.1))
     write_run(tmp_path, "gpus=4", change=speed(4, 0.3))
     found = compare([tmp_path / "sweep"], Options()).scaling

@@ -1,5 +1,6 @@
 """Time to accuracy, accuracy at equal cost, and scaling over GPUs, of the arms of a comparison."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from asr_ablations.metrics.time_to_accuracy import (
     time_to_accuracy,
     validations,
 )
+from asr_ablations.sweep.guard import content
 from asr_ablations.sweep.result import Arm, Reached, RunRecord
 from asr_ablations.sweep.rows import validation_set
 
@@ -73,24 +75,38 @@ def at_equal_cost(arms: Sequence[Arm], metric: str) -> list[dict[str, Any]]:
 
 
 def scaling(arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Speed-up and efficiency by number of GPUs, within runs that are otherwise alike (papers/003 §2.5); empty where
-    only one number was used. Speed is hours of audio a second in the training step.
+    """Speed-up and efficiency by number of GPUs, each within runs that are otherwise alike (papers/003 §2.5), then the
+    mean over such groups; empty where no group used several numbers. Speed is hours of audio a second in the training
+    step.
     """
+    gains: dict[int, list[float]] = {}
     speeds: dict[int, list[float]] = {}
-    for run in (run for arm in arms for run in arm.runs):
-        if speed := run.summary.get("audio_hours_per_second"):
-            speeds.setdefault(gpu_count(run), []).append(float(speed))
-    speeds = {count: found for count, found in speeds.items() if count}
-    if len(speeds) < 2:
-        return []
-    fewest = min(speeds)
-    base = float(np.mean(speeds[fewest]))
-    rows = []
-    for count in sorted(speeds):
-        gain = float(np.mean(speeds[count])) / base
-        told = {"audio_hours_per_second": gain * base, "speed_up": gain, "efficiency": gain * fewest / count}
-        rows.append({"gpus": count, "n": len(speeds[count]), **told})
-    return rows
+    for by_count in _speeds_of_alike([run for arm in arms for run in arm.runs]):
+        fewest = min(by_count)
+        for count, found in by_count.items():
+            gains.setdefault(count, []).append(fewest * float(np.mean(found)) / float(np.mean(by_count[fewest])))
+            speeds.setdefault(count, []).extend(found)
+    return [
+        {
+            "gpus": count,
+            "n": len(speeds[count]),
+            "audio_hours_per_second": float(np.mean(speeds[count])),
+            "speed_up": float(np.mean(gains[count])) / min(gains),
+            "efficiency": float(np.mean(gains[count])) / count,
+        }
+        for count in sorted(gains)
+    ]
+
+
+def _speeds_of_alike(runs: Sequence[RunRecord]) -> list[dict[int, list[float]]]:
+    """For each group of runs that differ in gpus and seed only, and in more than one number of GPUs: their speeds."""
+    groups: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        speed, count = run.summary.get("audio_hours_per_second"), gpu_count(run)
+        if speed and count:
+            rest = {key: value for key, value in content(run).items() if key != "gpus"}
+            groups.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(count, []).append(float(speed))
+    return [by_count for by_count in groups.values() if len(by_count) > 1]
 
 
 def gpu_count(run: RunRecord) -> int:
