@@ -61,7 +61,7 @@ def test_a_real_models_sentence(name: str) -> None:
     outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text()))
     alphabet = Alphabet(" abcdefghijklmnopqrstuvwxyz'")
     given = {"lm": str(shared_data("golden/lm/librispeech_3gram_pruned_tiny.arpa"))} if name == "beam_lm" else {}
-    assert read(decoder(name, alphabet, longest=1, **given), blank_first(outputs).log_softmax(-1)) == (
+    assert read(decoder(name, alphabet, longest=1, **given), blank_first(outputs.double()).log_softmax(-1)) == (
         "i have a good deal of will you remember and what i have set my mind upon no doubt i shall some day achieve"
     )
 
