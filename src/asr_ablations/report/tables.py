@@ -35,6 +35,14 @@ def print_run(folder: Path, summary: dict[str, Any], rows: list[dict[str, Any]])
     )
 
 
+def print_finished(folder: Path) -> None:
+    """That a run needs no training, and what it gave."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    ended = json.loads((folder / "status.json").read_text(encoding="utf-8"))["started"]
+    sets = ", ".join(f"{name} WER {100 * found['wer']:.2f} %" for name, found in summary["sets"].items())
+    print(f"done already, begun {ended}: {sets}\nrun folder  {folder}\nforce=true starts anew and keeps this one")
+
+
 def print_arms(folders: Sequence[Path]) -> None:
     """One line an arm: what became of it and its error rates."""
     console = Console(highlight=False)
