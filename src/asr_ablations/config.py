@@ -20,10 +20,7 @@ PRECISIONS = (32, 16, "bf16")
 
 def check(cfg: DictConfig) -> None:
     """Values of plain keys. Raises UsageError with the value and the choices."""
-    try:
-        OmegaConf.resolve(cfg)
-    except OmegaConfBaseException as error:
-        raise UsageError(" ".join(str(error).split())) from error
+    check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
@@ -49,6 +46,14 @@ def check(cfg: DictConfig) -> None:
         raise choices("hardware.price_per_hour", price, "a number, 0 or more, or null for none")
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
+
+
+def check_targets(cfg: DictConfig) -> None:
+    """Resolve any config, and see what it would build. Raises UsageError for what is missing or not trusted."""
+    try:
+        OmegaConf.resolve(cfg)
+    except OmegaConfBaseException as error:
+        raise UsageError(" ".join(str(error).split())) from error
     content = OmegaConf.to_container(cfg)
     assert isinstance(content, dict)
     content.pop("overrides", None)  # what the user typed, interpolations and all; nothing is built from it

@@ -16,6 +16,7 @@ from asr_ablations.config import build, check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError, choices
+from asr_ablations.sweep.guard import CONF
 from asr_ablations.sweep.records import why_unfinished
 from asr_ablations.task import CTCTask
 
@@ -41,12 +42,16 @@ def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTas
     return trained.cfg, trained.task, trained.task.alphabet
 
 
-def load_run(path: str | Path, checkpoint: str = "last") -> Trained:
-    """Raises UsageError for a folder that is no finished run's, a config that is not trusted, and a checkpoint that is
-    of another alphabet or model, is damaged, or holds more than weights. A .ckpt may be of an unfinished run.
+def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
+    """As load, with the data. root: where the corpus lies now, in place of data.root.
+
+    Raises UsageError for a folder that is no finished run's, a config that is not trusted, and a checkpoint that is of
+    another alphabet or model, is damaged, or holds more than weights. A .ckpt may be of an unfinished run.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = read_config(folder / "config.yaml")
+    if root is not None:
+        cfg.data.root = root
     weights = read_checkpoint(file)
     corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)
@@ -87,10 +92,19 @@ def read_config(file: Path) -> DictConfig:
         raise UsageError(f"{file}: cannot be read: {_first_line(error)}") from error
     try:
         assert isinstance(cfg, DictConfig)
+        _fill(cfg)
         check(cfg)
     except (OmegaConfBaseException, AttributeError, AssertionError) as error:
         raise UsageError(f"{file}: no config of a run: {_first_line(error)}") from error
     return cfg
+
+
+def _fill(cfg: DictConfig) -> None:
+    """Plain keys that came after the run was made, at their defaults."""
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    for key, value in defaults.items():
+        if key not in cfg and key not in ("defaults", "hydra", "overrides") and value != "???":
+            cfg[key] = value
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:

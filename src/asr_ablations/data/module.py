@@ -125,11 +125,15 @@ class SpeechData(pl.LightningDataModule):
         if self.sets:
             return
         for name in dict.fromkeys(["train", *self.corpus.validation, *self.corpus.test]):
-            folders = self.corpus.train if name == "train" else [name]
-            utterances = [u for folder in folders for u in self.corpus.read(folder)]
-            self.alphabet.check(utterances)
-            self.sets[name] = Speech(utterances, self.alphabet)
+            self.read(name)
         self._leave_out_infeasible()
+
+    def read(self, name: str) -> None:
+        """Read one set: "train", which may be several splits, or a split. Raises UsageError as setup."""
+        folders = self.corpus.train if name == "train" else [name]
+        utterances = [u for folder in folders for u in self.corpus.read(folder)]
+        self.alphabet.check(utterances)
+        self.sets[name] = Speech(utterances, self.alphabet)
 
     def _leave_out_infeasible(self) -> None:
         train = self.sets["train"]

@@ -52,6 +52,7 @@ class BeamCharLM:
         self.prune_symbols = distance("prune_symbols", prune_symbols)
         self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
         self.model = load_characters(lm, alphabet)
+        self.files = {"lm": self.model.file}
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [self._decode(row) for row in rows(log_probs, lengths)]

@@ -40,6 +40,7 @@ class BeamLM:
         self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
         self.unknown = finite("unknown", unknown)
         self.model = load_words(lm, alphabet)
+        self.files = {"lm": self.model.file}
         self.search = prefix_search(alphabet, Fusion(self))
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:

@@ -33,7 +33,9 @@ class Lexicon:
         self.beam_width = whole("beam_width", beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.space = alphabet.encode(" ")[0]
-        self.search = _search(alphabet, read_words(words, alphabet), self.beam_width, self.prune_beams)
+        file, listed = read_words(words, alphabet)
+        self.files = {"words": file}
+        self.search = _search(alphabet, listed, self.beam_width, self.prune_beams)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [self._decode(row) for row in rows(log_probs, lengths)]

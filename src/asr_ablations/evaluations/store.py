@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,14 @@ def split(content: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
     return np.split(content, np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
-def stored(trained: Trained, name: str, utterances: Sequence[Utterance], device: torch.device, precision: Any) -> Stored:
+def stored(trained: Trained, name: str, device: torch.device, precision: Any) -> Stored:
     """The log-probabilities of a set from the run's folder, computed where they are not there yet.
 
     precision: a context for the forward pass. Raises UsageError for an id that stands twice in the set.
     """
-    ordered = once(name, utterances)
+    if name not in trained.data.sets:
+        trained.data.read(name)
+    ordered = once(name, trained.data.sets[name].utterances)
     key = _key(trained, ordered, device)
     file = trained.folder / "logprobs" / f"{name}-{key}.npy"
     index = file.with_suffix(".json")
@@ -83,7 +85,7 @@ def _key(trained: Trained, utterances: list[Utterance], device: torch.device) ->
 
 
 def fingerprint(utterances: Iterable[Utterance]) -> str:
-    """A hash of the utterances and of their audio, as far as its size and time of change tell."""
+    """A hash of the utterances and of their audio, as far as its size tells."""
     lines = []
     for one in utterances:
         told = one.audio.stat()
@@ -103,7 +105,7 @@ def _compute(
     trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Any
 ) -> None:
     started = time.perf_counter()
-    found = _forward(trained, name, utterances, device, precision)
+    found = _forward(trained, name, device, precision)
     lengths = [len(found[utterance.id]) for utterance in utterances]
     temporary = file.with_name(f".{file.stem}.{os.getpid()}.npy")
     content = np.concatenate([found[utterance.id] for utterance in utterances])
@@ -125,11 +127,9 @@ def _compute(
     temporary.replace(file)  # after its index: a file that is there is whole, and has one
 
 
-def _forward(
-    trained: Trained, name: str, utterances: list[Utterance], device: torch.device, precision: Any
-) -> dict[str, np.ndarray]:
+def _forward(trained: Trained, name: str, device: torch.device, precision: Any) -> dict[str, np.ndarray]:
     """float16 (length, V) of every utterance by id."""
-    task, loader = trained.task.to(device), trained.data.loader_of(name, utterances)
+    task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     found: dict[str, np.ndarray] = {}
     for batch in track(loader, description=f"log-probabilities of {name}", transient=True):
         with torch.inference_mode(), precision():
@@ -147,8 +147,3 @@ def halved(row: np.ndarray) -> np.ndarray:
     frames, best = frames[lost], best[lost]
     rounded[frames, best] = np.nextafter(rounded[frames, best], np.float16(np.inf))
     return rounded
-
-
-def describe(one: Stored) -> dict[str, Any]:
-    """For a record."""
-    return {**asdict(one), "file": one.file.name, "utterances": len(one.utterances), "lengths": sum(one.lengths)}

@@ -1,6 +1,7 @@
 """n-gram models as decoders use them: KenLM's, with the words they know."""
 
 import bisect
+import functools
 import math
 import mmap
 import os
@@ -77,6 +78,12 @@ def load(path: str | None) -> WordModel:
     if not path:
         raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or the folder that src/lm.py left")
     file = find(Path(path))
+    return _read(file, file.stat().st_mtime_ns, path)
+
+
+@functools.lru_cache(maxsize=8)
+def _read(file: Path, changed: int, path: str) -> WordModel:
+    """Once for all decoders that use it."""
     config = kenlm.Config()
     config.show_progress = False
     with _silence():

@@ -10,9 +10,9 @@ WORDS = "words.txt"
 """The list that src/lm.py leaves beside its model."""
 
 
-def read_words(path: str | None, alphabet: Alphabet) -> list[str]:
-    """The words of a list, a line each, in order and once. Raises UsageError for a list that is missing or empty, and
-    for a word that cannot be spelled.
+def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
+    """A list's file, and its words, a line each, in order and once. Raises UsageError for a list that is missing or
+    empty, and for a word that cannot be spelled.
     """
     if not path:
         raise UsageError("decoder.words is not set: a file with a word a line, or the folder that src/lm.py left")
@@ -28,7 +28,7 @@ def read_words(path: str | None, alphabet: Alphabet) -> list[str]:
             f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
             f"{alphabet.characters!r}, as {odd[0]!r}"
         )
-    return words
+    return file, words
 
 
 def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
