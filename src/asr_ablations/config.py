@@ -9,7 +9,20 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
-    *("augment", "benchmark", "data", "decoder", "features", "init", "logger", "model", "norm", "optimizer", "order"),
+    *(
+        "augment",
+        "benchmark",
+        "data",
+        "decoder",
+        "features",
+        "init",
+        "lm",
+        "logger",
+        "model",
+        "norm",
+        "optimizer",
+        "order",
+    ),
     *("rnn", "schedule"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from asr_ablations.config import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.errors import UsageError
-from asr_ablations.lm.arpa import Entry, write_arpa
-from asr_ablations.lm.model import SPACE
+from asr_ablations.language_models.arpa import Entry, write_arpa
+from asr_ablations.language_models.model import SPACE
 from support import compose
 
 LETTERS = Alphabet("ab ")

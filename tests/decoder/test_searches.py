@@ -10,7 +10,7 @@ from ctc_reference import NEVER, best, exhaustive, prefix_search
 from small_models import LETTERS, bigrams, decoder, spelled
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.lm.model import SPACE
+from asr_ablations.language_models.model import SPACE
 
 WIDE = {"beam_width": 5000, "prune_beams": math.inf}
 NO_PRUNING = {**WIDE, "prune_symbols": math.inf}

@@ -10,7 +10,7 @@ import torch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.decoder.checks import distance, finite, whole
 from asr_ablations.decoder.rows import rows
-from asr_ablations.lm.model import NATS, SPACE, load_characters
+from asr_ablations.language_models.model import NATS, SPACE, load_characters
 
 NEVER = float("-inf")
 

@@ -8,7 +8,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.decoder.checks import distance, finite, whole
 from asr_ablations.decoder.prefixes import best_text, prefix_search
 from asr_ablations.decoder.rows import rows
-from asr_ablations.lm.model import NATS, WordModel, load_words
+from asr_ablations.language_models.model import NATS, WordModel, load_words
 
 
 class BeamLM:

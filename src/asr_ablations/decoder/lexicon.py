@@ -13,7 +13,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.decoder.checks import distance, whole
 from asr_ablations.decoder.rows import rows
 from asr_ablations.errors import UsageError
-from asr_ablations.lm.words import read_words
+from asr_ablations.language_models.words import read_words
 
 BLANK, SPACE = "<blank>", "<space>"
 

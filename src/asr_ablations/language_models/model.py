@@ -13,8 +13,8 @@ import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.errors import UsageError
-from asr_ablations.lm.arpa import read_unigrams
-from asr_ablations.lm.words import unspellable
+from asr_ablations.language_models.arpa import read_unigrams
+from asr_ablations.language_models.words import unspellable
 
 NATS = math.log(10)
 """Of a base 10 logarithm, which ARPA files and KenLM have."""
