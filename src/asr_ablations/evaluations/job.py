@@ -1,6 +1,7 @@
 """evaluate(requests): runs loaded, one pool forked, log-probabilities stored, sets decoded, records written."""
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
 
 def _bar() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, transient=True)
+    return Progress(*columns, transient=True, disable=not sys.stdout.isatty())
 
 
 def _load(path: Path, cfg: DictConfig) -> Trained:

@@ -12,9 +12,9 @@ from asr_ablations.evaluations.confusions import error_report
 from asr_ablations.evaluations.pool import Decoded
 from asr_ablations.evaluations.store import Stored
 from asr_ablations.run import write, write_csv, write_json
+from asr_ablations.sweep.evaluations import FOLDER
 
 Row = dict[str, Any]
-FOLDER = "evaluations"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,9 @@ def _forward(trained: Trained, name: str, device: torch.device, precision: Any) 
     """float16 (length, V) of every utterance by id."""
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     found: dict[str, np.ndarray] = {}
-    for batch in track(loader, description=f"log-probabilities of {name}", transient=True):
+    for batch in track(
+        loader, description=f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()
+    ):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(device))
         for id_, row, length in zip(batch.ids, log_probs.cpu().numpy(), lengths.tolist(), strict=True):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from asr_ablations.evaluations.record import FOLDER, Evaluation
+from asr_ablations.evaluations.record import Evaluation
+from asr_ablations.sweep.evaluations import FOLDER
 
 HEAD = ("set", "WER %", "CER %", "CER % (longer)", "S", "D", "I", "time s", "utterances/s", "real-time factor")
 

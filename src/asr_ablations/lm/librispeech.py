@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -43,7 +44,11 @@ class LibriSpeechModel:
     def _download(self, address: str, target: Path) -> str:
         digest, size = hashlib.sha256(), 0
         try:
-            with urllib.request.urlopen(address, timeout=60) as answer, target.open("wb") as out, Progress() as bar:
+            with (
+                urllib.request.urlopen(address, timeout=60) as answer,
+                target.open("wb") as out,
+                Progress(disable=not sys.stdout.isatty()) as bar,
+            ):
                 task = bar.add_task(address.rpartition("/")[2], total=self.expected["bytes"])
                 while block := answer.read(BLOCK):
                     out.write(block)

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from asr_ablations.errors import UsageError
+from asr_ablations.sweep.evaluations import FOLDER, read_evaluations
 from asr_ablations.sweep.result import RunRecord
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
@@ -34,6 +35,9 @@ def load(folders: Sequence[Path]) -> Found:
     runs: dict[Path, RunRecord] = {}
     unfinished: dict[Path, str] = {}
     for folder in folders:
+        if folder.name == FOLDER:
+            runs |= {run.folder: run for run in read_evaluations(folder, read_run, _utterances)}
+            continue
         for path in _run_folders(folder):
             if reason := why_unfinished(path):
                 unfinished[path.resolve()] = reason
@@ -88,7 +92,7 @@ def read_run(folder: Path) -> RunRecord:
             overrides=(folder / "overrides").read_text(encoding="utf-8").splitlines(),
             summary=_json(folder / "summary.json"),
             metrics=[_numbers(row) for row in _rows(folder / "metrics.csv")],
-            utterances=[_counts(row) for row in _rows(folder / "utterances.csv")],
+            utterances=_utterances(folder / "utterances.csv"),
             environment=_json(folder / "environment.json"),
             data=_json(folder / "data.json") if (folder / "data.json").exists() else {},
         )
@@ -114,6 +118,10 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
         head = next(lines, [])
         for line in lines:
             yield dict(zip(head, line, strict=True))
+
+
+def _utterances(path: Path) -> list[dict[str, Any]]:
+    return [_counts(row) for row in _rows(path)]
 
 
 def _numbers(row: dict[str, str]) -> dict[str, float | None]:
