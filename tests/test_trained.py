@@ -9,35 +9,16 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from asr_ablations.assembly import assemble
-from asr_ablations.config import build
 from asr_ablations.errors import UsageError
-from asr_ablations.run import Run
 from asr_ablations.trained import load
-from support import compose, tiny_overrides
-
-SMALL = ("width=8", "layers=1", "logger=csv")
+from support import CONF
+from trained_runs import write_trained
 
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     """A finished run's folder with checkpoints, of a corpus that is not there."""
-    return write_trained(tmp_path)
-
-
-def write_trained(outputs: Path, *overrides: str) -> Path:
-    """As a run leaves it, with weights that were never trained."""
-    cfg = compose(*tiny_overrides(outputs / "no-corpus"), *SMALL, *overrides)
-    cfg.outputs, cfg.sweep = str(outputs), "single"
-    OmegaConf.resolve(cfg)
-    task, _ = assemble(cfg, build(cfg.data))
-    with Run(cfg) as record:
-        (record.folder / "checkpoints").mkdir()
-        for number, name in enumerate(("last", "best")):
-            checkpoint: dict[str, Any] = {"state_dict": task.state_dict(), "epoch": number}
-            task.on_save_checkpoint(checkpoint)
-            torch.save(checkpoint, record.folder / "checkpoints" / f"{name}.ckpt")
-    return record.folder
+    return write_trained(tmp_path, tmp_path / "no-corpus")
 
 
 @pytest.mark.parametrize("path", [".", "checkpoints/last.ckpt", "checkpoints/best.ckpt"])
@@ -91,6 +72,13 @@ def test_a_planted_target_is_refused(run_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"os\.system: refused"):
         load(run_folder)
     assert not (tmp_path / "executed").exists()
+
+
+def test_keys_that_came_later_are_at_their_defaults(run_folder: Path) -> None:
+    cfg = OmegaConf.load(run_folder / "config.yaml")
+    del cfg["checkpoint_minutes"]
+    OmegaConf.save(cfg, run_folder / "config.yaml")
+    assert load(run_folder)[0].checkpoint_minutes == OmegaConf.load(CONF / "config.yaml").checkpoint_minutes
 
 
 def _other_alphabet(folder: Path) -> None:

@@ -92,6 +92,8 @@ def read_config(file: Path) -> DictConfig:
         raise UsageError(f"{file}: cannot be read: {_first_line(error)}") from error
     try:
         assert isinstance(cfg, DictConfig)
+        if "model" not in cfg or "data" not in cfg:
+            raise UsageError(f"{file}: no config of a run: it names no model or no data")
         _fill(cfg)
         check(cfg)
     except (OmegaConfBaseException, AttributeError, AssertionError) as error:

@@ -22,10 +22,11 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
     kept = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
+    numbers = {word: i for i, word in enumerate(dict.fromkeys([BEGIN, END, *(gram[0] for gram in raw[0])]))}
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for n in range(order):
-        discounts = _discounts(Counter(adjusted[n].values()))
+        discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
         _weigh(adjusted[n], kept[n], discounts, probabilities, backoffs)
     return [_entries(n, kept[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
 
@@ -44,6 +45,17 @@ def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
     """Before how many different words an n-gram stands; where it begins a sentence, how often."""
     before = Counter(gram[1:] for gram in longer)
     return {gram: count if gram[0] == BEGIN else before[gram] for gram, count in raw.items()}
+
+
+def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
+    """How many n-grams have each count. lmplz takes the last n-gram that it comes by, in the order of its last word's
+    number, then of the one before and so on, at its raw count; of a small corpus that moves the discounts.
+    """
+    counted = Counter(adjusted.values())
+    last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
+    counted.subtract([adjusted[last]])
+    counted.update([raw[last]])
+    return counted
 
 
 def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
