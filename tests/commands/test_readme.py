@@ -27,6 +27,8 @@ def arguments(line):
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
+    if "benchmark=decode" in words:
+        extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     return [*words, *extra]
@@ -47,7 +49,9 @@ def test_other_commands_are_targets_of_the_makefile():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in PYTHON if "compare.py" not in line])  # test_compare.py does
+@pytest.mark.parametrize(
+    "line", [line for line in PYTHON if not re.search("compare.py|evaluate.py", line)]
+)  # others do
 def test_it_runs(line, corpora, tmp_path):
     done = run(arguments(line), corpora, tmp_path)
     assert done.returncode == 0, done.stderr
