@@ -24,7 +24,7 @@ class Stopped(KeyboardInterrupt):
 
     def __init__(self, signal_number: int) -> None:
         self.signal_number = signal_number
-        super().__init__("interrupted" if signal_number == signal.SIGINT else signal.Signals(signal_number).name)
+        super().__init__("" if signal_number == signal.SIGINT else signal.Signals(signal_number).name)
 
 
 class StopRequest:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.claim import ClaimedError
 from asr_ablations.config import check
 from asr_ablations.errors import UsageError
 from asr_ablations.run import short_name
@@ -37,9 +39,16 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 _stop(error)
-            except KeyboardInterrupt:
-                print("interrupted", file=sys.stderr)
-                sys.exit(130)
+            except KeyboardInterrupt as error:
+                print(f"interrupted{': ' + str(error) if str(error) else ''}", file=sys.stderr)
+                sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
+            except ClaimedError as error:
+                print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
+                sys.exit(75)
+            except Exception as error:
+                if (exit_code := getattr(error, "exit_code", None)) is None:
+                    raise
+                sys.exit(exit_code)  # arms that failed: told already
             except BrokenPipeError:  # … --help | head
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)

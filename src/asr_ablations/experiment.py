@@ -132,7 +132,16 @@ def _execute(
         )
         losses = StepLosses(record.folder)
         go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
-        callbacks = [last, throughput, utilisation, FiniteLoss(), best, losses, Progress(cfg.progress), go_on]
+        callbacks = [
+            last,
+            throughput,
+            utilisation,
+            FiniteLoss(),
+            best,
+            losses,
+            Progress(cfg.progress, record.folder),
+            go_on,
+        ]
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
