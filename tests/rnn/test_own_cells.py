@@ -103,7 +103,7 @@ def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float
     torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=tolerance)
     expected_gradient = torch.autograd.grad(expected.sum(), x_reference)[0]
     largest = expected_gradient.abs().max().item()
-    torch.testing.assert_close(gradient, expected_gradient, atol=tolerance * largest, rtol=tolerance)
+    torch.testing.assert_close(gradient, expected_gradient, atol=2 * tolerance * largest, rtol=tolerance)
 
 
 def test_min_gru_survives_enormous_inputs() -> None:
