@@ -30,6 +30,7 @@ from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_finished, print_run
 from asr_ablations.run import Run, rank, ranks, write_csv, write_json
+from asr_ablations.sweep.processes import LAUNCHED
 from asr_ablations.task import CTCTask
 
 log = logging.getLogger(__name__)
@@ -220,6 +221,7 @@ def _summary(
         "left_out": data.left_out,
         "precision": fitter.precision,
         "ranks": fitter.world_size,
+        "launch_seconds": throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
         "peak_memory_bytes": _peak_memory(fitter),
         "seconds": record.phases,
         **throughput.totals(),
