@@ -23,6 +23,7 @@ from asr_ablations.evaluation import rates, transcribe_set
 from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
+from asr_ablations.precision import notice
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_run
 from asr_ablations.run import Run, rank, write_csv, write_json
@@ -51,8 +52,8 @@ def run(cfg: DictConfig) -> Path:
 
 
 def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: SpeechData) -> None:
-    if cfg.precision == 16 and not devices and not rank():
-        print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
+    if (told := notice(cfg.precision, cfg.tf32, devices)) and not rank():
+        print(told)
     logger = None if rank() else build(cfg.logger)(record)
     utilisation = Utilisation(record.folder, INTERVAL)
     try:

@@ -48,7 +48,8 @@ class DeepSpeech2(nn.Module):
     """(features (B, T, D), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
 
     convolutions: a mapping each with channels, kernel and stride, (frequency, time). Norm and dropout stand before
-    each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
+    each recurrent layer but the first, whose input the last convolution has normalised, and before the output. Only
+    the first `active_layers` recurrent layers are gone through: all, unless pretraining says otherwise.
     """
 
     def __init__(
@@ -75,6 +76,14 @@ class DeepSpeech2(nn.Module):
         self.norms = nn.ModuleList(norm(width) for _ in range(layers))
         self.dropouts = nn.ModuleList(nn.Dropout(dropout) for _ in range(layers + 1))
         self.output = nn.Linear(sizes[-1], outputs)
+        self.active_layers = layers
+
+    def get_extra_state(self) -> torch.Tensor:
+        # a stack that grows (pretrain=layers) is evaluated as high as it was trained
+        return torch.tensor(self.active_layers)
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
         """Output frames (B,) for feature frames (B,)."""
@@ -89,6 +98,7 @@ class DeepSpeech2(nn.Module):
         for convolution in self.convolutions:
             x, lengths = convolution(x, lengths)
         x = self.dropouts[0](x.transpose(2, 3).flatten(2))  # (B, T', C·F')
-        for recurrent, norm, dropout in zip(self.recurrent, self.norms, self.dropouts[1:], strict=True):
+        layers = list(zip(self.recurrent, self.norms, self.dropouts[1:], strict=True))
+        for recurrent, norm, dropout in layers[: self.active_layers]:
             x = dropout(norm(recurrent(x, lengths), lengths))
         return self.output(x), lengths

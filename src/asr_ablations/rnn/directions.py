@@ -27,9 +27,10 @@ class Directions(nn.Module):
         # Autocast runs cuDNN recurrences in float16 even under bfloat16, and on a CPU 16-bit recurrences are slower
         # than float32 ones: only float16 on CUDA, whose loss is scaled, keeps autocast here.
         device = x.device.type
+        cast = torch.is_autocast_enabled(device)
         keep = device == "cuda" and torch.get_autocast_dtype(device) == torch.float16
-        with torch.autocast(device, enabled=keep and torch.is_autocast_enabled(device)):
-            return self._both(x if keep else x.float(), lengths)
+        with torch.autocast(device, enabled=keep and cast):
+            return self._both(x.float() if cast and not keep else x, lengths)
 
     def _both(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
