@@ -143,7 +143,7 @@ def test_what_the_augmentation_returns_is_trained_on() -> None:
 
 @pytest.mark.parametrize(("clip", "expected"), [("0.5", 0.5), ("1000", None), ("null", None)])
 def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: float | None) -> None:
-    made = task(f"gradient_clip={clip}")
+    made = task(f"gradient.limit={clip}")
     for parameter in made.model.parameters():
         parameter.grad = torch.full_like(parameter, 2.0)
     before = 2.0 * math.sqrt(sum(p.numel() for p in made.model.parameters()))
