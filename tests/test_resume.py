@@ -21,8 +21,8 @@ def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp
         override, []
     )
     unbroken = fit(tiny_corpus, tmp_path / "whole", override, *more)
-    for epoch in (0, 1):
-        checkpoint = tmp_path / "whole" / f"epoch={epoch}.ckpt"
-        resumed = fit(tiny_corpus, tmp_path / f"from-{epoch}", override, *more, resume=checkpoint)
+    for steps in (3, 5):  # at the end of the first epoch of three steps, and within the second
+        checkpoint = tmp_path / "whole" / f"step={steps}.ckpt"
+        resumed = fit(tiny_corpus, tmp_path / f"from-{steps}", override, *more, resume=checkpoint)
         assert same(dict(resumed.state_dict()), dict(unbroken.state_dict()))
-        assert same(model_of(tmp_path / f"from-{epoch}", 2), model_of(tmp_path / "whole", 2))
+        assert same(model_of(tmp_path / f"from-{steps}", 2), model_of(tmp_path / "whole", 2))

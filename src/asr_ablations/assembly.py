@@ -86,7 +86,8 @@ def trainer(
         strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
         max_epochs=limits.pop("max_epochs", cfg.max_epochs),
         logger=list(loggers),
-        callbacks=[parallel, pretrain, averaging, StepOnValidation(), LossScale(), *callbacks],
+        # the first of the others saves what was before a batch, the last restores: ours stand between
+        callbacks=[*callbacks[:1], parallel, pretrain, averaging, StepOnValidation(), LossScale(), *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
@@ -104,10 +105,12 @@ def _training_callbacks(cfg: DictConfig) -> list[Any]:
 
 
 def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0 is the CPU. Raises UsageError for more than there are."""
+    """GPUs that the key `gpus` asks for; 0 is the CPU. auto never takes several: that would change the batch of an
+    update with the machine. Raises UsageError for more than there are.
+    """
     _check_nodes(cfg.nodes)
     there = torch.cuda.device_count()
-    wanted = there if cfg.gpus == "auto" else cfg.gpus
+    wanted = min(there, 1) if cfg.gpus == "auto" else cfg.gpus
     if wanted > there:
         raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
     return int(wanted)

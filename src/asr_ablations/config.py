@@ -36,9 +36,16 @@ def check(cfg: DictConfig) -> None:
             _whole(cfg, f"seeds.{key}", 0)
     if not (_number(cfg.dropout) and 0 <= cfg.dropout < 1):
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
-    for key in ("tf32", "progress"):
+    for key in ("tf32", "progress", "force", "plan"):
         if not isinstance(cfg[key], bool):
             raise choices(key, cfg[key], "true or false")
+    for key in ("ranks", "threads"):
+        if cfg[key] is not None:
+            _whole(cfg, key, 1)
+    if cfg.ranks is not None and cfg.gpus not in ("auto", 0, cfg.ranks):
+        raise choices("ranks", cfg.ranks, f"null, or one a GPU with gpus={cfg.gpus}")
+    if not (_number(cfg.checkpoint_minutes) and cfg.checkpoint_minutes >= 0):
+        raise choices("checkpoint_minutes", cfg.checkpoint_minutes, "a number, 0 or more (0: at every step)")
     price = OmegaConf.select(cfg, "hardware.price_per_hour")
     if price is not None and not (_number(price) and price >= 0):
         raise choices("hardware.price_per_hour", price, "a number, 0 or more, or null for none")

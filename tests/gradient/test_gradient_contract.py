@@ -142,7 +142,7 @@ def skipped(made: Any, scales: list[float]) -> list[float]:
     these, found = parameters(), []
     for scale in scales:
         give_gradients(these, 0, scale)
-        found.append(treated(made, these)["train/skipped_steps"])
+        found.append(treated(made, these)["train/skipped_share"])
         assert (norm(these) == 0) == bool(found[-1])
     return found
 

@@ -50,7 +50,8 @@ class Averaging(pl.Callback, ABC):
             copy_into(pl_module.model, self._trained)  # type: ignore[arg-type]
             self._trained = None
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # not on_train_end, which a run resumed for its evaluation alone does not come to
         if self.averaged():
             copy_into(pl_module.model, self.averaged())  # type: ignore[arg-type]
 

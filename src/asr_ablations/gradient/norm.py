@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 Log = Callable[..., None]
-"""log(name, value): a figure of the step; the epoch's is the mean, or what reduce_fx says."""
+"""log(name, value): a figure of the step; the epoch's is the mean over its steps."""
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:

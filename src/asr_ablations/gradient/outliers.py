@@ -10,7 +10,7 @@ from asr_ablations.gradient.norm import Log, check_limit, clip_to_norm
 
 class SkipOutliers(nn.Module):
     """A gradient whose norm is over `factor` times the running mean, or no number, counts as zero: momentum and weight
-    decay go on. Logs train/skipped_steps, their count in the epoch. Raises ValueError for values out of range.
+    decay go on. Logs train/skipped_share, of the steps. Raises ValueError for values out of range.
 
     Nothing waits for the device. An outlier enters the mean as `factor` times it: a lasting change of the norm is
     followed, instead of skipped for ever. The mean is part of a checkpoint.
@@ -41,7 +41,7 @@ class SkipOutliers(nn.Module):
                 parameter.grad.masked_fill_(outlier, 0.0)
         self.mean.lerp_(torch.where(finite, norm.minimum(bound), self.mean), 1 - self.momentum)
         self.seen += finite
-        log("train/skipped_steps", outlier.float(), reduce_fx="sum")
+        log("train/skipped_share", outlier.float())
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
         pass
