@@ -15,7 +15,11 @@ from asr_ablations.config import build
 from asr_ablations.task import CTCTask
 from support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
-WARNINGS = (*LIGHTNING_WARNINGS, "ignore:The dirpath has changed")  # a resumed fit has a folder of its own
+WARNINGS = (
+    *LIGHTNING_WARNINGS,
+    "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
+    "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself
+)
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=3")
 
 

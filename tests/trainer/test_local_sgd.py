@@ -23,7 +23,9 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = [{source!r}, {tests!r}]
 from pathlib import Path
+from asr_ablations import checkpoints
 from fits import fit
+checkpoints.STEPS_BETWEEN_AGREEMENTS = 1  # a checkpoint of every step, not of every 25th
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
 """
 
