@@ -8,10 +8,13 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from asr_ablations.assembly import assemble
 from asr_ablations.config import PRECISIONS
+from asr_ablations.errors import UsageError
 from asr_ablations.metrics.loss_scale import LossScale
 from asr_ablations.precision import lightning_precision, notice, set_tf32
 from fits import WARNINGS, fit, same
+from support import compose, standing_corpus
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
@@ -126,6 +129,13 @@ def test_overflow_and_loss_scale_are_logged() -> None:
 
 def test_nothing_is_logged_where_no_loss_is_scaled() -> None:
     LossScale().on_train_batch_end(SimpleNamespace(precision_plugin=None), None, None, None, 0)  # type: ignore[arg-type]
+
+
+def test_a_fused_optimizer_is_refused_where_the_loss_is_scaled() -> None:
+    options = ("width=8", "layers=1", "+optimizer.fused=true")
+    with pytest.raises(UsageError, match="fused=true with precision=16"):
+        assemble(compose(*options, "precision=16"), standing_corpus())
+    assemble(compose(*options), standing_corpus())
 
 
 def test_thirty_two_is_the_default(tiny_corpus: Path, tmp_path: Path) -> None:

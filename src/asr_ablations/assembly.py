@@ -15,7 +15,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
 from asr_ablations.metrics.loss_scale import LossScale
-from asr_ablations.precision import set_tf32, trainer_options
+from asr_ablations.precision import check_fused, set_tf32, trainer_options
 from asr_ablations.run import rank
 from asr_ablations.schedule.on_validation import StepOnValidation
 from asr_ablations.seeds import stream
@@ -68,7 +68,9 @@ def _try_training(cfg: DictConfig, model: torch.nn.Module) -> None:
     """Raise now, as a UsageError, what would be raised from the middle of the set-up, after the corpus is made."""
     _training_callbacks(cfg)
     try:
-        build(cfg.schedule)(build(cfg.optimizer)(model.parameters()), total_steps=10)
+        optimizer = build(cfg.optimizer)(model.parameters())
+        check_fused(optimizer, cfg.precision)
+        build(cfg.schedule)(optimizer, total_steps=10)
     except (ValueError, TypeError) as error:
         raise UsageError(f"optimizer or schedule: {error}") from error
 

@@ -42,6 +42,16 @@ def set_tf32(on: bool) -> None:
     torch.backends.cudnn.allow_tf32 = on
 
 
+def check_fused(optimizer: torch.optim.Optimizer, precision: int | str) -> None:
+    """Raises ValueError for a fused optimizer under a scaled loss: it unscales gradients in its own step, after they
+    were clipped at the wrong scale.
+    """
+    if precision == 16 and getattr(optimizer, "_step_supports_amp_scaling", False):
+        raise ValueError(
+            "fused=true with precision=16 would clip scaled gradients; expected fused=false, or bf16 or 32"
+        )
+
+
 class HalfModel(HalfPrecision):
     """Weights, gradients and optimizer state in 16 bits, without a scaled loss. Features, running statistics and the
     loss stay in float32: Lightning's plugin would convert them too, and power spectra do not fit.

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from asr_ablations.assembly import assemble
+from asr_ablations.assembly import assemble, device_count
 from asr_ablations.config import build
 from asr_ablations.data.module import BatchOrder, collate
+from asr_ablations.errors import UsageError
 from fits import WARNINGS, fit, model_of, same
 from support import REPOSITORY, component, compose, tiny_overrides
 
@@ -114,10 +115,39 @@ def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Pat
     assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
 
 
+@pytest.mark.slow
+def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
+    """torch's wrapper stops at a layer without a gradient, unless it is told of it."""
+    options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
+    done = ranks(tiny_corpus, tmp_path, *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, last = model_of(tmp_path, 0), model_of(tmp_path, 1)
+    grown = [key for key in first if ".recurrent.1." in key]
+    assert grown
+    assert not any(torch.equal(first[key], last[key]) for key in grown)
+
+
+@pytest.mark.slow
+def test_a_common_average_of_independent_workers_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    done = ranks(tiny_corpus, tmp_path, *PLAIN, "trainer=local_sgd", "averaging=ema")
+    assert done.returncode != 0
+    assert "averaging=ema: trainer=local_sgd has no common weights" in done.stderr
+
+
 def test_one_worker_trains_as_ever(tiny_corpus: Path, tmp_path: Path) -> None:
     alone = fit(tiny_corpus, tmp_path / "alone", "trainer=local_sgd", "max_epochs=1")
     plain = fit(tiny_corpus, tmp_path / "plain", "max_epochs=1")
     assert same(dict(alone.state_dict()), dict(plain.state_dict()))
+
+
+def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
+        device_count(compose("gpus=0", "nodes=2"))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert device_count(compose("gpus=0", "nodes=2")) == 0
+    with pytest.raises(UsageError, match="nodes=1: this run was started on 2"):
+        device_count(compose("gpus=0"))
 
 
 def test_no_steps_between_averagings_are_refused() -> None:
