@@ -1,6 +1,7 @@
 """Pretraining layer by layer: which layers train when, and that nothing is lost where the stack grows."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from asr_ablations.errors import UsageError
 from fits import WARNINGS, fit, model_of
-from support import compose
+from support import component, compose
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 GROWING = ("pretrain=layers", "layers=3", "max_epochs=4")
@@ -99,6 +100,13 @@ def test_a_run_resumed_within_an_epoch_is_as_high_as_it_was(
 
     fit(tiny_corpus, tmp_path, *GROWING, callbacks=(Heights(),), resume=grown[1] / "step=4.ckpt")
     assert Heights.found == [2] * 2 + [3] * 6
+
+
+def test_a_model_that_cannot_grow_is_refused() -> None:
+    """Else the layers would all train from the start, and nobody would know."""
+    task = SimpleNamespace(model=torch.nn.Linear(1, 1))
+    with pytest.raises(UsageError, match="Linear has no layers that can wait"):
+        component("pretrain", "layers").setup(None, task, "fit")
 
 
 def test_training_too_short_for_the_stack_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 import pytorch_lightning as pl
 
+from asr_ablations.errors import UsageError
+
 
 class GrowLayers(pl.Callback):
     """`first` recurrent layers in the beginning and another one every `epochs` epochs.
@@ -25,6 +27,10 @@ class GrowLayers(pl.Callback):
     def active(self, epoch: int) -> int:
         """Layers in an epoch, counted from 0."""
         return min(self.layers, self.first + epoch // self.epochs)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if not hasattr(pl_module.model, "active_layers"):
+            raise UsageError(f"pretrain=layers: {type(pl_module.model).__name__} has no layers that can wait")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # no epoch starts where a run is resumed within one
