@@ -90,7 +90,10 @@ def test_none_is_the_weights_as_trained(plain: Watch) -> None:
         assert torch.equal(plain.validated[epoch * batches], plain.trained[end])
 
 
-@pytest.mark.parametrize(("name", "change"), [("ema", {"decay": 1.0}), ("ema", {"decay": 0}), ("last", {"count": 0})])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("ema", {"decay": 1.0}), ("ema", {"decay": 0}), ("last", {"count": 0}), ("last", {"count": 2.5})],
+)
 def test_values_out_of_range_are_refused(name: str, change: dict[str, Any]) -> None:
     (key,) = change
     with pytest.raises(ValueError, match=f"{key}={change[key]}"):

@@ -114,5 +114,6 @@ def test_training_too_short_for_the_stack_is_refused() -> None:
 
     with pytest.raises(UsageError, match="max_epochs=2: expected 3 or more"):
         build(compose("pretrain=layers", "layers=3", "max_epochs=2").pretrain)
-    with pytest.raises(UsageError, match="epochs=0"):
-        build(compose("pretrain=layers", "pretrain.epochs=0").pretrain)
+    for epochs in (0, 1.5):
+        with pytest.raises(UsageError, match=f"epochs={epochs}"):
+            build(compose("pretrain=layers", f"pretrain.epochs={epochs}").pretrain)

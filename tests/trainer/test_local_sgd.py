@@ -151,5 +151,6 @@ def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatc
 
 
 def test_no_steps_between_averagings_are_refused() -> None:
-    with pytest.raises(ValueError, match="every=0"):
-        component("trainer", "local_sgd", every=0)
+    for every in (0, 2.5):
+        with pytest.raises(ValueError, match=f"every={every}: expected a whole number"):
+            component("trainer", "local_sgd", every=every)

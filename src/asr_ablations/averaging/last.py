@@ -16,7 +16,7 @@ class LastEpochs(Averaging):
 
     def __init__(self, *, count: int) -> None:
         super().__init__()
-        if count < 1:
+        if not isinstance(count, int) or count < 1:
             raise ValueError(f"count={count}: expected a whole number, 1 or more")
         self._epochs: deque[Weights] = deque(maxlen=count)
 

@@ -17,7 +17,7 @@ class GrowLayers(pl.Callback):
     leaves_weights_out = True
 
     def __init__(self, *, first: int, epochs: int, layers: int, max_epochs: int) -> None:
-        if first < 1 or epochs < 1:
+        if not (isinstance(first, int) and isinstance(epochs, int) and min(first, epochs) >= 1):
             raise ValueError(f"first={first}, epochs={epochs}: expected whole numbers, 1 or more")
         self.first, self.epochs, self.layers = first, epochs, layers
         if self.active(max_epochs - 1) < layers:

@@ -28,7 +28,7 @@ class LocalSGD(pl.Callback):
     """
 
     def __init__(self, *, every: int | None) -> None:
-        if every is not None and every < 1:
+        if every is not None and not (isinstance(every, int) and every >= 1):
             raise ValueError(f"every={every}: expected a whole number, 1 or more, or null for once an epoch")
         self.every = every
 
