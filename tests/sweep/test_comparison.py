@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from asr_ablations.errors import UsageError
-from asr_ablations.sweep.accuracy_times import scaling
+from asr_ablations.report.sections import sections
+from asr_ablations.sweep.accuracy_times import relative_time, scaling
 from asr_ablations.sweep.comparison import Options, compare
 from asr_ablations.sweep.records import load, read_run
 from asr_ablations.sweep.result import Arm
@@ -79,6 +80,24 @@ def test_times_to_the_sweeps_targets(sweep: Path) -> None:
     assert (times["lstm", 0.3].steps, times["lstm", 0.3].audio_hours, times["lstm", 0.3].epochs) == (20, 2.0, 4)
     assert times["gru", 0.01].seconds is None
     assert {one.target for one in compare([sweep], Options(targets=[0.5])).reached} == {0.5}
+
+
+def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
+    """lstm's seeds take 40 and 50 s to a median of 0.3, gru's 100 and 80 s; one of rnn's never gets there."""
+    slow, fast, never = [0.9, 0.5, 0.3, 0.3, 0.3], [0.9, 0.5, 0.3, 0.25, 0.2], [0.9, 0.8, 0.8, 0.8, 0.8]
+    for choice, seconds, curves in (
+        ("rnn=lstm", 10, (fast, [0.9, 0.9, 0.5, 0.3, 0.25])),
+        ("rnn=gru", 20, ([0.9, 0.9, 0.5, 0.3, 0.25], slow)),
+        ("rnn=rnn", 10, (slow, never)),
+    ):
+        for seed, values in enumerate(curves):
+            write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
+    found = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
+    ratios = {arm.name: relative_time(found.reached, arm.name, "lstm", 0.3) for arm in found.arms}
+    assert ratios == {"lstm": 1.0, "gru": pytest.approx((100 + 80) / (40 + 50)), "rnn": None}
+    (section,) = [one for one in sections(found) if "time / lstm" in one.head]
+    column = section.head.index("time / lstm")
+    assert {row[0]: row[column] for row in section.rows} == {"lstm": "1.00", "gru": "2.00", "rnn": "NA"}
 
 
 def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:

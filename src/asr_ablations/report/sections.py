@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from asr_ablations.sweep.accuracy_times import relative_time
 from asr_ablations.sweep.result import ALPHA, Comparison, Difference, Reached
 
 
@@ -110,9 +111,10 @@ def _sensitivity(one: Difference) -> str | None:
 
 
 def _accuracy_times(comparison: Comparison) -> Section:
-    """Means over the seeds of an arm, NA where a seed did not get there."""
+    """Means over the seeds of an arm, and the ratio of the baseline's mean time; NA where a seed did not get there."""
     cost = any(one.cost is not None for one in comparison.reached)
-    head = ["arm", "target %", "reached", "seconds", "steps", "audio h", "epochs", *(["cost"] if cost else [])]
+    relative = f"time / {comparison.baseline}"
+    head = ["arm", "target %", "reached", "seconds", relative, "steps", "audio h", "epochs", *(["cost"] if cost else [])]
     groups: dict[tuple[str, float], list[Reached]] = {}
     for one in comparison.reached:
         groups.setdefault((one.arm, one.target), []).append(one)
@@ -122,6 +124,8 @@ def _accuracy_times(comparison: Comparison) -> Section:
         columns += [[run.epochs for run in runs], *([[run.cost for run in runs]] if cost else [])]
         got = sum(run.steps is not None for run in runs)
         told = [_mean(column, places) for column, places in zip(columns, (1, 1, 3, 1, 4), strict=False)]
+        ratio = relative_time(comparison.reached, arm, comparison.baseline, target)
+        told.insert(1, _number(ratio, 2))
         rows.append([arm, f"{100 * target:.1f}", f"{got} of {len(runs)}", *told])
     metric = comparison.metric.upper()
     return Section(f"Until the median of three validations was at a {metric}", head, rows)

@@ -12,6 +12,7 @@ from asr_ablations.report.figures.throughput import sampled
 from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.series import AXES, curve, metric_names
+from asr_ablations.sweep.accuracy_times import relative_time
 from asr_ablations.sweep.result import Arm, Comparison, RunRecord
 
 POINTS = 300
@@ -67,12 +68,13 @@ def _reached(comparison: Comparison) -> list[dict[str, Any]]:
         groups[found.metric, found.target, found.arm].append(found)
     rows = []
     for (metric, target, arm), all_ in groups.items():
-        there = [found for found in all_ if found.steps is not None]
-        row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{len(there)} of {len(all_)}"}
+        there = sum(found.steps is not None for found in all_)
+        row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{there} of {len(all_)}"}
+        row["relative"] = relative_time(comparison.reached, arm, comparison.baseline, target)
         for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
-            known = [getattr(found, key) for found in there if getattr(found, key) is not None]
+            known = [value for found in all_ if (value := getattr(found, key)) is not None]
             if known or key != "cost":  # there is none without a price
-                row[key] = float(np.mean(known)) if known else None
+                row[key] = float(np.mean(known)) if len(known) == len(all_) else None
         rows.append(row)
     return rows
 

@@ -44,7 +44,7 @@ function results() {
   table("results", data.rows, names.map(resultColumn), "Results");
   at("s-equal").hidden = !data.equal.length;
   table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EQUAL[key] }), "At equal cost");
-  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key });
+  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key, title: key === "relative" ? "time / baseline" : undefined });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
