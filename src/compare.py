@@ -47,15 +47,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def write_results(asked: argparse.Namespace) -> int:
-    from asr_ablations.run import write
-    from asr_ablations.sweep.results import results
+    from asr_ablations.sweep.results import write_results
 
     outputs = Path(asked.folders[0] if asked.folders else "outputs")
-    target = (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"
-    text = results(outputs, target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write(target, text)
-    print(f"wrote {target}")
+    print("wrote", *write_results(outputs, (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
     return 0
 
 

@@ -34,9 +34,9 @@ def speaker_interval(
     The interval is the estimate ± Student's t of n − 1 units times the bootstrap's standard error (Efron & Tibshirani
     1993, §12.4), which is that of n − 1 units too: drawing from n of them makes it √((n − 1) / n) too small (Hesterberg
     2015). Percentiles, which Bisani & Ney take, end where the worst of few units does: widened as Hesterberg
-    proposes they hold 91 to 92 % at 5 speakers and 74 % at 3. This one holds 93.5 to 96 % at 3 to 40 speakers in every
-    world of tests/metrics/test_bootstrap.py but one: where a few speakers carry the difference (gains that follow a
-    log-normal with σ = 1) it holds 86 to 91 %, and a studentised bootstrap 90 to 92 %.
+    proposes they hold 89 to 93 % at 5 speakers and 69 to 75 % at 3. This one holds 93 to 96 % at 5 to 40 speakers in
+    every world of tests/metrics/test_bootstrap_coverage.py but one: where a few speakers carry the difference (gains
+    that follow a log-normal with σ = 1) it holds 88 to 91 %, and a studentised bootstrap 90 to 92 %.
     """
     owner = units_of(speakers)
     units = int(owner.max(initial=-1)) + 1

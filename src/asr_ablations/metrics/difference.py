@@ -74,9 +74,7 @@ def rate_difference(
     )
 
 
-def _with_speakers(
-    error: float, degrees: float, speakers: Interval | None, shared: float
-) -> tuple[float, float]:
+def _with_speakers(error: float, degrees: float, speakers: Interval | None, shared: float) -> tuple[float, float]:
     """Standard error and degrees of freedom over seeds and speakers, from those over seeds."""
     if speakers is None:
         return error, degrees

@@ -92,8 +92,8 @@ def _differences(comparison: Comparison) -> Section:
         "Bootstrap over speakers (Bisani & Ney 2004); matched pairs sentence-segment test of NIST (MAPSSWE), Holm's "
         "correction over arms; Welch's test over seeds. The verdict's own p and interval hold the noise of seeds and "
         "of speakers, and are corrected over arms and sets. Detectable: the true difference that it would find in four "
-        "cases of five. Pooled: the verdict's corrected p if the noise of seeds were the same in all arms, which few seeds "
-        "cannot show; a sensitivity analysis that decides nothing.",
+        "cases of five. Pooled: the verdict's corrected p if the noise of seeds were the same in all arms, which few "
+        "seeds cannot show; a sensitivity analysis that decides nothing.",
         *(line for one in comparison.differences if (line := _sensitivity(one))),
     ]
     return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
@@ -114,7 +114,17 @@ def _accuracy_times(comparison: Comparison) -> Section:
     """Means over the seeds of an arm, and the ratio of the baseline's mean time; NA where a seed did not get there."""
     cost = any(one.cost is not None for one in comparison.reached)
     relative = f"time / {comparison.baseline}"
-    head = ["arm", "target %", "reached", "seconds", relative, "steps", "audio h", "epochs", *(["cost"] if cost else [])]
+    head = [
+        "arm",
+        "target %",
+        "reached",
+        "seconds",
+        relative,
+        "steps",
+        "audio h",
+        "epochs",
+        *(["cost"] if cost else []),
+    ]
     groups: dict[tuple[str, float], list[Reached]] = {}
     for one in comparison.reached:
         groups.setdefault((one.arm, one.target), []).append(one)

@@ -61,9 +61,7 @@ def relative_time(found: Sequence[Reached], arm: str, baseline: str, target: flo
     """The arm's mean time to a target over the baseline's; None where a seed of either never reached it, since the mean
     of those that did would flatter.
     """
-    own, base = (
-        [one.seconds for one in found if one.arm == name and one.target == target] for name in (arm, baseline)
-    )
+    own, base = ([one.seconds for one in found if one.arm == name and one.target == target] for name in (arm, baseline))
     if not own or not base or None in own or None in base:
         return None
     return float(np.mean(own) / np.mean(base))  # type: ignore[arg-type]
