@@ -150,6 +150,37 @@ def test_no_gpu_is_no_error():
     assert set(Gpus([]).read().values()) == {None}
 
 
+def test_each_gpu_is_told_beside_the_mean(tmp_path):
+    """NVML's answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
+
+    def power(handle):
+        if handle:
+            raise nvml.NVMLError
+        return 200_000
+
+    nvml = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=(90, 50)[handle]),
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=(handle + 1) * 2**30),
+        nvmlDeviceGetPowerUsage=power,
+    )
+    gpus: Any = Gpus([])
+    gpus._handles, gpus._nvml = [0, 1], nvml
+    found = gpus.read()
+    assert found == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
+    with (tmp_path / "utilisation.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerow({"seconds": 1, "phase": "train", **found})
+    (row,) = read(tmp_path)
+    assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
+
+
+def test_a_file_from_before_each_gpu_was_told_is_read(tmp_path):
+    (tmp_path / "utilisation.csv").write_text("seconds,phase,gpu_percent\n1,train,40\n2,train,60,60 60\n")
+    assert [row["gpu_percents"] for row in read(tmp_path)] == [[], []]
+
+
 @pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
 def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
     (tmp_path / "utilisation.csv").write_text(text)

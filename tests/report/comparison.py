@@ -214,12 +214,13 @@ def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
                 "gpu_memory_gib",
                 "gpu_power_watts",
                 "audio_hours",
+                "gpu_percents",
             ]
         )
         for second in range(1, 100):
             phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()
             gpu = 80 + 15 * generator.random() if phase == "train" else 20
-            table.writerow(
-                [second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, round(0.02 * second / speed, 4)]
-            )
+            trained = round(0.02 * second / speed, 4)
+            each = f"{gpu + 4:.1f} {gpu - 4:.1f}"
+            table.writerow([second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, trained, each])

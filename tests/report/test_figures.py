@@ -1,5 +1,6 @@
 """Figures of a comparison made by hand."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -47,6 +48,20 @@ def test_arms_are_told_apart_without_colour() -> None:
 def test_the_figure_names_every_arm(written: list[Path]) -> None:
     text = next(path for path in written if path.name == "wer_by_epoch.svg").read_text()
     assert all(f"{name} (3 seeds)" in text for name in ARMS)
+
+
+def test_utilisation_has_a_line_a_gpu_beside_the_mean(written: list[Path], found: Comparison, tmp_path: Path) -> None:
+    """papers/004 figure 8; where there is one GPU, it is the mean."""
+    text = next(path for path in written if path.name == "utilisation.svg").read_text()
+    assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "GPU, mean", "CPU"))
+    alone = comparison(tmp_path / "runs", seeds=1)
+    for run in (run for arm in alone.arms for run in arm.runs):
+        file = run.folder / "utilisation.csv"
+        file.write_text(re.sub(r" [\d.]+$", "", file.read_text(), flags=re.MULTILINE))
+    write_figures(alone, tmp_path)
+    text = (tmp_path / "utilisation.svg").read_text()
+    assert "GPU 0" not in text
+    assert "GPU, mean" in text
 
 
 def test_names_are_text_and_no_markup(tmp_path: Path) -> None:

@@ -130,6 +130,13 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
     assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
 
 
+def test_a_line_a_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
+    visited.page.select_option("#resource", "gpu_percent")
+    names = visited.page.evaluate("document.getElementById('utilisation').data.map((line) => line.name)")
+    assert [name for name in names if "lstm" in name] == ["rnn=lstm", "rnn=lstm, GPU 0", "rnn=lstm, GPU 1"]
+    assert visited.page.locator("#resource option[value^=gpu_percent_]").count() == 0
+
+
 def test_audio_plays(visited: SimpleNamespace) -> None:
     assert visited.page.locator("#worst > li").count() == 10
     played = visited.page.evaluate(

@@ -28,8 +28,9 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type"]
     command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
     for part in (
-        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |", 
-        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "`outputs/rnn_type/comparison/index.html`", "Do not edit",
+        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |",
+        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "`outputs/rnn_type/comparison/index.html`",
+        "Do not edit",
     ):  # fmt: skip
         assert part in text, part
     assert (target.parent / "figures" / "rnn_type" / "differences.svg").exists()

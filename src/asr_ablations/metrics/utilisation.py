@@ -20,8 +20,9 @@ INTERVAL = 1.0
 """Seconds between two samples."""
 COLUMNS = (
     "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent", "gpu_memory_gib",
-    "gpu_power_watts", "audio_hours",
+    "gpu_power_watts", "audio_hours", "gpu_percents",
 )  # fmt: skip
+TEXTS = ("phase", "gpu_percents")
 
 
 class Utilisation(pl.Callback):
@@ -131,9 +132,9 @@ class Utilisation(pl.Callback):
             host.read(1)  # counters count from here
             while not self._stop.wait(self.interval):
                 now = time.perf_counter()
-                found = {**host.read(now - last), **gpus.read()}
+                found: dict[str, Any] = {**host.read(now - last), **gpus.read()}
                 last = now
-                row = {key: "" if value is None else round(value, 3) for key, value in found.items()}
+                row = {key: _told(value) for key, value in found.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": self._phase, **row})
                 file.flush()
@@ -152,8 +153,8 @@ class TimedCheckpoints(TorchCheckpointIO):
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name. Empty without
-    the file; lines that are no samples are passed over.
+    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name, gpu_percents
+    as a list. Empty without the file; lines that are no samples are passed over.
     """
     try:
         with (folder / FILE).open(newline="", encoding="utf-8") as file:
@@ -162,12 +163,17 @@ def read(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
+def _told(value: float | str | None) -> float | str:
+    return "" if value is None else value if isinstance(value, str) else round(value, 3)
+
+
 def _row(line: dict[str, str]) -> dict[str, Any] | None:
     try:
-        numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key != "phase"}
+        numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key not in TEXTS}
+        each = [float(one) for one in (line.get("gpu_percents") or "").split()]
     except (TypeError, ValueError):
         return None
-    return None if numbers["seconds"] is None else {**numbers, "phase": line.get("phase") or ""}
+    return None if numbers["seconds"] is None else {**numbers, "phase": line.get("phase") or "", "gpu_percents": each}
 
 
 def _indices(first: int, count: int) -> list[int]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.metrics.utilisation import COLUMNS, read
+from asr_ablations.metrics.utilisation import COLUMNS, TEXTS, read
 from asr_ablations.report.figures.throughput import sampled
+from asr_ablations.report.figures.utilisation import gpu_count
 from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.series import AXES, curve, metric_names
@@ -85,10 +86,14 @@ def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:
     rows = rows[:: max(1, len(rows) // POINTS)]
     series = {}
     for column in COLUMNS:
-        known = [row for row in rows if column not in ("seconds", "phase", "audio_hours") and row[column] is not None]
+        known = [row for row in rows if column not in ("seconds", "audio_hours", *TEXTS) and row[column] is not None]
         if known:
             points = ([row[key] for row in known] for key in ("seconds", column))
             series[column] = dict(zip(("x", "y"), map(_rounded, points), strict=True))
+    for gpu in range(gpu_count(rows)):
+        known = [row for row in rows if len(row["gpu_percents"]) > gpu]
+        points = ([row["seconds"] for row in known], [row["gpu_percents"][gpu] for row in known])
+        series[f"gpu_percent_{gpu}"] = dict(zip(("x", "y"), map(_rounded, points), strict=True))
     trained = sampled(arm.runs[0]) if arm.runs else None
     if trained is not None and len(trained.y):
         every = max(1, len(trained.y) // POINTS)

@@ -88,14 +88,19 @@ function redraw() {
   const logarithmic = at("log").checked;
   draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
   const column = at("resource").value;
-  const lines = data.utilisation.flatMap((found, number) => found.series[column] && choice.arms.has(found.arm)
-    ? [{ ...found.series[column], name: plain(found.arm), mode: "lines", line: { color: colour(number), dash: DASHES[number % 8], width: 1.6 } }] : []);
+  const lines = data.utilisation.flatMap((found, number) => choice.arms.has(found.arm) ? Object.entries(found.series).flatMap(([key, points]) => {
+    const gpu = column === "gpu_percent" && EACH_GPU.exec(key); // thin lines below their mean
+    if (key !== column && !gpu) return [];
+    const line = gpu ? { color: colour(number), dash: "dot", width: 0.8 } : { color: colour(number), dash: DASHES[number % 8], width: 1.8 };
+    return [{ ...points, name: plain(gpu ? `${found.arm}, GPU ${gpu[1]}` : found.arm), mode: "lines", line }];
+  }) : []);
   if (column) draw("utilisation", lines, AXIS_TITLES.time, RESOURCES[column] ?? plain(column));
 }
 
+const EACH_GPU = /^gpu_percent_(\d+)$/;
 const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
 const RESOURCES = {
-  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %",
+  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %, each and the mean",
   gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",
 };
 
@@ -107,7 +112,7 @@ function controls() {
   options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
   const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));
   options("axis", Object.entries(AXIS_TITLES).filter(([axis]) => known.has(axis)));
-  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))];
+  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))].filter((key) => !EACH_GPU.test(key));
   options("resource", columns.map((column) => [column, RESOURCES[column] ?? column]));
   at("s-utilisation").hidden = !columns.length;
   for (const key of ["metric", "axis", "seeds"]) at(key).addEventListener("change", () => { choice[key] = at(key).value; redraw(); });
