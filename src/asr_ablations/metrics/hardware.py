@@ -84,8 +84,8 @@ class Gpus:
             warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
 
     def read(self) -> dict[str, float | str | None]:
-        """gpu_percent: mean over the GPUs of the time in which a kernel ran, gpu_percents: of each, parted by spaces; memory
-        of all processes on them and power, summed.
+        """gpu_percent: mean over the GPUs of the time in which a kernel ran, gpu_percents: of each, parted by spaces;
+        memory of all processes on them and power, summed.
         """
         percent = [self._ask(lambda h: self._nvml.nvmlDeviceGetUtilizationRates(h).gpu, h) for h in self._handles]
         memory = [self._ask(lambda h: self._nvml.nvmlDeviceGetMemoryInfo(h).used / GIB, h) for h in self._handles]

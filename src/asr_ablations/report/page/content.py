@@ -92,8 +92,8 @@ def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:
             series[column] = dict(zip(("x", "y"), map(_rounded, points), strict=True))
     for gpu in range(gpu_count(rows)):
         known = [row for row in rows if len(row["gpu_percents"]) > gpu]
-        points = ([row["seconds"] for row in known], [row["gpu_percents"][gpu] for row in known])
-        series[f"gpu_percent_{gpu}"] = dict(zip(("x", "y"), map(_rounded, points), strict=True))
+        seconds, used = [row["seconds"] for row in known], [row["gpu_percents"][gpu] for row in known]
+        series[f"gpu_percent_{gpu}"] = {"x": _rounded(seconds), "y": _rounded(used)}
     trained = sampled(arm.runs[0]) if arm.runs else None
     if trained is not None and len(trained.y):
         every = max(1, len(trained.y) // POINTS)
