@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     made.add_argument("--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)")
     made.add_argument("--no-page", action="store_true", help="without figures and the page")
-    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables and page to this project of W&B, too")
+    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
     return made
 
 
@@ -82,7 +82,7 @@ def write_comparison(asked: argparse.Namespace) -> int:
     if asked.wandb_log:
         from asr_ablations.sweep.wandb_mirror import log_comparison
 
-        log_comparison(comparison, asked.wandb_log, folder)
+        print(log_comparison(comparison, asked.wandb_log, folder))
     print("\nwrote", *written, sep="\n  ")
     return 0
 

@@ -43,7 +43,7 @@ def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
         own[-1].set_xlabel("time in seconds")
     for row, label in enumerate(("use in %", "memory in GiB", "power in W")[:rows]):
         axes[row * len(samples)].set_ylabel(label)
-        axes[row * len(samples)].legend(fontsize=8, loc="lower right")
+        axes[row * len(samples)].legend(fontsize=8, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
     axes[1].set_ylim(bottom=0)
     figure.supxlabel("grey: validation; darker: checkpoints and the final evaluation", fontsize=8, color="#555555")
     return save(figure, folder, "utilisation")
