@@ -1,7 +1,6 @@
 """The W&B report that is built of a comparison, offline; saving one takes W&B's server."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest

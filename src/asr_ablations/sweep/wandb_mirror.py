@@ -6,8 +6,8 @@ from typing import Any
 
 from asr_ablations.errors import UsageError
 from asr_ablations.sweep.records import Found
-from asr_ablations.sweep.wandb_report import save_report
 from asr_ablations.sweep.result import Comparison, RunRecord
+from asr_ablations.sweep.wandb_report import save_report
 
 
 def fetch(path: str) -> Found:
