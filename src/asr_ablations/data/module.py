@@ -71,10 +71,15 @@ class BatchOrder(Sampler[list[int]]):
         self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
+        self._resumed = (0, 0)
         self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+    def resume(self, epoch: int, done: int) -> None:
+        """Leave out the first `done` batches of `epoch`, which comes next."""
+        self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[list[int]]:
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
@@ -82,7 +87,8 @@ class BatchOrder(Sampler[list[int]]):
         return [drawn[i % len(drawn)].tolist() for i in turns]
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches())
+        epoch, done = self._resumed
+        return iter(self.batches()[done if self.epoch == epoch else 0 :])
 
     def __len__(self) -> int:
         whole = -(-len(self.durations) // self.batch_size)
@@ -112,6 +118,7 @@ class SpeechData(pl.LightningDataModule):
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
+        self._position = (0, 0)
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data or foreign characters."""
@@ -138,6 +145,16 @@ class SpeechData(pl.LightningDataModule):
         if not len(self.sets["train"]):
             raise UsageError("no training utterance is left: each has fewer output frames than labels")
 
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that training and evaluation read."""
+        told = {name: _describe(speech.utterances)["sha256"] for name, speech in self.sets.items()}
+        return hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
+
+    def resume(self, epoch: int, batches: int) -> None:
+        """Go on after that many batches of an epoch."""
+        self._position = (epoch, batches)
+
     def describe(self) -> dict[str, Any]:
         """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
         sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
@@ -159,7 +176,9 @@ class SpeechData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         durations = self.sets["train"].durations
-        return self._loader("train", BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks))
+        order = BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks)
+        order.resume(*self._position)
+        return self._loader("train", order)
 
     def val_dataloader(self) -> list[DataLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
