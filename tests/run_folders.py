@@ -69,6 +69,7 @@ def write_run(
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
     cfg.overrides, cfg.outputs, cfg.sweep = [*data, *overrides], str(outputs), sweep
     run = Run(cfg)
+    run.keep_previous()  # as force=true does
     with run:
         pass
     rows = utterances("dev", rate, 1000 + noise) + utterances("test", rate, noise)

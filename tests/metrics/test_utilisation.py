@@ -65,7 +65,7 @@ def recorded(tiny_corpus, tmp_path_factory):
 
 def test_phases_add_up_to_the_whole(recorded):
     _, utilisation, _, seconds, _ = recorded
-    assert set(utilisation.phases) == {"setup", "train", "validate", "checkpoint", "evaluate"}
+    assert set(utilisation.phases) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
     assert all(value > 0 for value in utilisation.phases.values())
     assert sum(utilisation.phases.values()) == pytest.approx(seconds, abs=0.2)
     assert utilisation.phases["evaluate"] == pytest.approx(0.2, abs=0.2)
@@ -134,6 +134,26 @@ def test_a_resumed_run_goes_on_counting(tmp_path):
     first.audio_hours = 3.0
     second.load_state_dict({**first.state_dict(), "seconds": 50.0})
     assert (second.audio_hours, second._restored_seconds) == (3.0, 50.0)
+
+
+def test_decoding_is_a_phase_of_its_own(tmp_path):
+    """A decoder that sleeps: its time is decode's, and the rest of the validation's is validate's."""
+
+    def decoder(log_probs, lengths):
+        time.sleep(0.1)
+        return ["a"] * len(lengths)
+
+    utilisation = Utilisation(tmp_path, 1)
+    module: Any = SimpleNamespace(decoder=decoder)
+    decoder.beam_width = 7  # type: ignore[attr-defined]
+    utilisation.setup(SimpleNamespace(strategy=SimpleNamespace()), module, "fit")  # type: ignore[arg-type]
+    with utilisation.during("validate"):
+        time.sleep(0.05)
+        assert module.decoder(torch.zeros(2, 3, 4), torch.tensor([3, 3])) == ["a", "a"]
+    utilisation.close()
+    assert utilisation.phases["decode"] == pytest.approx(0.1, abs=0.04)
+    assert utilisation.phases["validate"] == pytest.approx(0.05, abs=0.04)
+    assert module.decoder.beam_width == 7
 
 
 def test_a_busy_process_is_seen_as_busy():

@@ -191,13 +191,12 @@ def _difference(arm: str, name: str, metric: str) -> Difference:
 
 
 def _reached(arm: Arm, seed: int, target: float) -> Reached:
-    metric = "validation/dev-clean/wer"
-    rows = [row for row in arm.runs[seed].metrics if (row[metric] or 1) <= target]
+    rows = [row for row in arm.runs[seed].metrics if (row["validation/dev-clean/wer"] or 1) <= target]
     if not rows:
-        return Reached(arm.name, seed, metric, target, None, None, None, None)
+        return Reached(arm.name, seed, "wer", target, None, None, None, None)
     first = rows[0]
     step = float(first["step"] or 0) + 1
-    return Reached(arm.name, seed, metric, target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
+    return Reached(arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
 
 
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:

@@ -10,7 +10,7 @@ import pytest
 from comparison import ARMS, EPOCHS, comparison
 from matplotlib.image import imread
 
-from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures import curves, write_figures
 from asr_ablations.report.figures.common import HATCHES, LINES, MARKERS
 from asr_ablations.report.figures.throughput import sampled
 from asr_ablations.report.series import AXES, band, curve, metric_names, smooth
@@ -62,6 +62,20 @@ def test_utilisation_has_a_line_a_gpu_beside_the_mean(written: list[Path], found
     text = (tmp_path / "utilisation.svg").read_text()
     assert "GPU 0" not in text
     assert "GPU, mean" in text
+
+
+def test_the_targets_stand_in_the_curves_of_their_metric(found: Comparison, tmp_path: Path) -> None:
+    """A dotted line each."""
+    bare = replace(found, reached=[])
+    for comparison_, folder in ((found, tmp_path / "with"), (bare, tmp_path / "without")):
+        write_figures(comparison_, folder, [curves])
+    drawn = {
+        folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
+    }
+    assert drawn["with"] == drawn["without"] + 3
+    assert (tmp_path / "with" / "cer_by_epoch.svg").read_text() == (
+        tmp_path / "without" / "cer_by_epoch.svg"
+    ).read_text()
 
 
 def test_names_are_text_and_no_markup(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A comparison of run folders: what it finds and what it says."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,19 @@ def test_code_versions_and_hardware_are_told_apart(tmp_path: Path) -> None:
     assert "fedcba98: gru/0" in code
     assert "times cannot be compared" in hardware
     assert "1 × H: rnn/0" in hardware
+
+
+def test_a_run_that_went_on_elsewhere_is_told(tmp_path: Path) -> None:
+    def change(folder: Path) -> None:
+        path = folder / "environment.json"
+        told = json.loads(path.read_text())
+        other = {**told, "hardware": {"gpus": ["H200"]}, "code": {"commit": "fedcba9876543210", "dirty_diff": ""}}
+        path.write_text(json.dumps({**told, "resumed": [told, other]}))
+
+    write_run(tmp_path, "rnn=lstm", change=change)
+    code, hardware = compare([tmp_path / "sweep"], Options()).warnings
+    assert "(01234567, then fedcba98: " in code
+    assert ", then 1 × H200: " in hardware
 
 
 def speed(gpus: int, rate: float) -> Any:

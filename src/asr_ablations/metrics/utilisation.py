@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
@@ -28,9 +29,9 @@ TEXTS = ("phase", "gpu_percents")
 class Utilisation(pl.Callback):
     """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
 
-    phases: seconds in each of setup, train, validate (its decoding included), checkpoint and evaluate, which add up to
-    the time from here to `close`. Samples begin with training, and so do their seconds and hours of audio; both go on
-    counting where a checkpoint left them.
+    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, which add up to the time from
+    here to `close`; decode is that of validations and of the final evaluation, and is counted in neither. Samples begin
+    with training, and so do their seconds and hours of audio; both go on counting where a checkpoint left them.
 
     Logs each epoch train/waiting_percent (%): the share of an epoch's training time that lies between the end of one
     batch and the start of the next, and before the first: reading and collating audio, the hand-over to the device, and
@@ -51,6 +52,7 @@ class Utilisation(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         trainer.strategy.checkpoint_io = TimedCheckpoints(self)
+        pl_module.decoder = TimedDecoder(pl_module.decoder, self)  # type: ignore[assignment]
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -156,6 +158,22 @@ class TimedCheckpoints(WholeFiles):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:
         with self.utilisation.during("checkpoint"):
             super().save_checkpoint(checkpoint, path, storage_options)
+
+
+class TimedDecoder:
+    """Decodes as the decoder does, and counts the time; what else the decoder has, it has too."""
+
+    def __init__(self, decoder: Any, utilisation: Utilisation) -> None:
+        self._decoder, self._utilisation = decoder, utilisation
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> Any:
+        if log_probs.is_cuda:
+            torch.cuda.synchronize()  # else the forward pass would be waited for, and counted, here
+        with self._utilisation.during("decode"):
+            return self._decoder(log_probs, lengths)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.run import write
 from asr_ablations.sweep.commands import typed
 from asr_ablations.sweep.comparison import Options, compare
-from asr_ablations.sweep.records import why_unfinished
+from asr_ablations.sweep.records import RUNNING, why_unfinished
 from asr_ablations.sweep.result import Comparison
 
 HEAD = """# Results
@@ -46,7 +46,7 @@ def finished_sweeps(outputs: Path) -> list[Path]:
     found = []
     for sweep in sorted(path for path in outputs.iterdir() if path.is_dir()):
         reasons = [why_unfinished(path.parent) for path in sweep.glob("*/status.json")]
-        if None in reasons and "still running" not in reasons:
+        if None in reasons and not any(reason and reason.startswith(RUNNING) for reason in reasons):
             found.append(sweep)
     return found
 

@@ -9,6 +9,11 @@ from asr_ablations.sweep.records import Found
 from asr_ablations.sweep.result import Comparison, RunRecord
 from asr_ablations.sweep.wandb_report import save_report
 
+UNCHECKED = (
+    "the runs were read from Weights & Biases, which has neither utterances nor fingerprints of data, versions of "
+    "behaviour, code and hardware: whether they differ in those is not known"
+)
+
 
 def fetch(path: str) -> Found:
     """The runs of entity/project/group through W&B's API. Raises UsageError for another form or what it refuses."""
@@ -37,7 +42,7 @@ def from_runs(runs: Iterable[Any]) -> Found:
             finished.append(to_record(run))
         else:
             unfinished.append((Path(run.name), str(run.state)))
-    return Found(finished, unfinished)
+    return Found(finished, unfinished, [UNCHECKED] if finished else [])
 
 
 def to_record(run: Any) -> RunRecord:

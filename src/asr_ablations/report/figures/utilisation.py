@@ -11,7 +11,10 @@ from asr_ablations.metrics.utilisation import read
 from asr_ablations.report.figures.common import HATCHES, LINES, panels, save
 from asr_ablations.sweep.result import Arm, Comparison
 
-PHASES = {"train": "#0072b2", "validate": "#e69f00", "checkpoint": "#009e73", "evaluate": "#aa4499", "setup": "#999999"}
+PHASES = {
+    "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",
+    "setup": "#999999",
+}  # fmt: skip
 PERCENT = {"cpu_percent": ("CPU", "-", "#0072b2"), "gpu_percent": ("GPU, mean", "--", "#d55e00")}
 MEMORY = {"host_memory_gib": ("host", "-", "#0072b2"), "gpu_memory_gib": ("GPU", "--", "#d55e00")}
 
@@ -74,7 +77,7 @@ def _shade(panel: Axes, rows: list[dict[str, Any]]) -> None:
     """Each sample tells of the time since the one before it."""
     for before, row in pairwise(rows):
         if row["phase"] != "train":
-            grey = "#e6e6e6" if row["phase"] == "validate" else "#c9c9c9"
+            grey = "#e6e6e6" if row["phase"] in ("validate", "decode") else "#c9c9c9"
             panel.axvspan(before["seconds"], row["seconds"], color=grey, linewidth=0, zorder=0)
 
 

@@ -41,6 +41,7 @@ def content(comparison: Comparison) -> dict[str, Any]:
             {**asdict(d), "low": low(d), "high": high(d), "verdict": outcome(d)} for d in comparison.differences
         ],
         "equal": comparison.equal,
+        "scaling": [_scaled(row) for row in comparison.scaling],
         "reached": _reached(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -78,6 +79,13 @@ def _reached(comparison: Comparison) -> list[dict[str, Any]]:
                 row[key] = float(np.mean(known)) if len(known) == len(all_) else None
         rows.append(row)
     return rows
+
+
+def _scaled(row: dict[str, Any]) -> dict[str, Any]:
+    """As the tables show it: seconds of audio a second, efficiency in percent."""
+    speed, efficiency = 3600 * row["audio_hours_per_second"], 100 * row["efficiency"]
+    kept = {key: row[key] for key in ("gpus", "n", "speed_up")}
+    return {**kept, "audio_seconds_per_second": speed, "efficiency %": efficiency}
 
 
 def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:

@@ -43,8 +43,10 @@ function results() {
     .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3))));
   table("results", data.rows, names.map(resultColumn), "Results");
   at("s-equal").hidden = !data.equal.length;
-  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EQUAL[key] }), "At equal cost");
-  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key, title: key === "relative" ? "time / baseline" : undefined });
+  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : key === "axis" ? { key, title: EQUAL[key], cell: (row) => SPENT[row.axis] } : { key, title: EQUAL[key] }), "At equal cost");
+  at("s-scaling").hidden = !data.scaling.length;
+  table("scaling", data.scaling, keys(data.scaling).map((key) => ({ key, title: SCALING[key] })), "Scaling over GPUs");
+  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => row.metric.toUpperCase() } : { key, title: key === "relative" ? "time / baseline" : undefined });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
@@ -79,7 +81,7 @@ function differences() {
     { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
     { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
     { key: "verdict" },
-    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
+    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "p_pooled", title: "p (pooled)" }, { key: "detectable", title: "detectable" },
   ], "Differences");
 }
 
@@ -99,6 +101,8 @@ function redraw() {
 
 const EACH_GPU = /^gpu_percent_(\d+)$/;
 const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
+const SPENT = { steps: "steps", audio_hours: "hours of audio", seconds: "seconds" };
+const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio a second", speed_up: "speed-up" };
 const RESOURCES = {
   cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %, each and the mean",
   gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",
