@@ -83,8 +83,16 @@ def write_comparison(asked: argparse.Namespace) -> int:
         from asr_ablations.sweep.wandb_mirror import log_comparison
 
         print(log_comparison(comparison, asked.wandb_log, folder))
-    print("\nwrote", *written, sep="\n  ")
+    print("\nwrote", *_listed(written), sep="\n  ")
     return 0
+
+
+def _listed(paths: list[Path]) -> list[str]:
+    """Figures, which are many, in one line."""
+    figures = [path for path in paths if path.suffix in (".png", ".svg")]
+    others = [str(path) for path in paths if path not in figures]
+    names = ", ".join(dict.fromkeys(path.stem for path in figures))
+    return [*others, *([f"{figures[0].parent}/*.png and *.svg: {names}"] if figures else [])]
 
 
 if __name__ == "__main__":

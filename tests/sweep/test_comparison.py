@@ -208,6 +208,8 @@ def test_mistakes(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     with pytest.raises(UsageError, match="baseline=gpu: expected"):
         compare([tmp_path / "sweep"], Options(baseline="gpu"))
+    with pytest.raises(UsageError, match=r"target=20: expected a rate as a fraction: 0\.2 is 20 %"):
+        compare([tmp_path / "sweep"], Options(targets=[20]))
     with pytest.raises(UsageError, match="metric=ser"):
         compare([tmp_path / "sweep"], Options(metric="ser"))
     write_run(tmp_path, status="failed", sweep="broken")

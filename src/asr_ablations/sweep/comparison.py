@@ -25,6 +25,10 @@ from asr_ablations.sweep.result import Arm, Comparison, RunRecord
 from asr_ablations.sweep.rows import table_rows
 
 
+LARGEST_RATE = 2.0
+"""Errors can be more than words; a target above is a percentage by mistake."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What a comparison can be asked. targets: rates as fractions."""
@@ -54,7 +58,7 @@ def compare_runs(found: Found, options: Options, title: str) -> Comparison:
     sets = _test_sets(runs)
     rows = table_rows(arms, sets)
     against, uncompared = differences(arms, baseline, sets, options.metric)
-    targets = options.targets or [float(target) for target in ablation.get("targets") or []]
+    targets = _rates(options.targets or [float(target) for target in ablation.get("targets") or []])
     times, timeless = reached(arms, options.metric, targets)
     return Comparison(
         title=title,
@@ -90,6 +94,14 @@ def _guard(
     if refused:
         raise ConfoundedError(factor, refused)
     return differ, factor, beyond
+
+
+def _rates(targets: list[float]) -> list[float]:
+    """The targets; raises UsageError for what is no rate, such as 20 for 20 %."""
+    for target in targets:
+        if not 0 < target <= LARGEST_RATE:
+            raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
+    return targets
 
 
 def _overruled(beyond: dict[str, list[Any]]) -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
+from rich.progress import track
 
 from asr_ablations.claim import owner
 from asr_ablations.errors import UsageError
@@ -37,13 +39,17 @@ def load(folders: Sequence[Path]) -> Found:
     """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
     runs: dict[Path, RunRecord] = {}
     unfinished: dict[Path, str] = {}
-    for folder in folders:
-        for path in _run_folders(folder):
-            if reason := why_unfinished(path):
-                unfinished[path.resolve()] = reason
-            elif path.resolve() not in runs:
-                runs[path.resolve()] = replace(read_run(path), folder=path)
+    for path in _with_bar([path for folder in folders for path in _run_folders(folder)]):
+        if reason := why_unfinished(path):
+            unfinished[path.resolve()] = reason
+        elif path.resolve() not in runs:
+            runs[path.resolve()] = replace(read_run(path), folder=path)
     return Found(sorted(runs.values(), key=_started), list(unfinished.items()))
+
+
+def _with_bar(paths: list[Path]) -> Iterable[Path]:
+    console = Console(stderr=True)
+    return track(paths, "reading runs", console=console, transient=True, disable=not console.is_terminal)
 
 
 def _run_folders(folder: Path) -> list[Path]:
