@@ -29,7 +29,9 @@ def typed(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
         return _derived(sweep, runs)
     arguments = list(map(str, told))
     script = next((number for number, one in enumerate(arguments) if one.endswith(".py")), None)
-    return [_line(arguments if script is None else arguments[script + 1 :])]
+    if script is None:
+        return [_line(arguments)]
+    return [_line(arguments[script + 1 :], f"src/{Path(arguments[script]).name}")]
 
 
 def _derived(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
@@ -69,9 +71,9 @@ def _split(override: str) -> tuple[str, str]:
     return key, value
 
 
-def _line(arguments: Sequence[str]) -> str:
+def _line(arguments: Sequence[str], script: str = SCRIPT) -> str:
     words = [_plain(one) for one in arguments if _split(one)[0].lstrip("+~") not in ELSEWHERE]
-    return " ".join(["python", SCRIPT, *(word if "<folder>" in word else shlex.quote(word) for word in words)])
+    return " ".join(["python", script, *(word if "<folder>" in word else shlex.quote(word) for word in words)])
 
 
 def _plain(argument: str) -> str:

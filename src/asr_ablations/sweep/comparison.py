@@ -24,7 +24,6 @@ from asr_ablations.sweep.records import Found, load
 from asr_ablations.sweep.result import Arm, Comparison, RunRecord
 from asr_ablations.sweep.rows import table_rows
 
-
 LARGEST_RATE = 2.0
 """Errors can be more than words; a target above is a percentage by mistake."""
 
