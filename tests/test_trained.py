@@ -104,7 +104,15 @@ def _text(name: str, text: str) -> Any:
     return lambda folder: (folder / name).write_text(text, encoding="utf-8")
 
 
+def _without_a_group(folder: Path) -> None:
+    """As of a run that an earlier version made."""
+    cfg = OmegaConf.load(folder / "config.yaml")
+    del cfg["init"]
+    OmegaConf.save(cfg, folder / "config.yaml")
+
+
 WRONG = {
+    "without a group": (_without_a_group, r"config\.yaml: of another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
     "another model": (_other_width, "does not fit"),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.claim import ClaimedError
 from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.errors import Stopped, UsageError
 from asr_ablations.run import short_name
 
 Task = Callable[[DictConfig], Any]
-CONF = Path(__file__).resolve().parents[2] / "conf"
+SOURCE = Path(__file__).resolve().parents[1]
+CONF = SOURCE.parent / "conf"
 
 
 def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[[Task], Callable[..., Any]]:
@@ -34,14 +37,23 @@ def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[
         def main(cfg: DictConfig | None = None) -> Any:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # a launcher's jobs unpickle the task by name: src/ must be on their path
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 _stop(error)
-            except KeyboardInterrupt:
-                print("interrupted", file=sys.stderr)
-                sys.exit(130)
+            except (KeyboardInterrupt, Stopped) as error:
+                print(str(error) or "interrupted", file=sys.stderr)
+                sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
+            except ClaimedError as error:
+                print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
+                sys.exit(75)
+            except Exception as error:
+                if (exit_code := getattr(error, "exit_code", None)) is None:
+                    raise
+                sys.exit(exit_code)  # arms that failed: told already
             except BrokenPipeError:  # … --help | head
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)

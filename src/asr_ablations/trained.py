@@ -53,8 +53,12 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     if root is not None:
         cfg.data.root = root
     weights = read_checkpoint(file)
-    corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)
+    try:
+        task, data = assemble(cfg, build(cfg.data))
+    except (OmegaConfBaseException, AttributeError) as error:
+        raise UsageError(
+            f"{folder / 'config.yaml'}: of another version, or incomplete: {_first_line(error)}"
+        ) from error
     try:
         task.on_load_checkpoint(weights)
         task.load_state_dict(weights["state_dict"])

@@ -51,21 +51,22 @@ def print_arms(folders: Sequence[Path]) -> None:
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-    for name, folder in zip(_what_varies(folders), folders, strict=True):
+    for name, folder in zip(what_varies([_overrides(folder) for folder in folders]), folders, strict=True):
         table.add_row(name, *_cells(folder))
     console.print(table)
     if folders:
         console.print(f"runs in {folders[0].parent}", soft_wrap=True)
 
 
-def _what_varies(folders: Sequence[Path]) -> list[str]:
+def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
     """Each arm's overrides without those that all arms share."""
-    overrides = []
-    for folder in folders:
-        path = folder / "overrides"
-        overrides.append(path.read_text().splitlines() if path.exists() else [folder.name])
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     return [" ".join(o for o in own if o not in shared) or "default" for own in overrides]
+
+
+def _overrides(folder: Path) -> list[str]:
+    path = folder / "overrides"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else [folder.name]
 
 
 def _cells(folder: Path) -> list[str]:
