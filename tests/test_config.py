@@ -181,13 +181,7 @@ def test_components_get_plain_containers() -> None:
     ]
 
 
-PRIMARY = ("benchmark", "lm")
-"""Groups of other commands than training, which conf/config.yaml does not name."""
-
-
-@pytest.mark.parametrize(
-    ("group", "name"), [(group, name) for group in groups() if group not in PRIMARY for name in group_options(group)]
-)
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in groups() for name in group_options(group)])
 def test_every_option_composes_resolves_and_passes(group: str, name: str) -> None:
     cfg = compose(f"{group}={name}")
     check(cfg)
