@@ -22,9 +22,6 @@ from asr_ablations.run import write_json
 from asr_ablations.task import CTCTask
 from asr_ablations.trained import Trained, load_run
 
-TOLERANCE = 1e-4
-"""Nats that a log-probability of the exported model may be away from torch's."""
-
 
 def export(cfg: DictConfig) -> Path:
     """The written file. Raises UsageError for a run that cannot be loaded or exported."""
@@ -36,10 +33,10 @@ def export(cfg: DictConfig) -> Path:
     try:
         write_graph(Graph(trained.task, cfg.samples == "int16"), temporary, cfg.opset, told)
         difference = largest_difference(trained.task, temporary, cfg.samples)
-        if not difference <= TOLERANCE:
+        if not difference <= cfg.tolerance:
             raise UsageError(
                 f"{trained.folder}: not written: the exported model's log-probabilities are up to {difference:.2g} nats "
-                f"away from torch's, expected {TOLERANCE:g} at the most"
+                f"away from torch's, expected tolerance={cfg.tolerance:g} at the most"
             )
         write_json(file.with_suffix(".json"), told)
         temporary.replace(file)

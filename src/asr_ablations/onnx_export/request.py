@@ -23,5 +23,7 @@ def check_request(cfg: DictConfig) -> None:
         raise choices("opset", cfg.opset, f"null, or {OPSETS.start} to {OPSETS.stop - 1}")
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
+    if isinstance(cfg.tolerance, bool) or not isinstance(cfg.tolerance, (int, float)) or not cfg.tolerance > 0:
+        raise choices("tolerance", cfg.tolerance, "a number above 0 (nats)")
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[export]' installs what an export takes")
