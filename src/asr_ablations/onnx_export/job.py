@@ -35,7 +35,7 @@ def export(cfg: DictConfig) -> Path:
         difference = largest_difference(trained.task, temporary, cfg.samples)
         if not difference <= cfg.tolerance:
             raise UsageError(
-                f"{trained.folder}: not written: the exported model's log-probabilities are up to {difference:.2g} nats "
+                f"{trained.folder}: not written: the exported model's log-probabilities are {difference:.2g} nats "
                 f"away from torch's, expected tolerance={cfg.tolerance:g} at the most"
             )
         write_json(file.with_suffix(".json"), told)
@@ -105,8 +105,8 @@ def _quiet_and_alone() -> Iterator[None]:
 
 
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
-    """Nats between torch's log-probabilities and the file's: three bursts of noise, a long, a short and one of a sample,
-    alone in torch, together there.
+    """Nats between torch's log-probabilities and the file's: of three bursts of noise, a long, a short and one of a
+    sample, alone in torch and together in the file.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)

@@ -15,7 +15,8 @@ class Recurrence(nn.Module):
     """One layer, one direction, with the weights of a recurrent layer of ours: (x (B, T, D), lengths (B,)) → (B, T, H).
 
     Only for export: called otherwise it gives zeros. Raises UsageError for a layer that does not keep its weights in a
-    torch module `cell`, as all but min_gru do; the export compares numbers, so a cell that computes other ones is found.
+    torch module `cell`, as all but min_gru do. One that computes something else with them is found when the numbers are
+    compared.
     """
 
     def __init__(self, layer: nn.Module) -> None:

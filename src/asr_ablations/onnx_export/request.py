@@ -26,4 +26,4 @@ def check_request(cfg: DictConfig) -> None:
     if isinstance(cfg.tolerance, bool) or not isinstance(cfg.tolerance, (int, float)) or not cfg.tolerance > 0:
         raise choices("tolerance", cfg.tolerance, "a number above 0 (nats)")
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[export]' installs what an export takes")
+        raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[export]' installs it")

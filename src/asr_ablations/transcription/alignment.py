@@ -36,6 +36,6 @@ def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, o
         letters = [next(spans) for _ in word]
         next(spans, None)  # the space
         frames = torch.cat([scores[0, letter.start : letter.end] for letter in letters])
-        times = [offset + step * frame for frame in (letters[0].start, letters[-1].end)]
-        words.append(Word(word, *times, float(frames.mean().exp().clamp(max=1))))
+        start, end = (offset + step * frame for frame in (letters[0].start, letters[-1].end))
+        words.append(Word(word, start, end, float(frames.mean().exp().clamp(max=1))))
     return words

@@ -39,8 +39,10 @@ class Folder:
         taken: dict[Path, Path] = {}
         for source in sources:
             if (other := taken.setdefault(source.name, source.path)) != source.path:
-                raise UsageError(f"output={folder}: {other} and {source.path} would both be written to {source.name}"
-                                 f"{ENDINGS[form]}; expected files of different names, or the folder above them")  # fmt: skip
+                raise UsageError(
+                    f"output={folder}: {other} and {source.path} would both be written to {source.name}{ENDINGS[form]}; "
+                    "expected files of different names, or the folder above them"
+                )
 
     def add(self, source: Source, transcript: Transcript) -> None:
         file = self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])

@@ -1,5 +1,7 @@
 """Long recordings cut where nobody speaks."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from asr_ablations import SAMPLE_RATE
@@ -13,8 +15,8 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
     """(first, end) in samples of pieces of int16 audio (S,) at 16 kHz, none over `longest` seconds. They cover every
     sample once.
 
-    A piece ends in the middle of the quietest 0.3 s of its second half (by the mean of the energy in dB, so that a click
-    in a pause counts little), or at the end of the recording. Where there is no pause, a word may be cut.
+    A piece ends in the middle of the quietest 0.3 s of its second half (by the mean of the energy in dB: a click in a
+    pause counts little), or at the end of the recording. Where there is no pause, a word may be cut.
     """
     limit = round(longest * SAMPLE_RATE)
     borders, loudness = [0], None
@@ -27,7 +29,7 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
         border = (first + limit // 2) // HOP * HOP + quietest * HOP
         borders.append(min(max(border, first + 1), first + limit))
     borders.append(len(samples))
-    return [(first, end) for first, end in zip(borders, borders[1:], strict=False) if end > first]
+    return [(first, end) for first, end in pairwise(borders) if end > first]
 
 
 def _loudness(samples: np.ndarray) -> np.ndarray:

@@ -91,9 +91,7 @@ class Recogniser:
         return made
 
 
-def batches(
-    places: list[tuple[int, tuple[int, int]]], limit: int
-) -> Iterator[list[tuple[int, tuple[int, int]]]]:
+def batches(places: list[tuple[int, tuple[int, int]]], limit: int) -> Iterator[list[tuple[int, tuple[int, int]]]]:
     """All places, the longest first, in batches whose padded size is `limit` samples at the most, or of one place."""
     batch: list[tuple[int, tuple[int, int]]] = []
     longest = 0

@@ -31,7 +31,7 @@ def check_request(cfg: DictConfig) -> None:
     _check_port(cfg.port)
     if cfg.serve:
         if missing := [name for name in SERVING if find_spec(name) is None]:
-            raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[serve]' installs what the page takes")
+            raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[serve]' installs it")
     elif not asked(cfg):
         raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
 
