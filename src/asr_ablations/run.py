@@ -18,8 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config import slug
 
-MACHINE_KEYS = ("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware")
+MACHINE_KEYS = (
+    *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
+    "languages",  # what data.language can choose from: the chosen one stands in alphabet.characters
+)
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
+WHEREABOUTS = ("root", "download")
+"""Keys of data that say where it lies or comes from; data.json has a hash of what it is."""
 
 
 def identity(cfg: DictConfig) -> str:
@@ -27,14 +32,15 @@ def identity(cfg: DictConfig) -> str:
     content = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(content, dict)
     if isinstance(content.get("data"), dict):
-        content["data"].pop("root", None)  # where it lies; data.json has a hash of what it is
+        for key in WHEREABOUTS:
+            content["data"].pop(key, None)
     kept = {key: value for key, value in content.items() if key not in MACHINE_KEYS}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    machine = (*(f"{key}=" for key in MACHINE_KEYS), "data.root=")
+    machine = (*(f"{key}=" for key in MACHINE_KEYS), *(f"data.{key}" for key in WHEREABOUTS))
     told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 
