@@ -1,6 +1,8 @@
 """Fixtures of the whole suite."""
 
 import itertools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,14 @@ def write_split(folder: Path, speakers: int, utterances: int, first: int) -> Non
             soundfile.write(chapter / f"{id_}.flac", samples, 16000, subtype="PCM_16")
             lines.append(f"{id_} {next(sentences).upper()}\n")
         (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests find out of audio files is kept for the tests alone, also by the processes that they start."""
+    os.environ["ASR_ABLATIONS_INDEX"] = str(tmp_path_factory.mktemp("memory") / "audio.sqlite")
+    yield
+    del os.environ["ASR_ABLATIONS_INDEX"]
 
 
 @pytest.fixture(scope="session")

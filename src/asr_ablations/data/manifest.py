@@ -65,7 +65,7 @@ def _sound(manifest: Path, told: dict[str, Any]) -> Utterance:
     offset, duration = told.get("offset") or 0.0, told.get("duration")
     part = f"-{1000 * offset:07.0f}" if "offset" in told and offset else ""
     id_, speaker = told.get("id") or f"{audio.stem}{part}", told.get("speaker")
-    spoken_by = audio.stem if speaker in (None, "") else str(speaker)
+    spoken_by = _flat(audio.with_suffix(""), manifest.parent) if speaker in (None, "") else str(speaker)
     seconds = math.inf if duration is None else float(duration)
     return Utterance(str(id_), spoken_by, audio, float(offset), seconds, normalise(told["text"]))
 
@@ -77,16 +77,11 @@ def _seconds(value: Any) -> bool:
 
 def _tell_apart(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """Files of one name in several folders get the folders into their ids."""
-    files: Counter[str] = Counter()
-    for id_, _ in {(u.id, u.audio) for u in utterances}:
-        files[id_] += 1
-    return [replace(u, id=f"{_folder(u.audio, folder)}-{u.id}") if files[u.id] > 1 else u for u in utterances]
+    files = Counter(id_ for id_, _ in {(u.id, u.audio) for u in utterances})
+    return [replace(u, id=f"{_flat(u.audio.parent, folder)}-{u.id}") if files[u.id] > 1 else u for u in utterances]
 
 
-def _folder(audio: Path, root: Path) -> str:
-    inside = audio.parent.relative_to(root) if audio.parent.is_relative_to(root) else audio.parent
-    return "-".join(part.strip("/") for part in inside.parts)
-
-
-def _told(value: str | Sequence[str]) -> str:
-    return ", ".join(listed(value))
+def _flat(path: Path, root: Path) -> str:
+    """A path from the root on as one word."""
+    inside = path.relative_to(root) if path.is_relative_to(root) else path
+    return "-".join(part for part in inside.parts if part != path.anchor)

@@ -33,7 +33,7 @@ class Screened:
     infeasible: list[str] = field(default_factory=list)
 
     def left_out_ids(self) -> dict[str, list[str]]:
-        return {reason: [u.id for u in utterances] for reason, utterances in sorted(self.left_out.items())}
+        return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
 
 
 def screen(
@@ -117,7 +117,7 @@ def _infeasible(
 
 def _tell(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
     for reason, utterances in left_out.items():
-        ids = ", ".join(u.id for u in utterances[:5]) + (" …" if utterances[5:] else "")
+        ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)
-    if count == sum(map(len, left_out.values())):
-        raise UsageError(f"no utterance of {name} is left")
+    if left_out and count == sum(map(len, left_out.values())):
+        raise UsageError(f"no {'training utterance' if name == 'train' else f'utterance of {name}'} is left")
