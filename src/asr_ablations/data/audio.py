@@ -58,14 +58,18 @@ def read(path: Path, offset: float, seconds: float) -> np.ndarray:
     Raises AudioError where the file cannot be read, ends too early, or holds what is no number.
     """
     try:
-        with soundfile.SoundFile(str(path)) as file:
-            rate, wanted = file.samplerate, round(seconds * file.samplerate)
-            file.seek(round(offset * rate))
-            # libsndfile would hand out a float file's -1..1 as the integers -1, 0, 1
-            kind = "int16" if file.subtype.startswith("PCM_") else "float32"
-            samples = file.read(wanted, dtype=kind, always_2d=True)
+        file = soundfile.SoundFile(str(path))
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", error) from error
+    with file:
+        rate, wanted = file.samplerate, round(seconds * file.samplerate)
+        # libsndfile would hand out a float file's -1..1 as the integers -1, 0, 1
+        kind = "int16" if file.subtype.startswith("PCM_") else "float32"
+        try:
+            file.seek(round(offset * rate))
+            samples = file.read(wanted, dtype=kind, always_2d=True)
+        except UNREADABLE as error:  # the header was sound
+            raise AudioError(path, "truncated audio", error) from error
     if len(samples) < wanted:
         raise AudioError(path, "truncated audio", f"{len(samples)} of {wanted} samples from {offset:g} s on")
     if not np.isfinite(samples).all():

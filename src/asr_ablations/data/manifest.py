@@ -5,14 +5,12 @@
 
 import json
 import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import faulty, listed, text_of
+from asr_ablations.data.corpus import faulty, text_of
 from asr_ablations.data.paths import Paths
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
@@ -30,8 +28,8 @@ class Manifest(Paths):
         for path in self.paths.values():
             if not (self.root / path).exists():
                 raise UsageError(
-                    f"no manifest {self.root / path}: expected a file of JSON lines with audio_filepath and text "
-                    f"(data.train={_told(self.asked['train'])}); to check it once it is there: {self.prepare_command()}"
+                    f"no manifest {self.root / path}: expected a file of JSON lines with audio_filepath and text"
+                    f"; to check it once it is there: {self.prepare_command()}"
                 )
 
     def find(self, split: str) -> list[Utterance]:
@@ -40,7 +38,7 @@ class Manifest(Paths):
         found = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not found:
             raise UsageError(f"no utterances in {path}")
-        return _tell_apart(found, path.parent)
+        return _named(found, path.parent)
 
 
 def _utterance(manifest: Path, number: int, line: str) -> Utterance:
@@ -63,11 +61,10 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
 def _sound(manifest: Path, told: dict[str, Any]) -> Utterance:
     audio = manifest.parent / Path(told["audio_filepath"]).expanduser()
     offset, duration = told.get("offset") or 0.0, told.get("duration")
-    part = f"-{1000 * offset:07.0f}" if "offset" in told and offset else ""
-    id_, speaker = told.get("id") or f"{audio.stem}{part}", told.get("speaker")
+    id_, speaker = told.get("id"), told.get("speaker")
     spoken_by = _flat(audio.with_suffix(""), manifest.parent) if speaker in (None, "") else str(speaker)
     seconds = math.inf if duration is None else float(duration)
-    return Utterance(str(id_), spoken_by, audio, float(offset), seconds, normalise(told["text"]))
+    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, normalise(told["text"]))
 
 
 def _seconds(value: Any) -> bool:
@@ -75,10 +72,19 @@ def _seconds(value: Any) -> bool:
     return value is None or (number and 0 <= value < math.inf)
 
 
-def _tell_apart(utterances: list[Utterance], folder: Path) -> list[Utterance]:
-    """Files of one name in several folders get the folders into their ids."""
-    files = Counter(id_ for id_, _ in {(u.id, u.audio) for u in utterances})
-    return [replace(u, id=f"{_flat(u.audio.parent, folder)}-{u.id}") if files[u.id] > 1 else u for u in utterances]
+def _named(utterances: list[Utterance], folder: Path) -> list[Utterance]:
+    """Ids where none are given: the file's name, with the start in ms where that is not 0; files of one name in several
+    folders get the folders too.
+    """
+    folders: dict[str, set[Path]] = {}
+    for u in utterances:
+        folders.setdefault(u.audio.stem, set()).add(u.audio)
+    return [u if u.id else replace(u, id=_id(u, folder, len(folders[u.audio.stem]) > 1)) for u in utterances]
+
+
+def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
+    stem = _flat(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
+    return f"{stem}-{1000 * utterance.offset:07.0f}" if utterance.offset else stem
 
 
 def _flat(path: Path, root: Path) -> str:
