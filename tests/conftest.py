@@ -1,6 +1,7 @@
 """Fixtures of the whole suite."""
 
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,3 +47,17 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_split(root / "dev", speakers=2, utterances=3, first=20)
     write_split(root / "test", speakers=1, utterances=2, first=30)
     return root
+
+
+@pytest.fixture(scope="session")
+def manifests(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.jsonl, dev.jsonl and test.jsonl of the tiny corpus."""
+    folder = tmp_path_factory.mktemp("manifests")
+    for split in ("train", "dev", "test"):
+        lines = [
+            {"audio_filepath": str(path.parent / f"{line.split()[0]}.flac"), "text": line.partition(" ")[2]}
+            for path in sorted((tiny_corpus / split).rglob("*.trans.txt"))
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return folder

@@ -67,20 +67,8 @@ def test_segments_lie_within_their_recording(tmp_path: Path) -> None:
     """The times of both kinds of list, in seconds; -1 is Kaldi's end of a recording."""
     tone(tmp_path / "clips" / "a.wav", 3.0)
     clip = {"audio_filepath": "clips/a.wav", "speaker": "a"}
-    write_manifest(
-        tmp_path / "train.jsonl",
-        [
-            {
-                "audio_filepath": "clips/a.wav",
-                "text": "one",
-                "offset": 0.5,
-                "duration": 1.25,
-                "id": "a-1",
-                "speaker": "a",
-            },
-            {"audio_filepath": "clips/a.wav", "text": "two", "offset": 2.0, "id": "a-2", "speaker": "a"},
-        ],
-    )
+    first = {**clip, "text": "one", "offset": 0.5, "duration": 1.25, "id": "a-1"}
+    write_manifest(tmp_path / "train.jsonl", [first, {**clip, "text": "two", "offset": 2.0, "id": "a-2"}])
     folder = tmp_path / "data" / "train"
     folder.mkdir(parents=True)
     (folder / "wav.scp").write_text("a clips/a.wav\n")
