@@ -30,10 +30,8 @@ def prepare(cfg: DictConfig) -> None:
     if faults and corpus.on_bad == "stop":
         raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)
-    described = {name: describe_set(one) for name, one in screened.items()}
-    _print(described)
-    hashes = {name: told["sha256"] for name, told in described.items()}
-    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(hashes, task.alphabet)}, {corpus.root}")
+    _print({name: describe_set(one) for name, one in screened.items()})
+    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(screened)}, {corpus.root}")
 
 
 def _print(sets: dict[str, dict[str, Any]]) -> None:

@@ -1,11 +1,11 @@
 """What a run's data were: counts for people, hashes that any change changes."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.screening import Screened
 from asr_ablations.data.utterance import Utterance
 
@@ -32,7 +32,9 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def fingerprint(hashes: Mapping[str, str], alphabet: Alphabet) -> str:
-    """16 hexadecimal digits over the hashes of all sets by name and the alphabet."""
-    content = json.dumps([sorted(hashes.items()), alphabet.characters, alphabet.separation])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+def fingerprint(sets: Mapping[str, Screened]) -> str:
+    """16 hexadecimal digits over all that was read for the sets, used or not: the same for every model and alphabet,
+    which may differ in what they can use.
+    """
+    hashes = {name: content_hash([*one.kept, *itertools.chain(*one.left_out.values())]) for name, one in sets.items()}
+    return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]

@@ -70,10 +70,15 @@ class BatchOrder(Sampler[list[int]]):
         self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
+        self._resumed = (0, 0)
         self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+    def resume(self, epoch: int, done: int) -> None:
+        """Leave out the first `done` batches of `epoch`, which comes next."""
+        self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[list[int]]:
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
@@ -81,7 +86,8 @@ class BatchOrder(Sampler[list[int]]):
         return [drawn[i % len(drawn)].tolist() for i in turns]
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches())
+        epoch, done = self._resumed
+        return iter(self.batches()[done if self.epoch == epoch else 0 :])
 
     def __len__(self) -> int:
         whole = -(-len(self.durations) // self.batch_size)
@@ -112,6 +118,7 @@ class SpeechData(pl.LightningDataModule):
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self.screened: dict[str, Screened] = {}
+        self._position = (0, 0)
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
@@ -121,19 +128,20 @@ class SpeechData(pl.LightningDataModule):
         self.sets = {name: Speech(screened.kept, self.alphabet) for name, screened in self.screened.items()}
         self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
 
-    @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that any change of what is used changes: utterances, texts, audio, alphabet."""
-        return fingerprint({name: told["sha256"] for name, told in self._sets_told.items()}, self.alphabet)
-
     @cached_property
-    def _sets_told(self) -> dict[str, dict[str, Any]]:
-        return {name: describe_set(screened) for name, screened in self.screened.items()}
+    def fingerprint(self) -> str:
+        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        return fingerprint(self.screened)
+
+    def resume(self, epoch: int, batches: int) -> None:
+        """Go on after that many batches of an epoch."""
+        self._position = (epoch, batches)
 
     def describe(self) -> dict[str, Any]:
         """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
+        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
         alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
-        return {"fingerprint": self.fingerprint, "sets": self._sets_told, **alphabet}
+        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
 
     def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
         pin = torch.cuda.is_available()
@@ -151,7 +159,9 @@ class SpeechData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         durations = self.sets["train"].durations
-        return self._loader("train", BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks))
+        order = BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks)
+        order.resume(*self._position)
+        return self._loader("train", order)
 
     def val_dataloader(self) -> list[DataLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
