@@ -1,8 +1,9 @@
 """Characters and their indices; 0 is the CTC blank."""
 
-import itertools
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from asr_ablations.errors import UsageError, choices
 
@@ -43,13 +44,16 @@ class Alphabet:
         """V: the characters and the blank."""
         return len(self.characters) + 1
 
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {character: i for i, character in enumerate(self.characters, start=1)}
+
     def encode(self, text: str) -> list[int]:
         """Indices of the characters. Raises KeyError for one outside the alphabet."""
-        index = {character: i for i, character in enumerate(self.characters, start=1)}
-        labels = [index[character] for character in text]
+        labels = list(map(self._index.__getitem__, text))
         if not self.separation:
             return labels
-        between = index[self.separation]
+        between = self._index[self.separation]
         parted = zip(labels, [0, *labels], strict=False)
         return [label for now, before in parted for label in ([between, now] if now == before else [now])]
 
@@ -69,4 +73,4 @@ def normalise(text: str) -> str:
 
 def shortest_path(labels: list[int]) -> int:
     """Frames that CTC needs at the least: one a label, and a blank between two equal neighbours."""
-    return len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
+    return len(labels) + sum(map(operator.eq, labels, labels[1:]))

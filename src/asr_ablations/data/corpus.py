@@ -1,6 +1,7 @@
 """What all corpora share: splits by name, utterances with what is wrong with them, a word on what is missing."""
 
 import math
+import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,7 @@ def entries(folder: Path) -> list[Path | Utterance]:
     over such a folder in silence.
     """
     try:
-        return [*sorted(folder.iterdir())]
+        return [folder / name for name in sorted(os.listdir(folder))]
     except OSError as error:
         return [faulty(str(folder), folder, f"unreadable folder: {error.strerror}")]
 

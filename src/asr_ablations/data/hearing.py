@@ -31,13 +31,13 @@ class File:
 
 def inspect(utterances: Sequence[Utterance], title: str) -> list[Utterance]:
     """The utterances with durations, contents and the faults that files show without being decoded."""
-    paths = list(dict.fromkeys(u.audio for u in utterances if not u.fault))
+    paths = list({str(u.audio): u.audio for u in utterances if not u.fault}.values())
     known = {row[0]: row for row in memory.recall("files", paths)}
-    files: dict[Path, File] = {}
+    files: dict[str, File] = {}  # by text: a Path is costly to compare
     for looked in in_threads(lambda path: _look(path, known.get(str(path))), paths, title):
-        files |= {file.path: file for file in looked}
+        files |= {str(file.path): file for file in looked}
         memory.remember("files", [_row(file) for file in looked if not (file.fault or file.known)])
-    return [u if u.fault else _placed(u, files[u.audio]) for u in utterances]
+    return [u if u.fault else _placed(u, files[str(u.audio)]) for u in utterances]
 
 
 def _look(path: Path, row: tuple[str, int, int, int, int, str] | None) -> File:
@@ -106,7 +106,7 @@ Heard = tuple[str, float, float, int, int, str]
 
 
 def _heard(utterances: Sequence[Utterance]) -> dict[Key, Heard]:
-    paths = dict.fromkeys(u.audio for u in utterances if not u.fault)
+    paths = {str(u.audio): u.audio for u in utterances if not u.fault}.values()
     return {(row[0], row[1], row[2]): (*row,) for row in memory.recall("heard", paths)}
 
 

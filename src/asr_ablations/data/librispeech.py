@@ -90,15 +90,13 @@ def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
 
 def _list_chapter(chapter: Path) -> Iterator[Utterance]:
     inside = entries(chapter)
-    audio = {path for path in inside if isinstance(path, Path) and path.suffix == ".flac"}
-    for path in inside:
-        if isinstance(path, Utterance):
-            yield path
-        elif path.name.endswith(".trans.txt"):
-            for line in filter(None, map(str.strip, text_of(path).splitlines())):
-                id_, _, text = line.partition(" ")
-                file = chapter / f"{id_}.flac"
-                audio.discard(file)
-                yield whole_file(id_, chapter.parent.name, file, normalise(text))
-    for file in sorted(audio):
-        yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")
+    yield from (path for path in inside if isinstance(path, Utterance))
+    paths = {path.name: path for path in inside if isinstance(path, Path)}
+    for name in [name for name in paths if name.endswith(".trans.txt")]:
+        for line in filter(None, map(str.strip, text_of(paths[name]).splitlines())):
+            id_, _, text = line.partition(" ")
+            file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
+            yield whole_file(id_, chapter.parent.name, file, normalise(text))
+    for name, file in paths.items():
+        if name.endswith(".flac"):
+            yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

@@ -57,7 +57,8 @@ def judge(corpus: Corpus, alphabet: Alphabet) -> dict[str, list[Utterance]]:
         splits = corpus.train if name == "train" else [name]
         utterances = [u for split in splits for u in corpus.read(split)]
         times = Counter(u.id for u in utterances)
-        found[name] = [u if u.fault else replace(u, fault=_fault(u, alphabet, times[u.id])) for u in utterances]
+        faults = (u.fault or _fault(u, alphabet, times[u.id]) for u in utterances)
+        found[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]
     return found
 
 
