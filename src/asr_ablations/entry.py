@@ -17,11 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.claim import ClaimedError
 from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.errors import Stopped, UsageError
 from asr_ablations.run import short_name
 
 Task = Callable[[DictConfig], Any]
-CONF = Path(__file__).resolve().parents[2] / "conf"
+SOURCE = Path(__file__).resolve().parents[1]
+CONF = SOURCE.parent / "conf"
 
 
 def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
@@ -34,13 +35,15 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
         def main(cfg: DictConfig | None = None) -> Any:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # a launcher's jobs unpickle the task by name: src/ must be on their path
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 _stop(error)
-            except KeyboardInterrupt as error:
-                print(f"interrupted{': ' + str(error) if str(error) else ''}", file=sys.stderr)
+            except (KeyboardInterrupt, Stopped) as error:
+                print(str(error) or "interrupted", file=sys.stderr)
                 sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
             except ClaimedError as error:
                 print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
