@@ -1,15 +1,17 @@
 """Splits of a corpus out of <split>.tar.gz archives: downloaded, verified, unpacked, put in place whole."""
 
 import fcntl
+import gzip
 import shutil
 import sys
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from asr_ablations.data.download import download
+from asr_ablations.data.download import BLOCK, download
 from asr_ablations.errors import UsageError, choices
 from asr_ablations.report.bar import bar
 
@@ -63,7 +65,7 @@ def unpack(archive: Path, split: str, root: Path) -> None:
         if not inside.is_dir():
             raise UsageError(f"{archive}: no folder LibriSpeech/{split} in it")
         inside.rename(root / split)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk; a damaged gzip has none
         raise UsageError(f"{archive}: damaged: {error}; remove it and try again") from error
@@ -72,14 +74,16 @@ def unpack(archive: Path, split: str, root: Path) -> None:
 
 
 def _extract(archive: Path, folder: Path, advance: Any) -> None:
-    # With the filter a member cannot leave the folder whatever its name; what it would bend is refused before that.
-    with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r|gz") as members:
+    # tarfile's own reading of gzip does not look at its checksum, the gzip module does, at the very end
+    with archive.open("rb") as file, gzip.open(file) as plain, tarfile.open(fileobj=plain, mode="r|") as members:
         read = 0
         for member in members:
             _check(member, archive)
-            members.extract(member, folder, filter="data")
+            members.extract(member, folder, filter="data")  # a second guard: it stays within the folder by itself
             advance(file.tell() - read)
             read = file.tell()
+        while plain.read(BLOCK):
+            pass
 
 
 def _check(member: tarfile.TarInfo, archive: Path) -> None:
