@@ -1,8 +1,7 @@
 """The LightningDataModule: utterances → batches."""
 
-import hashlib
-import logging
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from asr_ablations.data import audio
-from asr_ablations.data.alphabet import Alphabet, shortest_path
-from asr_ablations.data.librispeech import LibriSpeech
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.fingerprint import describe_set, fingerprint
+from asr_ablations.data.screening import Screened, screen
 from asr_ablations.data.utterance import Batch, Utterance
 from asr_ablations.errors import UsageError
 from asr_ablations.seeds import generator
-
-log = logging.getLogger(__name__)
 
 Order = Callable[[np.ndarray, int, int, np.random.Generator], list[np.ndarray]]
 REMEMBERED_BYTES = 2 * 1024**3
@@ -102,7 +101,7 @@ class SpeechData(pl.LightningDataModule):
 
     def __init__(
         self,
-        corpus: LibriSpeech,
+        corpus: Corpus,
         alphabet: Alphabet,
         order: Order,
         output_frames: Callable[[torch.Tensor], torch.Tensor],
@@ -118,47 +117,31 @@ class SpeechData(pl.LightningDataModule):
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
+        self.screened: dict[str, Screened] = {}
         self._position = (0, 0)
 
     def setup(self, stage: str | None = None) -> None:
-        """Read every split once. Raises UsageError for missing data or foreign characters."""
+        """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        for name in dict.fromkeys(["train", *self.corpus.validation, *self.corpus.test]):
-            folders = self.corpus.train if name == "train" else [name]
-            utterances = [u for folder in folders for u in self.corpus.read(folder)]
-            self.alphabet.check(utterances)
-            self.sets[name] = Speech(utterances, self.alphabet)
-        self._leave_out_infeasible()
+        self.screened = screen(self.corpus, self.alphabet, self.output_frames)
+        self.sets = {name: Speech(screened.kept, self.alphabet) for name, screened in self.screened.items()}
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
 
-    def _leave_out_infeasible(self) -> None:
-        train = self.sets["train"]
-        frames = self.output_frames(torch.tensor([round(d * 16000) for d in train.durations])).tolist()
-        short = {u.id for u, x, n in zip(train.utterances, train.labels, frames, strict=True) if n < shortest_path(x)}
-        if short:
-            self.left_out = sorted(short)
-            log.warning(
-                "%d of %d training utterances have fewer output frames than CTC needs and are left out: %s%s",
-                len(short), len(train), ", ".join(self.left_out[:5]), " …" if len(short) > 5 else "",
-            )  # fmt: skip
-            self.sets["train"] = Speech([u for u in train.utterances if u.id not in short], self.alphabet)
-        if not len(self.sets["train"]):
-            raise UsageError("no training utterance is left: each has fewer output frames than labels")
-
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Of everything that training and evaluation read."""
-        told = {name: _describe(speech.utterances)["sha256"] for name, speech in self.sets.items()}
-        return hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
+        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        return fingerprint(self.screened)
 
     def resume(self, epoch: int, batches: int) -> None:
         """Go on after that many batches of an epoch."""
         self._position = (epoch, batches)
 
     def describe(self) -> dict[str, Any]:
-        """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
-        sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
-        return {"sets": sets, "left_out_of_training": self.left_out, "alphabet": self.alphabet.characters}
+        """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
+        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
+        alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
+        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
 
     def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
         pin = torch.cuda.is_available()
@@ -189,14 +172,3 @@ class SpeechData(pl.LightningDataModule):
         order = np.argsort(-durations, kind="stable")
         size = self.batch_size
         return self._loader(name, [order[i : i + size].tolist() for i in range(0, len(order), size)])  # type: ignore[arg-type]
-
-
-def _describe(utterances: list[Utterance]) -> dict[str, Any]:
-    lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}" for u in utterances)
-    return {
-        "utterances": len(utterances),
-        "hours": sum(u.duration for u in utterances) / 3600,
-        "speakers": len({u.speaker for u in utterances}),
-        "words": sum(len(u.text.split()) for u in utterances),
-        "sha256": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-    }
