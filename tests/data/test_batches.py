@@ -11,7 +11,8 @@ import soundfile
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.module import Speech, SpeechData, collate
+from asr_ablations.data.module import SpeechData
+from asr_ablations.data.speech import Speech, collate
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 from support import component
@@ -73,7 +74,7 @@ def test_audio_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     first = speech[0][0].copy()
     path.unlink()
     np.testing.assert_array_equal(speech[0][0], first)
-    monkeypatch.setattr("asr_ablations.data.module.REMEMBERED_BYTES", 0)
+    monkeypatch.setattr("asr_ablations.data.speech.REMEMBERED_BYTES", 0)
     with pytest.raises(UsageError, match="cannot read audio"):
         Speech(speech.utterances, LETTERS)[0]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from asr_ablations.data.module import BatchOrder
+from asr_ablations.data.sampler import BatchOrder
 from asr_ablations.seeds import generator
 from support import component, group_options, knobs, turned
 

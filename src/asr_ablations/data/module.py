@@ -2,91 +2,22 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Sampler
 
-from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.librispeech import LibriSpeech
-from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.data.sampler import BatchOrder, Order
+from asr_ablations.data.speech import Speech, collate
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
-from asr_ablations.seeds import generator
 
 log = logging.getLogger(__name__)
-
-Order = Callable[[np.ndarray, int, int, np.random.Generator], list[np.ndarray]]
-REMEMBERED_BYTES = 2 * 1024**3
-"""Audio kept in memory after the first read, per process."""
-
-
-class Speech(Dataset):
-    """Utterances as (int16 samples, labels, utterance)."""
-
-    def __init__(self, utterances: list[Utterance], alphabet: Alphabet) -> None:
-        self.utterances = utterances
-        self.labels = [alphabet.encode(u.text) for u in utterances]
-        self.durations = np.array([u.duration for u in utterances])
-        self._remembered: dict[int, np.ndarray] = {}
-        self._remembered_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, list[int], Utterance]:
-        samples = self._remembered.get(index)
-        utterance = self.utterances[index]
-        if samples is None:
-            samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
-            if self._remembered_bytes + samples.nbytes <= REMEMBERED_BYTES:
-                self._remembered[index] = samples
-                self._remembered_bytes += samples.nbytes
-        return samples, self.labels[index], utterance
-
-
-def collate(items: list[tuple[np.ndarray, list[int], Utterance]]) -> Batch:
-    """A ragged batch."""
-    samples, labels, utterances = zip(*items, strict=True)
-    return Batch(
-        audio=torch.from_numpy(np.concatenate(samples)),
-        lengths=torch.tensor([len(s) for s in samples]),
-        targets=torch.tensor([label for utterance_labels in labels for label in utterance_labels], dtype=torch.long),
-        target_lengths=torch.tensor([len(x) for x in labels]),
-        ids=[u.id for u in utterances],
-        texts=[u.text for u in utterances],
-    )
-
-
-class BatchOrder(Sampler[list[int]]):
-    """The batches of an epoch, which depend on (seed, epoch) only; rank r of n takes every n-th.
-
-    Every rank gets the same number of batches: those that do not divide are filled from the epoch's first.
-    """
-
-    def __init__(self, durations: np.ndarray, batch_size: int, order: Order, seed: int, rank: int, ranks: int) -> None:
-        self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
-        self.rank, self.ranks = rank, ranks
-        self.epoch = 0
-        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def batches(self) -> list[list[int]]:
-        drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
-        turns = range(self.rank, -(-len(drawn) // self.ranks) * self.ranks, self.ranks)
-        return [drawn[i % len(drawn)].tolist() for i in turns]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches())
-
-    def __len__(self) -> int:
-        whole = -(-len(self.durations) // self.batch_size)
-        return -(-whole // self.ranks)
 
 
 class SpeechData(pl.LightningDataModule):
