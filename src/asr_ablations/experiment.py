@@ -187,6 +187,7 @@ def quiet() -> None:
         ".*GPU available but not used.*",
         ".*Experiment logs directory .* exists.*",  # the record made the folder
         ".*smaller than the logging interval.*",  # epochs are logged too
+        ".*resuming from a checkpoint that ended before the epoch ended.*",  # SpeechData has the loader's state
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.librispeech import LibriSpeech
 from asr_ablations.data.sampler import BatchOrder, Order
-from asr_ablations.data.speech import Speech, collate
+from asr_ablations.data.speech import Speech, SpeechLoader, collate
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 
@@ -43,6 +43,7 @@ class SpeechData(pl.LightningDataModule):
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
+        self._resumed = {"epoch": 0, "batches": 0}
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data or foreign characters."""
@@ -76,7 +77,7 @@ class SpeechData(pl.LightningDataModule):
 
     def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
         pin = torch.cuda.is_available()
-        return DataLoader(
+        return SpeechLoader(
             self.sets[name],
             batch_sampler=sampler,
             collate_fn=collate,
@@ -90,7 +91,24 @@ class SpeechData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         durations = self.sets["train"].durations
-        return self._loader("train", BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks))
+        order = BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks)
+        order.resume(self._resumed["epoch"], self._resumed["batches"])
+        return self._loader("train", order)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where training stands: the epoch, and the batches of it that the weights have seen, on each rank."""
+        if self.trainer is None:
+            return dict(self._resumed)
+        loop = self.trainer.fit_loop
+        epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
+        # `processed` counts a batch from its optimiser's step on, an epoch from its last batch's validation on; between
+        # two epochs the batch counter still stands at the end of the one before
+        within = epochs["started"] > epochs["processed"]
+        return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on from there: Lightning calls this before it asks for the training batches."""
+        self._resumed = dict(state_dict)
 
     def val_dataloader(self) -> list[DataLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]

@@ -21,9 +21,16 @@ class BatchOrder(Sampler[list[int]]):
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
         self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
+        self._resumed = (0, 0)
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+    def resume(self, epoch: int, done: int) -> None:
+        """Stand at `epoch`, whose next iteration leaves out the `done` batches that the weights have seen. Every
+        other iteration is whole, and so is the length.
+        """
+        self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[list[int]]:
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
@@ -31,7 +38,13 @@ class BatchOrder(Sampler[list[int]]):
         return [drawn[i % len(drawn)].tolist() for i in turns]
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches())
+        # A generator, so that it begins with the first batch: a DataLoader with workers makes two iterators and throws
+        # the first away.
+        epoch, done = self._resumed
+        if epoch != self.epoch:
+            done = 0
+        self._resumed = (self.epoch, 0)
+        yield from self.batches()[done:]
 
     def __len__(self) -> int:
         whole = -(-len(self.durations) // self.batch_size)

@@ -1,8 +1,10 @@
 """Utterances as a dataset, and several of them as a batch."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet
@@ -47,3 +49,13 @@ def collate(items: list[tuple[np.ndarray, list[int], Utterance]]) -> Batch:
         ids=[u.id for u in utterances],
         texts=[u.text for u in utterances],
     )
+
+
+class SpeechLoader(DataLoader):
+    """A DataLoader that asks its sampler for the batches only when the first is wanted.
+
+    Lightning makes the first iterator of a fit before it tells the sampler the epoch, which matters after a resume.
+    """
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        yield from super().__iter__()
