@@ -45,7 +45,8 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         alphabet,
         build(cfg.order),
         task.output_frames,
-        batch_size=cfg.batch.size,
+        batch_count=cfg.batch.size,
+        batch_seconds=cfg.batch.seconds,
         seed=cfg.seed,
         workers=cfg.workers,
     )

@@ -28,8 +28,9 @@ def check(cfg: DictConfig) -> None:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
         _whole(cfg, "gpus", 0)
-    for key, smallest in {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "batch.size": 1, "workers": 0}.items():
+    for key, smallest in {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "workers": 0}.items():
         _whole(cfg, key, smallest)
+    _batch(cfg)
     if not (_number(cfg.dropout) and 0 <= cfg.dropout < 1):
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
     if cfg.gradient_clip is not None and not (_number(cfg.gradient_clip) and cfg.gradient_clip > 0):
@@ -56,6 +57,19 @@ def _whole(cfg: DictConfig, key: str, smallest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         extra = "auto, or " if key == "gpus" else ""
         raise choices(key, value, f"{extra}a whole number, {smallest} or more")
+
+
+def _batch(cfg: DictConfig) -> None:
+    """One of batch.size and batch.seconds is set."""
+    size, seconds = cfg.batch.size, cfg.batch.seconds
+    if seconds is None:
+        if size is None:
+            raise choices("batch.size", size, "a whole number, 1 or more, or batch.seconds set instead")
+        _whole(cfg, "batch.size", 1)
+    elif not (_number(seconds) and seconds > 0):
+        raise choices("batch.seconds", seconds, "a number above 0, or null where batch.size is set")
+    elif size is not None:
+        raise choices("batch.seconds", seconds, f"null beside batch.size={size}, or batch.size=null with it")
 
 
 def _check_targets(node: Any) -> None:

@@ -86,14 +86,17 @@ def corpus(**splits: list[Utterance]) -> Any:
     )
 
 
-def data(frames: int, **splits: list[Utterance]) -> SpeechData:
+OPTIONS: dict[str, Any] = {"batch_count": 2, "batch_seconds": None, "seed": 0, "workers": 0}
+
+
+def data(frames: int, options: dict[str, Any] = {}, **splits: list[Utterance]) -> SpeechData:  # noqa: B006
     """With a model of `frames` output frames a second."""
 
     def output_frames(samples: torch.Tensor) -> torch.Tensor:
         return samples * frames // 16000
 
     order = component("order", "shuffled")
-    return SpeechData(corpus(**splits), LETTERS, order, output_frames, batch_size=2, seed=0, workers=0)
+    return SpeechData(corpus(**splits), LETTERS, order, output_frames, **{**OPTIONS, **options})
 
 
 ONE = [utterance("short", "abcdef", 0.5), utterance("enough", "abcde", 0.5)]
@@ -162,6 +165,16 @@ def test_description_tells_contents_apart() -> None:
     )
 
 
-def test_batches_of_nothing_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"batch\.size=0"):
-        SpeechData(corpus(), LETTERS, component("order", "shuffled"), lambda x: x, batch_size=0, seed=0, workers=0)
+def test_a_batch_that_cannot_hold_the_longest_utterance_is_refused() -> None:
+    seconds = {"batch_count": None, "batch_seconds": 0.45}
+    with pytest.raises(UsageError, match=r"batch\.seconds=0\.45: expected 0\.5 or more, what utterance enough lasts"):
+        data(100, seconds, one=ONE[1:], two=TWO).setup()
+
+
+def test_evaluation_batches_of_so_many_seconds_hold_their_padding_too() -> None:
+    durations = [0.3, 0.9, 0.1, 0.5, 0.7]
+    seconds = {"batch_count": None, "batch_seconds": 1.0}
+    speech = data(100, seconds, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
+    speech.setup()
+    batches = list(speech.evaluation_dataloader("dev").batch_sampler)
+    assert [[durations[i] for i in batch] for batch in batches] == [[0.9], [0.7], [0.5, 0.3], [0.1]]

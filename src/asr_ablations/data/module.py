@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.batch_size import batch_size
 from asr_ablations.data.librispeech import LibriSpeech
 from asr_ablations.data.sampler import BatchOrder, Order
 from asr_ablations.data.speech import Speech, SpeechLoader, collate
@@ -32,15 +33,15 @@ class SpeechData(pl.LightningDataModule):
         order: Order,
         output_frames: Callable[[torch.Tensor], torch.Tensor],
         *,
-        batch_size: int,
+        batch_count: int | None,
+        batch_seconds: float | None,
         seed: int,
         workers: int,
     ) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise UsageError(f"batch.size={batch_size}: expected 1 or more")
         self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames
-        self.batch_size, self.seed, self.workers = batch_size, seed, workers
+        self.batch_count, self.batch_seconds = batch_count, batch_seconds
+        self.seed, self.workers = seed, workers
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self._resumed = {"epoch": 0, "batches": 0}
@@ -55,6 +56,7 @@ class SpeechData(pl.LightningDataModule):
             self.alphabet.check(utterances)
             self.sets[name] = Speech(utterances, self.alphabet)
         self._leave_out_infeasible()
+        self._check_longest()
 
     def _leave_out_infeasible(self) -> None:
         train = self.sets["train"]
@@ -69,6 +71,14 @@ class SpeechData(pl.LightningDataModule):
             self.sets["train"] = Speech([u for u in train.utterances if u.id not in short], self.alphabet)
         if not len(self.sets["train"]):
             raise UsageError("no training utterance is left: each has fewer output frames than labels")
+
+    def _check_longest(self) -> None:
+        longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
+        if self.batch_seconds is not None and longest.duration > self.batch_seconds:
+            raise UsageError(
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, what utterance "
+                f"{longest.id} lasts"
+            )
 
     def describe(self) -> dict[str, Any]:
         """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
@@ -90,8 +100,8 @@ class SpeechData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        durations = self.sets["train"].durations
-        order = BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks)
+        size = batch_size(self.batch_count, self.batch_seconds, ranks)
+        order = BatchOrder(self.sets["train"].durations, size, self.order, self.seed, rank, ranks)
         order.resume(self._resumed["epoch"], self._resumed["batches"])
         return self._loader("train", order)
 
@@ -116,9 +126,13 @@ class SpeechData(pl.LightningDataModule):
     def evaluation_dataloader(self, name: str) -> DataLoader:
         """One split, the longest utterances first, so that too little memory shows at once."""
         durations = self.sets[name].durations
-        order = np.argsort(-durations, kind="stable")
-        size = self.batch_size
-        return self._loader(name, [order[i : i + size].tolist() for i in range(0, len(order), size)])  # type: ignore[arg-type]
+        order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
+        batches, begin = [], 0
+        while begin < len(order):
+            end = begin + size.count(float(durations[order[begin]]))
+            batches.append(order[begin:end].tolist())
+            begin = end
+        return self._loader(name, batches)  # type: ignore[arg-type]
 
 
 def _describe(utterances: list[Utterance]) -> dict[str, Any]:
