@@ -28,10 +28,11 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     build(cfg.init)(model)
     _try_optimizer(cfg, model)
     torch.manual_seed(stream(cfg.seed, "dropout", rank()))
+    augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
-        augment=build(cfg.augment),
+        augment=augment,
         decoder=build(cfg.decoder)(alphabet),
         optimizer=build(cfg.optimizer),
         schedule=build(cfg.schedule),
@@ -49,6 +50,8 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         batch_seconds=cfg.batch.seconds,
         seed=cfg.seed,
         workers=cfg.workers,
+        cache=build(cfg.cache),
+        augment=augment,
     )
     return task, data
 

@@ -28,13 +28,15 @@ def identity(cfg: DictConfig) -> str:
     assert isinstance(content, dict)
     if isinstance(content.get("data"), dict):
         content["data"].pop("root", None)  # where it lies; data.json has a hash of what it is
+    if isinstance(content.get("cache"), dict):
+        content["cache"] = content["cache"]["_target_"]  # which kind; not where it lies and how large it may be
     kept = {key: value for key, value in content.items() if key not in MACHINE_KEYS}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    machine = (*(f"{key}=" for key in MACHINE_KEYS), "data.root=")
+    machine = (*(f"{key}=" for key in MACHINE_KEYS), "data.root=", "cache.root=")
     told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 

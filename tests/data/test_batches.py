@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
-from asr_ablations.data.speech import Speech, collate
+from asr_ablations.data.speech import Item, collate
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 from support import component
@@ -24,11 +23,11 @@ def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:
     return Utterance(id_, "s", Path(f"{id_}.flac"), 0.0, seconds, text)
 
 
-def items(lengths: list[int]) -> list[tuple[np.ndarray, list[int], Utterance]]:
+def items(lengths: list[int]) -> list[Item]:
     generator = np.random.default_rng(1)
     texts = ["ab", "", "cab", "a"]
     return [
-        (generator.integers(-32768, 32767, n).astype(np.int16), LETTERS.encode(text), utterance(f"u-{i}", text))
+        Item(generator.integers(-32768, 32767, n).astype(np.int16), n, LETTERS.encode(text), utterance(f"u-{i}", text))
         for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
     ]
 
@@ -37,7 +36,7 @@ def items(lengths: list[int]) -> list[tuple[np.ndarray, list[int], Utterance]]:
 def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
     batch = collate(drawn := items(lengths))
     expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
-    for row, (samples, _, _) in enumerate(drawn):
+    for row, (samples, *_) in enumerate(drawn):
         expected[row, : len(samples)] = samples / 32768
     np.testing.assert_array_equal(batch.waveforms().numpy(), expected)
     assert batch.lengths.tolist() == lengths
@@ -67,18 +66,6 @@ def test_moving_keeps_the_lengths_on_the_cpu() -> None:
     assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]]
 
 
-def test_audio_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.flac"
-    soundfile.write(path, np.arange(1600, dtype=np.int16), 16000)
-    speech = Speech([Utterance("a", "s", path, 0.0, 0.1, "ab")], LETTERS)
-    first = speech[0][0].copy()
-    path.unlink()
-    np.testing.assert_array_equal(speech[0][0], first)
-    monkeypatch.setattr("asr_ablations.data.speech.REMEMBERED_BYTES", 0)
-    with pytest.raises(UsageError, match="cannot read audio"):
-        Speech(speech.utterances, LETTERS)[0]
-
-
 def corpus(**splits: list[Utterance]) -> Any:
     """A corpus whose splits are lists; train is made of two folders."""
     return SimpleNamespace(
@@ -86,7 +73,14 @@ def corpus(**splits: list[Utterance]) -> Any:
     )
 
 
-OPTIONS: dict[str, Any] = {"batch_count": 2, "batch_seconds": None, "seed": 0, "workers": 0}
+OPTIONS: dict[str, Any] = {
+    "batch_count": 2,
+    "batch_seconds": None,
+    "seed": 0,
+    "workers": 0,
+    "cache": component("cache", "none"),
+    "augment": component("augment", "none"),
+}
 
 
 def data(frames: int, options: dict[str, Any] = {}, **splits: list[Utterance]) -> SpeechData:  # noqa: B006

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, Sampler
 
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch_size import batch_size
 from asr_ablations.data.librispeech import LibriSpeech
+from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
-from asr_ablations.data.speech import Speech, SpeechLoader, collate
+from asr_ablations.data.speech import Perturbation, Speech
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 
@@ -37,11 +37,19 @@ class SpeechData(pl.LightningDataModule):
         batch_seconds: float | None,
         seed: int,
         workers: int,
+        cache: Any,
+        augment: Any,
     ) -> None:
         super().__init__()
         self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames
         self.batch_count, self.batch_seconds = batch_count, batch_seconds
-        self.seed, self.workers = seed, workers
+        self.seed, self.workers, self.cache = seed, workers, cache
+        if cache.holds_features and augment.changes_waveforms:
+            raise UsageError(
+                "cache=features: expected pcm or none with an augmentation of waveforms, whose features are other ones "
+                "in every epoch"
+            )
+        self.perturbation = Perturbation(augment.waveform, output_frames, seed) if augment.changes_waveforms else None
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self._resumed = {"epoch": 0, "batches": 0}
@@ -54,21 +62,27 @@ class SpeechData(pl.LightningDataModule):
             folders = self.corpus.train if name == "train" else [name]
             utterances = [u for folder in folders for u in self.corpus.read(folder)]
             self.alphabet.check(utterances)
-            self.sets[name] = Speech(utterances, self.alphabet)
+            store = self.cache.open(name, utterances, self.workers)
+            self.sets[name] = Speech(utterances, self.alphabet, store, self.perturbation if name == "train" else None)
         self._leave_out_infeasible()
         self._check_longest()
 
     def _leave_out_infeasible(self) -> None:
         train = self.sets["train"]
         frames = self.output_frames(torch.tensor([round(d * 16000) for d in train.durations])).tolist()
-        short = {u.id for u, x, n in zip(train.utterances, train.labels, frames, strict=True) if n < shortest_path(x)}
+        short = {
+            u.id
+            for u, n in zip(train.utterances, frames, strict=True)
+            if n < shortest_path(self.alphabet.encode(u.text))
+        }
         if short:
             self.left_out = sorted(short)
             log.warning(
                 "%d of %d training utterances have fewer output frames than CTC needs and are left out: %s%s",
                 len(short), len(train), ", ".join(self.left_out[:5]), " …" if len(short) > 5 else "",
             )  # fmt: skip
-            self.sets["train"] = Speech([u for u in train.utterances if u.id not in short], self.alphabet)
+            kept = [u for u in train.utterances if u.id not in short]
+            self.sets["train"] = Speech(kept, self.alphabet, train.store, train.perturbation)
         if not len(self.sets["train"]):
             raise UsageError("no training utterance is left: each has fewer output frames than labels")
 
@@ -85,25 +99,12 @@ class SpeechData(pl.LightningDataModule):
         sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
         return {"sets": sets, "left_out_of_training": self.left_out, "alphabet": self.alphabet.characters}
 
-    def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
-        pin = torch.cuda.is_available()
-        return SpeechLoader(
-            self.sets[name],
-            batch_sampler=sampler,
-            collate_fn=collate,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
-            pin_memory=pin,
-            # of its own: a loader draws a seed at each pass, and torch's global stream belongs to dropout
-            generator=torch.Generator(),
-        )
-
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> SpeechLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         size = batch_size(self.batch_count, self.batch_seconds, ranks)
         order = BatchOrder(self.sets["train"].durations, size, self.order, self.seed, rank, ranks)
         order.resume(self._resumed["epoch"], self._resumed["batches"])
-        return self._loader("train", order)
+        return SpeechLoader(self.sets["train"], order, self.workers)
 
     def state_dict(self) -> dict[str, int]:
         """Where training stands: the epoch, and the batches of it that the weights have seen, on each rank."""
@@ -120,10 +121,15 @@ class SpeechData(pl.LightningDataModule):
         """Go on from there: Lightning calls this before it asks for the training batches."""
         self._resumed = dict(state_dict)
 
-    def val_dataloader(self) -> list[DataLoader]:
+    def on_exception(self, exception: BaseException) -> None:
+        """Tell which utterance a worker died over, wherever in the loop torch noticed it."""
+        if (told := explained(exception, self.sets["train"])) is not exception:
+            raise told from exception
+
+    def val_dataloader(self) -> list[SpeechLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
 
-    def evaluation_dataloader(self, name: str) -> DataLoader:
+    def evaluation_dataloader(self, name: str) -> SpeechLoader:
         """One split, the longest utterances first, so that too little memory shows at once."""
         durations = self.sets[name].durations
         order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
@@ -132,7 +138,7 @@ class SpeechData(pl.LightningDataModule):
             end = begin + size.count(float(durations[order[begin]]))
             batches.append(order[begin:end].tolist())
             begin = end
-        return self._loader(name, batches)  # type: ignore[arg-type]
+        return SpeechLoader(self.sets[name], batches, self.workers)  # type: ignore[arg-type]
 
 
 def _describe(utterances: list[Utterance]) -> dict[str, Any]:

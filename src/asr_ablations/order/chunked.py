@@ -8,6 +8,7 @@ class Chunked:
 
     def __init__(self) -> None:
         raise UsageError(
-            "order=chunked: CTC cannot train on chunks, since its labels belong to a whole utterance and nothing says in "
-            "which chunk one is spoken; chunks need a label for each frame; expected bucketed, shuffled, sortagrad, sorted"
+            "order=chunked: CTC cannot train on chunks, since its labels belong to a whole utterance and nothing says "
+            "in which chunk one is spoken: chunks need a label for each frame; expected bucketed, shuffled, sortagrad "
+            "or sorted"
         )
