@@ -33,12 +33,14 @@ class Noise(NoAugmentation):
         self.lowest, self.highest = lowest, highest
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
+        if not samples.any():
+            return samples
         file, place, ratio = uniforms(3, seed, "noise", epoch, id_)
         decibels = self.lowest + ratio * (self.highest - self.lowest)
         noise = _stretch(self.files[int(file * len(self.files))], place, len(samples))
         speech = samples.astype(np.float32)
         powers = np.square(speech).mean(), np.square(noise).mean()
-        if not len(samples) or not all(powers):
+        if not powers[1]:
             return samples
         mixed = speech + noise * np.sqrt(powers[0] / powers[1] * 10 ** (-decibels / 10))
         return mixed.round().clip(-32768, 32767).astype(np.int16)

@@ -1,13 +1,14 @@
 """The DataLoader of speech: batches, or one line that names the utterance that went wrong."""
 
-import re
+import multiprocessing
+import time
 from collections.abc import Iterator
 
 import torch
 from torch.utils.data import DataLoader, Sampler
 
 from asr_ablations.data.speech import Speech, Unreadable, collate
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.utterance import Batch, Utterance
 from asr_ablations.errors import UsageError
 
 
@@ -41,15 +42,25 @@ class SpeechLoader(DataLoader):
                 if isinstance(batch, Unreadable):
                     raise UsageError(batch)
                 yield batch
-        except RuntimeError as error:
+        except (RuntimeError, OSError, EOFError) as error:
             raise explained(error, self.dataset) from error
 
 
 def explained(error: BaseException, speech: Speech) -> BaseException:
-    """torch's error of a worker that died, as one that names the utterance; any other error itself."""
-    told = re.search(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (.*)", str(error))
-    died = speech.died([int(pid) for pid in re.findall(r"\d+", told[1])]) if told else []
-    if not told or not died:
+    """What torch raises for a worker that died as an error that names the utterance; any other error itself.
+
+    torch says "DataLoader worker …", or meets the end of a pipe when it fetches what the worker had still handed over.
+    """
+    if not isinstance(error, (OSError, EOFError)) and "DataLoader worker" not in str(error):
         return error
-    names = ", ".join(f"utterance {u.id} ({u.audio})" for u in died)
-    return UsageError(f"a process that reads audio {told[2].split('. ')[0].rstrip('.')}; it was at {names}")
+    names = ", ".join(f"{u.id} ({u.audio})" for u in _died(speech))
+    return UsageError(f"a process that reads audio died; it was at utterance {names}") if names else error
+
+
+def _died(speech: Speech) -> list[Utterance]:
+    """What workers that are no more read last. A process closes its pipes a moment before it is gone."""
+    for _ in range(20):
+        if died := speech.left_by({process.pid for process in multiprocessing.active_children()}):
+            return died
+        time.sleep(0.05)
+    return []

@@ -84,7 +84,7 @@ class Speech(Dataset):
         return [self.perturbation(item, batch.epoch) for item in items]
 
     def watch(self, workers: int) -> None:
-        """Keep in shared memory which utterance each worker reads, for `died`."""
+        """Keep in shared memory which utterance each worker reads, for `left_by`."""
         self.reading = torch.full((max(1, workers), 2), -1, dtype=torch.long).share_memory_().numpy()
 
     def _note(self, index: int) -> None:
@@ -92,10 +92,10 @@ class Speech(Dataset):
         if worker is not None and self.reading is not None:
             self.reading[worker.id] = os.getpid(), index
 
-    def died(self, pids: Sequence[int]) -> list[Utterance]:
-        """The utterances that workers of these process ids read last."""
-        assert self.reading is not None
-        return [self.utterances[index] for pid, index in self.reading.tolist() if pid in pids]
+    def left_by(self, alive: set[int | None]) -> list[Utterance]:
+        """The utterances that workers whose process ids are not among `alive` read last."""
+        watched = [] if self.reading is None else self.reading.tolist()
+        return [self.utterances[index] for pid, index in watched if index >= 0 and pid not in alive]
 
 
 def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
