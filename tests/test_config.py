@@ -24,6 +24,11 @@ WRONG = {
     "gradient_clip": ([0, -1.0, "a", True, float("nan")], "above 0"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
     "progress": (["maybe", 2], "true"),
+    "force": (["maybe", 2, None], "true"),
+    "plan": (["maybe", 2, None], "true"),
+    "ranks": ([0, -1, 1.5, "auto", True], "1 or more"),
+    "threads": ([0, -1, 1.5, "all", True], "1 or more"),
+    "checkpoint_minutes": ([-1, "often", None, True], "0 or more"),
     "outputs": ([None], "a folder"),
 }
 RIGHT = {
@@ -36,6 +41,11 @@ RIGHT = {
     "gradient_clip": [None, 1, 0.5],
     "workers": [0, 16],
     "progress": [True, False],
+    "force": [True, False],
+    "plan": [True, False],
+    "ranks": [None, 1, 4],
+    "threads": [None, 1, 64],
+    "checkpoint_minutes": [0, 0.5, 60],
     "hardware.price_per_hour": [None, 0, 2.5],
     "sweep": [None, "a", 2024],
     "outputs": ["elsewhere"],

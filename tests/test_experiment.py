@@ -25,7 +25,7 @@ def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_last_checkpoint_is_of_the_last_epoch(folder: Path) -> None:
     """Though none was better than the first: an interrupted run goes on from where it was."""
     last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-    assert last["epoch"] == EPOCHS - 1
+    assert last["position"] == {"epoch": EPOCHS, "batches": 0}
     assert last["global_step"] == json.loads((folder / "summary.json").read_text())["steps"]
 
 

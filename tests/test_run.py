@@ -8,6 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.errors import UsageError
 from asr_ablations.run import Run, identity, short_name, write, write_csv, write_json
 from support import another, compose, group_options, groups
 
@@ -18,6 +19,10 @@ MACHINE = {
     "outputs": "elsewhere",
     "workers": 3,
     "progress": False,
+    "force": True,
+    "plan": True,
+    "threads": 2,
+    "checkpoint_minutes": 1,
     "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
 }
@@ -49,7 +54,7 @@ def leaves(node: Any, prefix: str = "") -> list[str]:
     found: list[str] = []
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         path = f"{prefix}{key}"
-        if path in MACHINE or path == "logger":
+        if path in (*MACHINE, "logger", "gpus", "ranks"):
             continue
         found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
     return found
@@ -61,6 +66,22 @@ def test_every_value_that_can_change_the_result_is_part_of_the_identity(key: str
     other = another(value) if isinstance(value, (bool, int, float)) else f"{value}x"
     other = "pl" if key == "data.language" else other  # which alphabet depends on
     assert identity(changed(key, other)) != identity(compose())
+
+
+def test_how_many_train_together_is_part_of_the_identity_and_not_on_what() -> None:
+    """Each process brings its own batch; one on a GPU or on the CPU is the same experiment."""
+    one = {identity(compose(f"gpus={gpus}")) for gpus in ("auto", 0, 1)}
+    two = {identity(compose(*overrides)) for overrides in (["gpus=2"], ["gpus=2", "ranks=2"], ["gpus=0", "ranks=2"])}
+    assert len(one) == len(two) == 1
+    assert one != two
+
+
+def test_other_data_and_another_behaviour_are_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cfg = compose()
+    assert len({identity(cfg), identity(cfg, "a"), identity(cfg, "b")}) == 3
+    before = identity(cfg)
+    monkeypatch.setattr("asr_ablations.run.BEHAVIOUR", 1000)
+    assert identity(cfg) != before
 
 
 @pytest.mark.parametrize(("key", "value"), MACHINE.items())
@@ -140,7 +161,9 @@ def test_a_run_says_running_then_done(cfg: DictConfig) -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(RuntimeError("out of\nmemory"), "RuntimeError: out of memory"), (KeyboardInterrupt(), "interrupted"),
+    [(RuntimeError("a\nreason"), "RuntimeError: a reason"), (KeyboardInterrupt(), "interrupted"),
+     (RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+      "out of memory: RuntimeError: DefaultCPUAllocator: can't allocate memory"),
      (SystemExit(3), "SystemExit: 3")],
 )  # fmt: skip
 def test_a_run_that_fails_says_why(cfg: DictConfig, error: BaseException, reason: str) -> None:
@@ -165,13 +188,42 @@ def test_the_record_repeats_the_run(cfg: DictConfig) -> None:
 
 def test_earlier_folders_of_the_same_run_are_kept(cfg: DictConfig) -> None:
     for number in range(3):
+        Run(cfg).keep_previous()
         with Run(cfg) as run:
             (run.folder / "mark").write_text(str(number))
     kept = {
         folder.name.removeprefix(run.folder.name): (folder / "mark").read_text()
         for folder in run.folder.parent.iterdir()
+        if not folder.name.startswith(".")
     }
     assert kept == {"": "2", ".1": "0", ".2": "1"}
+
+
+def _fail_while(run: Run, expected: str) -> None:
+    assert run.status() == expected
+    raise RuntimeError
+
+
+def test_a_run_knows_what_became_of_it(cfg: DictConfig) -> None:
+    assert Run(cfg).status() is None
+    run = Run(cfg)
+    with pytest.raises(RuntimeError), run:
+        _fail_while(run, "running")
+    assert run.status() == "failed"
+    with Run(cfg) as again:
+        pass
+    assert again.status() == "done"
+    assert len(json.loads((run.folder / "environment.json").read_text())["resumed"]) == 1
+
+
+def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        pass
+    other = cfg.copy()
+    other.dropout, other.progress = 0.25, not cfg.progress
+    write(run.folder / "config.yaml", OmegaConf.to_yaml(other, resolve=True))
+    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.1 asked; "):
+        Run(cfg).status()
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,11 @@ def lightning_precision(precision: int | str, devices: int) -> str:
 
 
 def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0 is the CPU. Raises UsageError for more than there are."""
+    """GPUs that the key `gpus` asks for; 0 is the CPU. auto never takes several: that would change the batch of an
+    update with the machine. Raises UsageError for more than there are.
+    """
     there = torch.cuda.device_count()
-    wanted = there if cfg.gpus == "auto" else cfg.gpus
+    wanted = min(there, 1) if cfg.gpus == "auto" else cfg.gpus
     if wanted > there:
         raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
     return int(wanted)

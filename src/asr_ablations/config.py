@@ -35,8 +35,16 @@ def check(cfg: DictConfig) -> None:
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
     if cfg.gradient_clip is not None and not (_number(cfg.gradient_clip) and cfg.gradient_clip > 0):
         raise choices("gradient_clip", cfg.gradient_clip, "a number above 0, or null for none")
-    if not isinstance(cfg.progress, bool):
-        raise choices("progress", cfg.progress, "true or false")
+    for key in ("progress", "force", "plan"):
+        if not isinstance(cfg[key], bool):
+            raise choices(key, cfg[key], "true or false")
+    for key in ("ranks", "threads"):
+        if cfg[key] is not None:
+            _whole(cfg, key, 1)
+    if cfg.ranks is not None and cfg.gpus not in ("auto", 0, cfg.ranks):
+        raise choices("ranks", cfg.ranks, f"null, or one a GPU with gpus={cfg.gpus}")
+    if not (_number(cfg.checkpoint_minutes) and cfg.checkpoint_minutes >= 0):
+        raise choices("checkpoint_minutes", cfg.checkpoint_minutes, "a number, 0 or more (0: at every step)")
     price = OmegaConf.select(cfg, "hardware.price_per_hour")
     if price is not None and not (_number(price) and price >= 0):
         raise choices("hardware.price_per_hour", price, "a number, 0 or more, or null for none")

@@ -2,21 +2,27 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.claim import ClaimedError
 from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.errors import Stopped, UsageError
+from asr_ablations.run import short_name
 
 Task = Callable[[DictConfig], Any]
-CONF = Path(__file__).resolve().parents[2] / "conf"
+SOURCE = Path(__file__).resolve().parents[1]
+CONF = SOURCE.parent / "conf"
 
 
 def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
@@ -29,14 +35,23 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
         def main(cfg: DictConfig | None = None) -> Any:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # a launcher's jobs unpickle the task by name: src/ must be on their path
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 _stop(error)
-            except KeyboardInterrupt:
-                print("interrupted", file=sys.stderr)
-                sys.exit(130)
+            except (KeyboardInterrupt, Stopped) as error:
+                print(str(error) or "interrupted", file=sys.stderr)
+                sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
+            except ClaimedError as error:
+                print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
+                sys.exit(75)
+            except Exception as error:
+                if (exit_code := getattr(error, "exit_code", None)) is None:
+                    raise
+                sys.exit(exit_code)  # arms that failed: told already
             except BrokenPipeError:  # … --help | head
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)
@@ -52,12 +67,21 @@ def _told(task: Task) -> Task:
     @functools.wraps(task)
     def told(cfg: DictConfig) -> Any:
         try:
+            if "sweep" in cfg and cfg.sweep is None:
+                cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
             check(cfg)  # before the task imports torch, so that a wrong value is told at once
             return task(cfg)
         except UsageError as error:
             _stop(error)
 
     return told
+
+
+def sweep_name(hydra: Any) -> str:
+    """The name of a sweep that was given none: its file's, or what its command line varies; of a run, single."""
+    if hydra is None or hydra.mode != RunMode.MULTIRUN:
+        return "single"
+    return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)
 
 
 def _stop(error: Exception) -> NoReturn:

@@ -1,7 +1,9 @@
 """run(cfg): build → fit → evaluate → record."""
 
+import json
 import logging
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -12,66 +14,154 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.assembly import assemble, device_count, trainer
+from asr_ablations.checkpoints import LAST, GoOn, LastCheckpoint, StopRequest
 from asr_ablations.config import build, check
 from asr_ablations.data.module import SpeechData
 from asr_ablations.evaluation import rates, transcribe_set
 from asr_ablations.metrics.finite import FiniteLoss
+from asr_ablations.metrics.table import MetricsTable, StepLosses
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.report.progress import Progress
-from asr_ablations.report.tables import print_run
-from asr_ablations.run import Run, rank, write_csv, write_json
+from asr_ablations.report.tables import print_finished, print_run
+from asr_ablations.run import Run, rank, ranks, write_csv, write_json
 from asr_ablations.task import CTCTask
 
 log = logging.getLogger(__name__)
+_has_trained = False
 
 
 def run(cfg: DictConfig) -> Path:
-    """Train and evaluate one config; returns the run's folder. Raises UsageError for what the config gets wrong."""
-    if cfg.sweep is None:
-        cfg.sweep = "single"
+    """Train and evaluate one config; returns the run's folder.
+
+    What is finished is not trained again, what was interrupted or failed goes on from its last checkpoint. Raises
+    UsageError for what the config gets wrong, ClaimedError where another process is at the same run.
+    """
     check(cfg)
     devices = device_count(cfg)
-    if devices > 1 and "LOCAL_RANK" not in os.environ:
-        return _under_torchrun(cfg, devices)
+    if ranks(cfg) > 1 and "LOCAL_RANK" not in os.environ:
+        return _in_processes(cfg)
     quiet()
-    record = Run(cfg)
+    stop = StopRequest()
+    stop.listen()
+    try:
+        return _run(cfg, devices, stop)
+    finally:
+        stop.close()
+
+
+def run_fresh(cfg: DictConfig) -> Path:
+    """As `run`, and in a process of its own if this one has trained before, as joblib's have: nothing of one arm may
+    reach the next.
+    """
+    global _has_trained
+    if _has_trained:
+        return _in_processes(cfg)
+    _has_trained = True
+    return run(cfg)
+
+
+def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
+    record, task, data = prepare(cfg)
+    if not rank():
+        status = record.status()
+        if cfg.force and status is not None:
+            record.keep_previous()
+        elif status == "done":
+            print_finished(record.folder)
+            return record.folder
+    with record:
+        checkpoint = _last_checkpoint(record)
+        if checkpoint is not None:
+            _as_many_threads(record)
+        _execute(cfg, devices, record, task, data, stop, checkpoint)
+    return record.folder
+
+
+def prepare(cfg: DictConfig) -> tuple[Run, CTCTask, SpeechData]:
+    """Everything up to the first step: the run that this config is, its task and its data."""
+    if cfg.threads is not None:
+        torch.set_num_threads(cfg.threads)
     corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
     corpus.prepare()
     data.setup()
-    with record:
-        _execute(cfg, devices, record, task, data)
-    return record.folder
+    return Run(cfg, data.fingerprint), task, data
 
 
-def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: SpeechData) -> None:
+def _last_checkpoint(record: Run) -> dict[str, Any] | None:
+    """Where an earlier attempt at this run came to. One that cannot be read is put aside, and the run starts anew."""
+    path = record.checkpoints / LAST
+    if not path.exists():
+        return None
+    try:
+        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        log.warning("%s cannot be read (%s): put aside, the run starts anew", path, error)
+        if not rank():
+            path.replace(path.with_suffix(".damaged"))
+        return None
+    if not rank():
+        position = checkpoint["position"]
+        print(f"goes on from epoch {position['epoch'] + 1}, batch {position['batches']}: {record.folder}", flush=True)
+    return checkpoint
+
+
+def _as_many_threads(record: Run) -> None:
+    """As the run began with: another number would sum in another order, and change the last bits of every number."""
+    threads = json.loads((record.folder / "environment.json").read_text(encoding="utf-8"))["hardware"]["threads"]
+    if threads != torch.get_num_threads():
+        print(f"with {threads} threads, as it began", flush=True)
+        torch.set_num_threads(threads)
+
+
+def _execute(
+    cfg: DictConfig,
+    devices: int,
+    record: Run,
+    task: CTCTask,
+    data: SpeechData,
+    stop: StopRequest,
+    checkpoint: dict[str, Any] | None,
+) -> None:
     if cfg.precision == 16 and not devices and not rank():
         print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
     logger = None if rank() else build(cfg.logger)(record)
     utilisation = Utilisation(record.folder, INTERVAL)
     try:
         throughput = Throughput()
-        checkpoints = ModelCheckpoint(
-            dirpath=record.folder / "checkpoints",
+        table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
+        last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, lambda: _for_checkpoint(record, table))
+        best = ModelCheckpoint(
+            dirpath=record.checkpoints,
             filename="best",
             monitor=f"validation/{data.corpus.validation[0]}/wer",
             enable_version_counter=False,
         )
-        # save_last of the one above would save only with a new best
-        last = ModelCheckpoint(dirpath=record.folder / "checkpoints", filename="last", enable_version_counter=False)
-        loggers = [CSVLogger(save_dir=str(record.folder), name="", version=""), *([logger] if logger else [])]
-        callbacks = [throughput, utilisation, FiniteLoss(), checkpoints, last, Progress(cfg.progress)]
-        fitter = trainer(cfg, devices, loggers, callbacks)
+        losses = StepLosses(record.folder)
+        go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
+        callbacks = [
+            last,
+            throughput,
+            utilisation,
+            FiniteLoss(),
+            best,
+            losses,
+            Progress(cfg.progress, record.folder),
+            go_on,
+        ]
+        fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
-        with _phase(record, "train"):
-            _fit(fitter, task, data)
+        if checkpoint is not None:
+            data.resume(**checkpoint["position"])
+        fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        record.phases["train"] = last.seconds
         if rank():
             utilisation.close()
             return
@@ -79,6 +169,7 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
             rows = _evaluate(fitter, task, data)
         utilisation.close()
         summary = _summary(cfg, record, fitter, task, data, rows, throughput)
+        summary["metrics"] = dict(sorted(last.metrics.items()))
         summary["phase_seconds"] = utilisation.phases
         write_csv(record.folder / "utterances.csv", rows)
         write_json(record.folder / "summary.json", summary)
@@ -91,13 +182,10 @@ def _execute(cfg: DictConfig, devices: int, record: Run, task: CTCTask, data: Sp
     print_run(record.folder, summary, rows)
 
 
-def _fit(fitter: pl.Trainer, task: CTCTask, data: SpeechData) -> None:
-    try:
-        fitter.fit(task, data)
-    except SystemExit as error:  # Lightning's answer to Ctrl-C: give back what it was, so that the record says so
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
+def _for_checkpoint(record: Run, table: MetricsTable) -> dict[str, Any]:
+    """What a checkpoint tells of its run: enough to know whose it is, and what its tables held."""
+    config = OmegaConf.to_container(record.cfg, resolve=True)
+    return {"id": record.id, "config": config, "fingerprint": record.fingerprint, "rows": table.rows}
 
 
 def _evaluate(fitter: pl.Trainer, task: CTCTask, data: SpeechData) -> list[dict[str, Any]]:
@@ -124,7 +212,6 @@ def _summary(
         "sets": {name: rates([row for row in rows if row["set"] == name]) for name in sets},
         "test_sets": list(data.corpus.test),
         "best_validation_wer": None if best is None else float(best),
-        "metrics": {key: float(value) for key, value in sorted(fitter.callback_metrics.items())},
         "parameters": sum(p.numel() for p in task.model.parameters()),
         "epochs": fitter.current_epoch,
         "steps": fitter.global_step,
@@ -132,9 +219,18 @@ def _summary(
         "train_hours": float(data.sets["train"].durations.sum()) / 3600,
         "left_out": data.left_out,
         "precision": fitter.precision,
+        "ranks": fitter.world_size,
+        "peak_memory_bytes": _peak_memory(fitter),
         "seconds": record.phases,
         **throughput.totals(),
     }
+
+
+def _peak_memory(fitter: pl.Trainer) -> int:
+    """Of the device's memory on a GPU, of this process on the CPU."""
+    if fitter.strategy.root_device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _log_result(logger: Any, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -155,7 +251,8 @@ def _finish(logger: Any, exit_code: int) -> None:
         logger.experiment.finish(exit_code=exit_code)
 
 
-def _under_torchrun(cfg: DictConfig, devices: int) -> Path:
+def _in_processes(cfg: DictConfig) -> Path:
+    """Under torchrun where several ranks train together."""
     import subprocess
 
     from asr_ablations.sweep.arm import child_environment, command
@@ -163,12 +260,12 @@ def _under_torchrun(cfg: DictConfig, devices: int) -> Path:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
         file.write(OmegaConf.to_yaml(cfg, resolve=True))
     code = subprocess.run(
-        command(Path(sys.argv[0]), Path(file.name), devices), env=child_environment(), check=False
+        command(Path(sys.argv[0]), Path(file.name), ranks(cfg)), env=child_environment(), check=False
     ).returncode
     Path(file.name).unlink()
     if code:
         sys.exit(code)
-    return Run(cfg).folder
+    return prepare(cfg)[0].folder
 
 
 @contextmanager
@@ -185,9 +282,9 @@ def quiet() -> None:
         ".*does not have many workers.*",  # audio is remembered after the first epoch
         ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step whose 16-bit gradients overflowed is skipped
         ".*GPU available but not used.*",
-        ".*Experiment logs directory .* exists.*",  # the record made the folder
+        ".*Checkpoint directory .* exists.*",  # a run that goes on
+        ".*your dataloader is not resumable.*",  # its order is: data/module.py
         ".*smaller than the logging interval.*",  # epochs are logged too
-        ".*resuming from a checkpoint that ended before the epoch ended.*",  # SpeechData has the loader's state
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

@@ -4,39 +4,65 @@ import csv
 import hashlib
 import json
 import os
-import platform
-import subprocess
-import sys
+import socket
 import time
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.claim import Claim
 from asr_ablations.config import slug
+from asr_ablations.errors import Stopped, UsageError
 
-MACHINE_KEYS = ("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware")
+BEHAVIOUR = 1
+"""Raised when the code changes the numbers of an unchanged config on purpose: runs before and after are then others."""
+
+MACHINE_KEYS = (
+    *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
+    *("force", "plan", "threads", "checkpoint_minutes"),
+)
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 
 
-def identity(cfg: DictConfig) -> str:
-    """Eight hexadecimal digits of a hash over everything in the resolved config that can change the result."""
-    content = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(content, dict)
-    if isinstance(content.get("data"), dict):
-        content["data"].pop("root", None)  # where it lies; data.json has a hash of what it is
-    if isinstance(content.get("cache"), dict):
-        content["cache"] = content["cache"]["_target_"]  # which kind; not where it lies and how large it may be
-    kept = {key: value for key, value in content.items() if key not in MACHINE_KEYS}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+def content(cfg: DictConfig) -> dict[str, Any]:
+    """Everything in the resolved config that can change the result."""
+    whole: Any = OmegaConf.to_container(cfg, resolve=True)
+    if isinstance(whole.get("data"), dict):
+        whole["data"].pop("root", None)  # where it lies; the fingerprint tells what it is
+    if isinstance(whole.get("cache"), dict):
+        whole["cache"] = whole["cache"]["_target_"]  # which kind; not where it lies and how large it may be
+    kept: dict[str, Any] = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
+    if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
+        kept["ranks"] = ranks(cfg)
+        del kept["gpus"]
+    return kept
+
+
+def ranks(cfg: DictConfig) -> int:
+    """Processes that train together: one a GPU, or the key `ranks`."""
+    if cfg.get("ranks") is not None:
+        return int(cfg.ranks)
+    return cfg.gpus if isinstance(cfg.gpus, int) and cfg.gpus > 1 else 1
+
+
+def identity(cfg: DictConfig, fingerprint: str = "") -> str:
+    """Eight hexadecimal digits of a hash over config, data and the behaviour of the code."""
+    told = {"config": content(cfg), "data": fingerprint, "behaviour": BEHAVIOUR}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    machine = (*(f"{key}=" for key in MACHINE_KEYS), "data.root=", "cache.root=")
+    machine = (
+        *(f"{key}=" for key in MACHINE_KEYS),
+        *(f"{key}." for key in MACHINE_KEYS),
+        "data.root=",
+        "cache.root=",
+        "hydra",
+    )
     told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 
@@ -47,26 +73,48 @@ def rank() -> int:
 
 
 class Run:
-    """The folder of one run as a context: says running, then done or failed with the reason. Of several ranks, only
-    the first writes.
+    """The folder of one run as a context: claims it, says running, then done or failed with the reason. Of several
+    ranks, only the first writes.
+
+    fingerprint: of the data, "" where there is none.
     """
 
-    def __init__(self, cfg: DictConfig) -> None:
-        self.cfg = cfg
-        self.id = identity(cfg)
+    def __init__(self, cfg: DictConfig, fingerprint: str = "") -> None:
+        self.cfg, self.fingerprint = cfg, fingerprint
+        self.id = identity(cfg, fingerprint)
         self.name = short_name(cfg.overrides)
         self.folder = Path(str(cfg.outputs)) / slug(str(cfg.sweep)) / f"{self.name}-{self.id}"
+        self.checkpoints = self.folder / "checkpoints"
         self.started = time.time()
         self.phases: dict[str, float] = {}
+        self._claim = Claim(self.folder, lost=lambda: os._exit(75))
+
+    def status(self) -> str | None:
+        """running, done, failed, or None where nothing has begun. Raises UsageError for a folder of another content."""
+        told = read_status(self.folder)
+        if told is None:
+            return None
+        self._refuse_another_content()
+        return str(told["status"])
+
+    def keep_previous(self) -> None:
+        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost."""
+        if not self.folder.exists():
+            return
+        number = 1
+        while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
+            number += 1
+        self.folder.rename(kept)
 
     def __enter__(self) -> "Run":
         if rank():
             return self
-        self._keep_previous()
-        self.folder.mkdir(parents=True)
-        write(self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True))
-        write(self.folder / "overrides", "".join(f"{line}\n" for line in self.cfg.overrides))
-        write_json(self.folder / "environment.json", environment())
+        self._claim.take()
+        (self.folder).mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "config.yaml").exists():
+            write(self.folder / "overrides", "".join(f"{line}\n" for line in self.cfg.overrides))
+            write(self.folder / "config.yaml", OmegaConf.to_yaml(self.cfg, resolve=True))
+        self._record_environment()
         self._status("running")
         return self
 
@@ -76,24 +124,70 @@ class Run:
         if error is None:
             self._status("done")
         else:
-            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
-            self._status("failed", reason=" ".join(reason.split()))
+            self._status("failed", reason=reason(error))
+        self._claim.release()
 
-    def _keep_previous(self) -> None:
-        """Move what an earlier run of the same content left to <folder>.1, .2, …: nothing is lost."""
-        if not self.folder.exists():
+    def _refuse_another_content(self) -> None:
+        try:
+            there = content(OmegaConf.load(self.folder / "config.yaml"))  # type: ignore[arg-type]
+        except FileNotFoundError:
             return
-        number = 1
-        while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
-            number += 1
-        self.folder.rename(kept)
+        if differing := differences(there, content(self.cfg)):
+            told = "; ".join(f"{key}: {was!r} there, {now!r} asked" for key, was, now in differing)
+            raise UsageError(
+                f"{self.folder}: its config.yaml is of another content ({told}); "
+                "force=true starts anew and keeps it beside"
+            )
+
+    def _record_environment(self) -> None:
+        """What this run began on; a resumed one adds what it goes on with."""
+        from asr_ablations.environment import environment
+
+        path, now = self.folder / "environment.json", {**environment(), "behaviour": BEHAVIOUR, "id": self.id}
+        try:
+            first = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            write_json(path, {**now, "data_fingerprint": self.fingerprint, "resumed": []})
+            return
+        write_json(path, {**first, "resumed": [*first.get("resumed", []), now]})
 
     def _status(self, status: str, **more: Any) -> None:
         if rank():
             return
+        from asr_ablations.environment import iso
+
         seconds = round(time.time() - self.started, 3)
-        told = {"status": status, "pid": os.getpid(), "started": _iso(self.started), "seconds": seconds, **more}
+        owner = {"pid": os.getpid(), "host": socket.gethostname()}
+        told = {"status": status, **owner, "started": iso(self.started), "seconds": seconds, **more}
         write_json(self.folder / "status.json", told)
+
+
+def reason(error: BaseException) -> str:
+    """In one line, why a run ended. Too little memory is named as such: it comes under a dozen names."""
+    if isinstance(error, (KeyboardInterrupt, Stopped)):
+        return str(error) or "interrupted"
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    lacking = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")
+    if isinstance(error, MemoryError) or any(words in told.lower() for words in lacking):
+        return f"out of memory: {told}"
+    return told
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """What a run says of itself; None where none has begun."""
+    try:
+        told: dict[str, Any] = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return told
+
+
+def differences(there: Any, here: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted key, there, here) of every value that differs; None for what is missing."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        keys = sorted({*there, *here}, key=str)
+        return [d for key in keys for d in differences(there.get(key), here.get(key), f"{prefix}{key}.")]
+    return [] if there == here else [(prefix.removesuffix("."), there, here)]
 
 
 def write(path: Path, text: str) -> None:
@@ -116,55 +210,3 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
         table.writeheader()
         table.writerows(rows)
     temporary.replace(path)
-
-
-def environment() -> dict[str, Any]:
-    """Versions, hardware, command and code of this process."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import torch
-
-    packages = ("torch", "torchaudio", "pytorch-lightning", "hydra-core", "wandb", "torchmetrics", "numpy", "soundfile")
-    versions = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    hardware = {
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": gpus,
-    }
-    told = {"started": _iso(time.time()), "command": sys.argv, "versions": versions, "hardware": hardware}
-    return {**told, "code": _code()}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
-def _code() -> dict[str, str]:
-    """Commit and uncommitted changes of the code that runs, empty outside a git checkout."""
-
-    def git(*arguments: str) -> str:
-        told = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *arguments], capture_output=True, text=True, check=True
-        )
-        return told.stdout
-
-    try:
-        return {"commit": git("rev-parse", "HEAD").strip(), "dirty_diff": git("diff", "HEAD", "--", ".")}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat(timespec="seconds")

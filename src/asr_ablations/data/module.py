@@ -94,6 +94,16 @@ class SpeechData(pl.LightningDataModule):
                 f"{longest.id} lasts"
             )
 
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that training and evaluation read."""
+        told = {name: _describe(speech.utterances)["sha256"] for name, speech in self.sets.items()}
+        return hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
+
+    def resume(self, epoch: int, batches: int) -> None:
+        """Go on after that many batches of an epoch."""
+        self._resumed = {"epoch": epoch, "batches": batches}
+
     def describe(self) -> dict[str, Any]:
         """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
         sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
@@ -119,7 +129,7 @@ class SpeechData(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on from there: Lightning calls this before it asks for the training batches."""
-        self._resumed = dict(state_dict)
+        self.resume(**state_dict)
 
     def on_exception(self, exception: BaseException) -> None:
         """Tell which utterance a worker died over, wherever in the loop torch noticed it."""

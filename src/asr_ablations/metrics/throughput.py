@@ -38,6 +38,15 @@ class Throughput(pl.Callback):
             rate = trainer.optimizers[0].param_groups[0]["lr"]
             pl_module.log("train/learning_rate", rate, on_step=False, on_epoch=True, batch_size=1)
 
+    def state_dict(self) -> dict[str, float]:
+        return {"audio_hours": self.audio_hours, "train_seconds": self.train_seconds, "samples": self._samples,
+                "seconds": time.perf_counter() - self._started}  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
+        # of an epoch in whose middle the run goes on, which does not begin again
+        self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
+
     def totals(self) -> dict[str, float]:
         """Hours of audio seen, seconds in training batches, and their ratio."""
         rate = self.audio_hours / self.train_seconds if self.train_seconds else 0.0

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 from lightning_fabric.utilities.types import _PATH
-from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.checkpoints import WholeFiles
 from asr_ablations.metrics.hardware import Gpus, Host
 
 FILE = "utilisation.csv"
@@ -108,11 +108,17 @@ class Utilisation(pl.Callback):
         pl_module.log("time/seconds", time.perf_counter() - self._began, on_epoch=True, batch_size=1)
         pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
 
-    def state_dict(self) -> dict[str, float]:
-        return {"seconds": time.perf_counter() - self._began, "audio_hours": self.audio_hours}
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seconds": time.perf_counter() - self._began,
+            "audio_hours": self.audio_hours,
+            "phases": dict(self.phases),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
+        for phase, seconds in state_dict["phases"].items():
+            self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _enter(self, phase: str) -> str:
         """Count the time up to now to the phase that ends here; its name."""
@@ -139,8 +145,8 @@ class Utilisation(pl.Callback):
                 file.flush()
 
 
-class TimedCheckpoints(TorchCheckpointIO):
-    """Writes checkpoints as Lightning does, and counts the time."""
+class TimedCheckpoints(WholeFiles):
+    """Counts the time that checkpoints take."""
 
     def __init__(self, utilisation: Utilisation) -> None:
         super().__init__()

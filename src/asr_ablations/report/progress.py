@@ -1,6 +1,7 @@
 """What a person sees during training: a bar for the epoch, and a line an epoch that stays."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -8,21 +9,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # fmt: skip
 from rich.progress import Progress as Bars
 
-from asr_ablations.run import rank
+from asr_ablations.run import rank, write_json
+
+SECONDS_BETWEEN_WORDS = 2.0
 
 
 class Progress(pl.Callback):
     """A rich progress bar where the output is a terminal, and after each epoch its losses and error rates."""
 
-    def __init__(self, bar: bool, quiet: bool = False) -> None:
+    def __init__(self, bar: bool, folder: Path | None = None, quiet: bool = False) -> None:
         self.console = Console(soft_wrap=True, highlight=False, quiet=quiet or bool(rank()))
+        self.folder = folder
         self.bar = bar and self.console.is_terminal
         self._bars: Bars | None = None
         self._started = 0.0
-        self._last_shown = 0.0
+        self._last_shown = self._last_told = 0.0
+        self._first_step = 0
+        self._found: dict[str, float] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._started = time.perf_counter()
+        self._first_step = trainer.global_step
         count = sum(p.numel() for p in pl_module.parameters())
         hours = float(trainer.datamodule.sets["train"].durations.sum()) / 3600  # type: ignore[attr-defined]
         self.console.print(
@@ -38,6 +45,8 @@ class Progress(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        if time.perf_counter() - self._last_told >= SECONDS_BETWEEN_WORDS:
+            self._tell(trainer, pl_module)
         # four times a second at most: reading the loss waits for the device
         if self._bars is None or time.perf_counter() - self._last_shown < 0.25:
             return
@@ -46,7 +55,7 @@ class Progress(pl.Callback):
         self._bars.update(self._bars.task_ids[0], completed=trainer.global_step, description=told)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        found = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        found = self._found = {key: float(value) for key, value in trainer.callback_metrics.items()}
         parts = [f"epoch {trainer.current_epoch + 1:3d}/{trainer.max_epochs}", f"train loss {found['train/loss']:.3f}"]
         for name in pl_module.validation_sets:  # type: ignore[union-attr]
             values = {key: found.get(f"validation/{name}/{key}", float("nan")) for key in ("loss", "wer", "cer")}
@@ -54,6 +63,25 @@ class Progress(pl.Callback):
             parts.append(f"{name}: loss {values['loss']:.3f}  {rates}")
         parts.append(f"{time.perf_counter() - self._started:.0f} s")
         self.console.print("   ".join(parts))
+
+    def _tell(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """progress.json, for whoever watches the sweep: rates are of the last epoch, so that nothing waits for them."""
+        self._last_told = time.perf_counter()
+        if self.folder is None or rank():
+            return
+        wer = self._found.get(f"validation/{pl_module.validation_sets[0]}/wer")  # type: ignore[index]
+        steps = trainer.num_training_batches * (trainer.max_epochs or 1)
+        pace = (self._last_told - self._started) / max(1, trainer.global_step - self._first_step)
+        told = {
+            "epoch": trainer.current_epoch,
+            "epochs": trainer.max_epochs,
+            "batch": trainer.global_step % max(1, int(trainer.num_training_batches)),
+            "batches": trainer.num_training_batches,
+            "loss": self._found.get("train/loss"),
+            "wer": wer,
+            "seconds_left": pace * (steps - trainer.global_step),
+        }
+        write_json(self.folder / "progress.json", told)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if self._bars is not None:

@@ -35,6 +35,14 @@ def print_run(folder: Path, summary: dict[str, Any], rows: list[dict[str, Any]])
     )
 
 
+def print_finished(folder: Path) -> None:
+    """That a run needs no training, and what it gave."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    ended = json.loads((folder / "status.json").read_text(encoding="utf-8"))["started"]
+    sets = ", ".join(f"{name} WER {100 * found['wer']:.2f} %" for name, found in summary["sets"].items())
+    print(f"done already, begun {ended}: {sets}\nrun folder  {folder}\nforce=true starts anew and keeps this one")
+
+
 def print_arms(folders: Sequence[Path]) -> None:
     """One line an arm: what became of it and its error rates."""
     console = Console(highlight=False)
@@ -43,21 +51,22 @@ def print_arms(folders: Sequence[Path]) -> None:
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-    for name, folder in zip(_what_varies(folders), folders, strict=True):
+    for name, folder in zip(what_varies([_overrides(folder) for folder in folders]), folders, strict=True):
         table.add_row(name, *_cells(folder))
     console.print(table)
     if folders:
         console.print(f"runs in {folders[0].parent}", soft_wrap=True)
 
 
-def _what_varies(folders: Sequence[Path]) -> list[str]:
+def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
     """Each arm's overrides without those that all arms share."""
-    overrides = []
-    for folder in folders:
-        path = folder / "overrides"
-        overrides.append(path.read_text().splitlines() if path.exists() else [folder.name])
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     return [" ".join(o for o in own if o not in shared) or "default" for own in overrides]
+
+
+def _overrides(folder: Path) -> list[str]:
+    path = folder / "overrides"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else [folder.name]
 
 
 def _cells(folder: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """Hydra launcher: every arm composed and frozen first, then one fresh process an arm."""
 
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +13,19 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-log = logging.getLogger(__name__)
+OPTIONS = {
+    "jobs": None,  # arms at a time; by default one a GPU, else one
+    "per_gpu": 1,  # arms that share a GPU
+    "timeout": None,  # minutes an arm may take
+    "fail_fast": False,  # true: the first arm that fails stops the others
+}
 
 
 class ProcessesLauncher(Launcher):
     """One process an arm: arms share no seed, no environment, no memory, and one that dies takes no other with it."""
 
     def __init__(self, **options: Any) -> None:
+        self.options = options
         self.config: DictConfig | None = None
         self.hydra_context: HydraContext | None = None
 
@@ -29,17 +34,40 @@ class ProcessesLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         # imported here: Hydra imports every plugin at the start of every command
-        from asr_ablations.sweep.arm import Arm, run_arms
+        from asr_ablations.sweep import launch
 
-        arms = [Arm.freeze(self._compose(overrides, initial_job_idx + i)) for i, overrides in enumerate(job_overrides)]
-        codes = run_arms(Path(sys.argv[0]).resolve(), arms)
-        return [
-            JobReturn(overrides=overrides, cfg=None, status=JobStatus.COMPLETED, _return_value=code)
-            for overrides, code in zip(job_overrides, codes, strict=True)
-        ]
+        configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
+        script = Path(sys.argv[0]).resolve()
+        arms = launch.freeze(configs)
+        if configs and configs[0].get("plan"):
+            launch.plan(arms, self.options["jobs"], self.options["per_gpu"])
+            return []
+        states = launch.run(script, arms, self._told(), self.options)
+        return [self._result(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
+
+    def _result(self, objective: Any, state: Any, cfg: DictConfig) -> JobReturn:
+        try:
+            value, status = objective(state), JobStatus.COMPLETED
+        except Exception as error:
+            value, status = error, JobStatus.FAILED
+        return JobReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
+
+    def _told(self) -> dict[str, Any]:
+        """What a reader types to have this sweep again, for its manifest."""
+        assert self.config is not None
+        job = self.config.hydra.job
+        sources = {source.provider: source.path for source in self.config.hydra.runtime.config_sources}
+        return {
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "config_name": job.config_name,
+            "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
+            "overrides": list(self.config.hydra.overrides.task),
+        }
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         """The resolved config of one arm, without Hydra's own part."""
+        from asr_ablations.entry import sweep_name
+
         assert self.hydra_context is not None
         assert self.config is not None
         state = Singleton.get_state()
@@ -49,21 +77,12 @@ class ProcessesLauncher(Launcher):
                 cfg.hydra.job.num = number
                 HydraConfig.instance().set_config(cfg)
                 if cfg.get("sweep", "") is None:
-                    cfg.sweep = _sweep_name(self.config)
+                    cfg.sweep = sweep_name(self.config.hydra)
                 del cfg["hydra"]
             OmegaConf.resolve(cfg)
         finally:
             Singleton.set_state(state)
         return cfg
-
-
-def _sweep_name(config: DictConfig) -> str:
-    """The sweep file's name, or what the command line varies."""
-    if (file := config.hydra.job.config_name) != "config":
-        return str(file)
-    from asr_ablations.run import short_name
-
-    return short_name(config.hydra.overrides.task)
 
 
 # Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one into
@@ -73,6 +92,6 @@ for _name in ("processes", "basic"):
     ConfigStore.instance().store(
         group="hydra/launcher",
         name=_name,
-        node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}"},
+        node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}", **OPTIONS},
         provider="asr_ablations",
     )

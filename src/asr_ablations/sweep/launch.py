@@ -1,0 +1,141 @@
+"""From composed configs to arms that have run."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from asr_ablations.claim import owner
+from asr_ablations.config import check
+from asr_ablations.environment import iso
+from asr_ablations.errors import UsageError
+from asr_ablations.report.live import LiveArms
+from asr_ablations.report.tables import print_arms, what_varies
+from asr_ablations.run import Run, write_json
+from asr_ablations.sweep.arm import Arm
+from asr_ablations.sweep.preflight import fingerprints, is_training
+from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.slots import slots
+from asr_ablations.sweep.states import DONE, FAILED, STOPPED, State
+
+MANIFEST = "sweep.json"
+
+
+class ArmsFailedError(Exception):
+    """Some arms are not done; what became of them has been told."""
+
+    def __init__(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"not all arms are done (exit code {exit_code})")
+
+
+def freeze(configs: Sequence[DictConfig]) -> list[Arm]:
+    """Check every arm and write its config: what is edited from here on changes nothing.
+
+    Raises UsageError for the first arm that is wrong.
+    """
+    for cfg in configs:
+        check(cfg)
+    arms: list[Arm] = []
+    for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
+        _put_aside(cfg, fingerprint)
+        arm = Arm.freeze(cfg, fingerprint)
+        if arm.id in {other.id for other in arms}:
+            raise UsageError(f"arm {arm.name}: another arm of this sweep has the same content")
+        Run(cfg, fingerprint).status()  # refuses a folder of another content
+        arms.append(arm)
+    return arms
+
+
+def plan(arms: Sequence[Arm], jobs: int | None = None, per_gpu: int = 1) -> None:
+    """Say what the arms would cost on this machine."""
+    from asr_ablations.sweep.plan import show_plan
+
+    show_plan(arms, slots(jobs, per_gpu))
+
+
+def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[str, Any]) -> list[State]:
+    """Write the sweep's manifest with what is `told` of it, run the arms, show them, and tell the end of each."""
+    if arms:
+        _write_manifest(arms[0].folder.parent / MANIFEST, arms, told)
+    places = slots(options["jobs"], options["per_gpu"])
+    _refuse_too_many_gpus(arms, places.gpus)
+    runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
+    with LiveArms() as live:
+        states = runner.run(live.show)
+    print_arms([arm.folder for arm in arms])
+    _tell_failures(states)
+    if runner.asked_to_stop is not None:
+        raise ArmsFailedError(128 + runner.asked_to_stop)
+    return states
+
+
+def _tell_failures(states: Sequence[State]) -> None:
+    names = what_varies([state.arm.overrides for state in states])
+    failed = [(name, state) for name, state in zip(names, states, strict=True) if state.status == FAILED]
+    stopped = sum(state.status == STOPPED for state in states)
+    skipped = sum(state.skipped for state in states)
+    if skipped:
+        print(f"{skipped} of {len(states)} arms were done already")
+    if failed:
+        print(f"{len(failed)} of {len(states)} arms failed; the same command tries them again", file=sys.stderr)
+    for name, state in failed:
+        print(f"  {name}: {state.reason}\n    {state.arm.log}", file=sys.stderr)
+    if stopped:
+        print(f"{stopped} of {len(states)} arms were stopped; the same command goes on with them", file=sys.stderr)
+
+
+def _put_aside(cfg: DictConfig, fingerprint: str) -> None:
+    """Where a run is to start anew, or is a measurement: keep what there is beside."""
+    if is_training(cfg) and not cfg.get("force"):
+        return
+    run = Run(cfg, fingerprint)
+    if run.folder.exists():
+        if who := owner(run.folder):
+            raise UsageError(f"{run.folder}: {who}")
+        run.keep_previous()
+    if "force" in cfg:
+        cfg.force = False
+
+
+def _write_manifest(path: Path, arms: Sequence[Arm], launch: dict[str, Any]) -> None:
+    """The latest launch, and the arms of all launches under this name."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["arms"]
+    except (FileNotFoundError, json.JSONDecodeError, KeyError):
+        before = []
+    told = {arm["id"]: arm for arm in before}
+    for arm in arms:
+        row = {**asdict(arm), "config": str(arm.config), "folder": str(arm.folder), "overrides": list(arm.overrides)}
+        told[arm.id] = row
+    write_json(path, {**launch, "started": iso(time.time()), "arms": list(told.values())})
+
+
+def _refuse_too_many_gpus(arms: Sequence[Arm], gpus: Sequence[str]) -> None:
+    for arm in arms:
+        if arm.gpus is not None and arm.gpus > len(gpus):
+            raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {len(gpus)}")
+
+
+def _minutes(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise UsageError(f"hydra.launcher.timeout={timeout}: expected minutes above 0, or null for no limit")
+    return float(timeout)
+
+
+def objective(state: State) -> float:
+    """What a search makes small: the best WER on the first validation set. Raises ArmsFailedError without one."""
+    if state.status != DONE:
+        raise ArmsFailedError(1)
+    try:
+        summary = json.loads((state.arm.folder / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return float("nan")  # a measurement has none
+    return float(summary["best_validation_wer"])
