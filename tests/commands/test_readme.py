@@ -29,6 +29,8 @@ def arguments(line):
         extra.append("seed=0")
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
+    if "benchmark=input" in words:
+        extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     return [*words, *extra]
 
 

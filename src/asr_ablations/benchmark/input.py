@@ -4,6 +4,7 @@ import itertools
 import os
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ def input_speed(
         smallest = int(name != "workers")
         if not all(isinstance(value, int) and value >= smallest for value in values):
             raise choices(f"benchmark.{name}", values, f"whole numbers, {smallest} or more")
+    warnings.filterwarnings("ignore", ".*DataLoader will create.*")  # more workers than cores: that is the question
     corpus = build(cfg.data)
     corpus.prepare()
     task, data = assemble(cfg, corpus)
