@@ -77,6 +77,7 @@ OPTIONS: dict[str, Any] = {
     "batch_count": 2,
     "batch_seconds": None,
     "seed": 0,
+    "augment_seed": 0,
     "workers": 0,
     "cache": component("cache", "none"),
     "augment": component("augment", "none"),

@@ -36,6 +36,7 @@ class SpeechData(pl.LightningDataModule):
         batch_count: int | None,
         batch_seconds: float | None,
         seed: int,
+        augment_seed: int,
         workers: int,
         cache: Any,
         augment: Any,
@@ -49,7 +50,9 @@ class SpeechData(pl.LightningDataModule):
                 "cache=features: expected pcm or none with an augmentation of waveforms, whose features are other ones "
                 "in every epoch"
             )
-        self.perturbation = Perturbation(augment.waveform, output_frames, seed) if augment.changes_waveforms else None
+        self.perturbation = (
+            Perturbation(augment.waveform, output_frames, augment_seed) if augment.changes_waveforms else None
+        )
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self._resumed = {"epoch": 0, "batches": 0}
