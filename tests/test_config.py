@@ -24,6 +24,7 @@ WRONG = {
     "width": ([0, 1.5, "wide", None], "1 or more"),
     "layers": ([0, 2.0, None], "1 or more"),
     "batch.size": ([0, -1, "big", None], "1 or more"),
+    "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
     "workers": ([-1, 0.5, None], "0 or more"),
     "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
@@ -76,6 +77,17 @@ def test_a_wrong_value_is_named_with_its_choices(key: str, value: Any) -> None:
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
 def test_a_right_value_passes(key: str, value: Any) -> None:
     check(with_value(key, value))
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "told"), [(None, 200.5, None), (16, 200, "batch.size=16"), (None, None, "batch.seconds")]
+)
+def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None, told: str | None) -> None:
+    cfg = with_value("batch", {"size": size, "seconds": seconds})
+    if told is None:
+        return check(cfg)
+    with pytest.raises(UsageError, match=told):
+        check(cfg)
 
 
 def test_every_plain_key_is_tested() -> None:

@@ -31,10 +31,11 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     build(cfg.init)(model)
     _try_training(cfg, model)
     torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
+    augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
-        augment=build(cfg.augment),
+        augment=augment,
         decoder=build(cfg.decoder)(alphabet),
         optimizer=build(cfg.optimizer),
         schedule=build(cfg.schedule),
@@ -50,9 +51,13 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         alphabet,
         build(cfg.order),
         task.output_frames,
-        batch_size=cfg.batch.size,
+        batch_count=cfg.batch.size,
+        batch_seconds=cfg.batch.seconds,
         seed=seed_of(cfg, "order"),
+        augment_seed=seed_of(cfg, "augment"),
         workers=cfg.workers,
+        cache=build(cfg.cache),
+        augment=augment,
     )
     return task, data
 

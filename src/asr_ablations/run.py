@@ -36,6 +36,8 @@ def content(cfg: DictConfig) -> dict[str, Any]:
     if isinstance(whole.get("data"), dict):
         for key in WHEREABOUTS:
             whole["data"].pop(key, None)
+    if isinstance(whole.get("cache"), dict):
+        whole["cache"] = whole["cache"]["_target_"]  # which kind; not where it lies and how large it may be
     kept: dict[str, Any] = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(cfg)
@@ -58,7 +60,7 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS))
+    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}=" for key in keys), *(f"{key}." for key in keys), "hydra")
     told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"

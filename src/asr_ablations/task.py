@@ -114,7 +114,11 @@ class CTCTask(pl.LightningModule):
     def _features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         # Features are float32 whatever the precision: power spectra do not fit into 16 bits.
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
-            features, lengths = self.features(batch.waveforms(), batch.lengths)
+            if batch.features is None:
+                features, lengths = self.features(batch.waveforms(), batch.lengths)
+            else:
+                lengths = self.features.frames(batch.lengths)  # type: ignore[operator]
+                features = batch.padded_features(lengths)
             return normalise_utterances(features, lengths), lengths
 
     def _log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

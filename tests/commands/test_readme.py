@@ -32,6 +32,8 @@ def arguments(line, manifests):
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=utilisation" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
+    if "benchmark=input" in words:
+        extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     return [*words, *extra]
 
 
