@@ -28,6 +28,8 @@ def arguments(line, manifests):
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
+    if "benchmark=decode" in words:
+        extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=utilisation" in words:
@@ -53,7 +55,7 @@ def test_other_commands_are_targets_of_the_makefile():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "line", [line for line in PYTHON if not re.search(r"(compare|prepare)\.py", line)]
+    "line", [line for line in PYTHON if not re.search(r"(compare|prepare|evaluate)\.py", line)]
 )  # their own tests do
 def test_it_runs(line, manifests, corpora, tmp_path):
     done = run(arguments(line, manifests), corpora, tmp_path)

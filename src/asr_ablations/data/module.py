@@ -61,13 +61,20 @@ class SpeechData(pl.LightningDataModule):
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        self.screened = screen(self.corpus, self.alphabet, self.output_frames)
-        for name, screened in self.screened.items():
+        self._take(screen(self.corpus, self.alphabet, self.output_frames))
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
+        self._check_longest()
+
+    def read(self, name: str) -> None:
+        """Read one set alone: "train", which may be several splits, or a split. Raises UsageError as setup."""
+        self._take(screen(self.corpus, self.alphabet, self.output_frames, [name]))
+
+    def _take(self, sets: dict[str, Screened]) -> None:
+        for name, screened in sets.items():
             store = self.cache.open(name, _readable(screened), self.workers)
             perturbation = self.perturbation if name == "train" else None
             self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
-        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
-        self._check_longest()
+        self.screened |= sets
 
     def _check_longest(self) -> None:
         longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
