@@ -6,9 +6,10 @@ python src/reproduce.py outputs/single/<run> seed=7         a new run of the sam
 
 The verdict is one of
   match                bit-equal losses, metrics, hypotheses and weights: to be expected on the same machine's CPU
-  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER no more than between seeds
-  differs              else; with the first step at which the losses part, and every difference of config, data, code,
-                       versions, hardware and threads
+  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER by no more than
+                       between seeds
+  differs              else; with the first step at which the losses part, and every difference of config, data,
+                       code, versions, hardware and threads
 It is printed, and stands in reproduction.json beside the run, in outputs/reproductions/<sweep>/<run>/1, 2, …; an
 interrupted reproduction goes on, and the original is only read.
 

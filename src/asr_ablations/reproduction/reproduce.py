@@ -79,9 +79,8 @@ def check_trusted(original: Original) -> None:
         raise UsageError(f"{original.folder / 'config.yaml'}: {error}") from error
     except (AttributeError, KeyError) as error:  # OmegaConf's error for a missing key is an AttributeError
         key = getattr(error, "full_key", None) or str(error).splitlines()[0]
-        raise UsageError(
-            f"{original.folder / 'config.yaml'}: has no key {key}, it is of other code; --checkout runs the recorded one"
-        ) from error
+        path = original.folder / "config.yaml"
+        raise UsageError(f"{path}: has no key {key}, it is of other code; --checkout runs that") from error
 
 
 def refuse_failure(exit_code: int, folder: Path | None) -> None:

@@ -33,7 +33,7 @@ def run_variation(
         cfg = vary(original, asked, tree, source)
         cfg.outputs = str(outputs.absolute() if outputs else original.sweep.parent)
         for key, was, now in differences(content(original.cfg), content(cfg)):
-            print(f"{key}: {was!r} in {original.folder.name}, {now!r} in the new run", flush=True)
+            print(f"the new run differs in {key}: {now!r} instead of {was!r}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "config.yaml"
             path.write_text(OmegaConf.to_yaml(cfg, resolve=True), encoding="utf-8")
@@ -50,21 +50,30 @@ def vary(original: Original, asked: Sequence[str], tree: Path, source: Path) -> 
             f"conf/ no longer gives the config of {original.folder.name} ({told}); "
             "--checkout takes the conf/ that it was made with"
         )
-    roots = keys(asked)
-    kept = [line for line in original.record.overrides if not keys([line]) & roots]
-    cfg = composed(original, [*kept, *asked], tree, source)
-    with open_dict(cfg):
-        for key in {*MACHINE_KEYS, "sweep"} - {"overrides", *(root.split(".")[0] for root in roots)}:
-            if key in original.cfg:
-                cfg[key] = original.cfg[key]
-        if "threads" in cfg and cfg.threads is None:
-            cfg.threads = original.threads
-        for key in {"force", "plan"} & cfg.keys():
-            cfg[key] = False
-        cfg.sweep = original.sweep.name
+    cfg = composed(original, replaced(original.record.overrides, asked), tree, source)
+    _name_and_steer_alike(cfg, original, {key.split(".")[0] for key in keys(asked)})
     check(cfg)
     make_absolute(cfg)
     return cfg
+
+
+def _name_and_steer_alike(cfg: DictConfig, original: Original, asked: set[str]) -> None:
+    kept = {*MACHINE_KEYS} - {"overrides", *asked}
+    with open_dict(cfg):
+        for key in kept & original.cfg.keys() & cfg.keys():
+            cfg[key] = original.cfg[key]
+        for key in {"force", "plan"} & cfg.keys():
+            cfg[key] = False
+        if "threads" in cfg and cfg.threads is None:
+            cfg.threads = original.threads
+        cfg.sweep = original.sweep.name
+
+
+def replaced(overrides: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """The overrides with those asked in the places of the same keys, or behind."""
+    by_key = {key: line for line in overrides for key in keys([line])}
+    by_key.update({key: line for line in asked for key in keys([line])})
+    return list(by_key.values())
 
 
 def composed(original: Original, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -25,5 +25,9 @@ def compose(
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str((folder or conf).resolve())):
             return hydra_compose(name, overrides=[*found_in, *overrides], return_hydra_config=with_hydra)
+    except MissingConfigException as error:
+        group, _, value = str(error.missing_cfg_file).rpartition("/")
+        expected = f"expected {', '.join(error.options)}" if error.options else "there is no such file"
+        raise UsageError(f"{group or folder or conf}={value}: {expected}") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(" ".join(str(error).split())) from error
