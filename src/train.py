@@ -2,6 +2,7 @@
 
 python src/train.py                                   the built-in corpus
 python src/train.py -m rnn=lstm,gru precision=16      an ablation
+python src/train.py -m rnn=lstm,gru plan=true         what that would cost, nothing trained
 python src/train.py --help                            groups, keys, values
 """
 
@@ -14,6 +15,10 @@ from asr_ablations.entry import entry
 
 @entry("config")
 def main(cfg: DictConfig) -> Any:
+    if cfg.plan:
+        from asr_ablations.sweep.launch import freeze, plan
+
+        return plan(freeze([cfg]))
     from asr_ablations.experiment import run  # torch is imported only when there is work to do
 
     return run(cfg)

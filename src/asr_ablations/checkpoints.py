@@ -14,17 +14,11 @@ import torch
 from lightning_fabric.utilities.types import _PATH
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from asr_ablations.errors import Stopped
+
 LAST = "last.ckpt"
 STEPS_BETWEEN_AGREEMENTS = 25
 """Several ranks must save and stop at the same step: this often the first one tells the others, by a collective."""
-
-
-class Stopped(KeyboardInterrupt):
-    """Asked to stop (Ctrl-C, SIGTERM, preemption): the same request goes on from the last checkpoint."""
-
-    def __init__(self, signal_number: int) -> None:
-        self.signal_number = signal_number
-        super().__init__("" if signal_number == signal.SIGINT else signal.Signals(signal_number).name)
 
 
 class StopRequest:
@@ -78,10 +72,10 @@ class LastCheckpoint(pl.Callback):
         self._resumed = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self.stop.listen()  # again: Lightning has put its own handlers over ours
         self._began = self._saved = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.stop.listen()  # again: Lightning has put its own handlers over ours
         self.stop.holding = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Claim:
         if owner is not None and (reason := _alive(owner)):
             raise ClaimedError(f"{self._name}: {reason}")
         mine = self._home / f"{self._name}.{number + 1:06d}"
-        temporary = self._home / f".{self._name}.{socket.gethostname()}.{os.getpid()}"
+        temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
         temporary.write_text(json.dumps(_myself()), encoding="utf-8")
         try:
             os.link(temporary, mine)
@@ -117,7 +118,7 @@ def _alive(claim: Path) -> str | None:
 
 def _age(claim: Path) -> float:
     """Seconds since the last sign of life, by the clock of the file system that both machines share."""
-    probe = claim.with_name(f".now.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}")
+    probe = claim.with_name(f".now.{uuid.uuid4().hex}")
     probe.touch()
     now = probe.stat().st_mtime
     probe.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.claim import ClaimedError
 from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.errors import Stopped, UsageError
 from asr_ablations.run import short_name
 
 Task = Callable[[DictConfig], Any]
@@ -39,8 +39,8 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 _stop(error)
-            except KeyboardInterrupt as error:
-                print(f"interrupted{': ' + str(error) if str(error) else ''}", file=sys.stderr)
+            except (KeyboardInterrupt, Stopped) as error:
+                print(str(error) or "interrupted", file=sys.stderr)
                 sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
             except ClaimedError as error:
                 print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)

@@ -259,7 +259,8 @@ def quiet() -> None:
         ".*does not have many workers.*",  # audio is remembered after the first epoch
         ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step whose 16-bit gradients overflowed is skipped
         ".*GPU available but not used.*",
-        ".*Experiment logs directory .* exists.*",  # the record made the folder
+        ".*Checkpoint directory .* exists.*",  # a run that goes on
+        ".*your dataloader is not resumable.*",  # its order is: data/module.py
         ".*smaller than the logging interval.*",  # epochs are logged too
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.claim import Claim
 from asr_ablations.config import slug
-from asr_ablations.errors import UsageError
+from asr_ablations.errors import Stopped, UsageError
 
 BEHAVIOUR = 1
 """Raised when the code changes the numbers of an unchanged config on purpose: runs before and after are then others."""
@@ -156,7 +156,7 @@ class Run:
 
 def reason(error: BaseException) -> str:
     """In one line, why a run ended. Too little memory is named as such: it comes under a dozen names."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     told = " ".join(f"{type(error).__name__}: {error}".split())
     lacking = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")

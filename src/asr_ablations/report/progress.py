@@ -69,7 +69,7 @@ class Progress(pl.Callback):
         self._last_told = time.perf_counter()
         if self.folder is None or rank():
             return
-        wer = self._found.get(f"validation/{pl_module.validation_sets[0]}/wer")  # type: ignore[union-attr, index]
+        wer = self._found.get(f"validation/{pl_module.validation_sets[0]}/wer")  # type: ignore[index]
         steps = trainer.num_training_batches * (trainer.max_epochs or 1)
         pace = (self._last_told - self._started) / max(1, trainer.global_step - self._first_step)
         told = {

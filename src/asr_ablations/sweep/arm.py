@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -62,7 +63,7 @@ def main(script: str, config: str, threads: int | None = None) -> None:
     from asr_ablations.sweep.lifeline import follow_launcher
 
     follow_launcher()
-    cfg = OmegaConf.load(config)
+    cfg: Any = OmegaConf.load(config)
     if cfg.get("threads", "") is None:
         cfg.threads = threads
     sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,14 +34,14 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(configs: Sequence[DictConfig], launch: dict[str, Any]) -> list[Arm]:
-    """Check every arm and write its config, and the sweep's manifest: what is edited from here on changes nothing.
+def freeze(configs: Sequence[DictConfig]) -> list[Arm]:
+    """Check every arm and write its config: what is edited from here on changes nothing.
 
-    launch: what the manifest tells beside the arms. Raises UsageError for the first arm that is wrong.
+    Raises UsageError for the first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
-    arms = []
+    arms: list[Arm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _put_aside(cfg, fingerprint)
         arm = Arm.freeze(cfg, fingerprint)
@@ -48,13 +49,20 @@ def freeze(configs: Sequence[DictConfig], launch: dict[str, Any]) -> list[Arm]:
             raise UsageError(f"arm {arm.name}: another arm of this sweep has the same content")
         Run(cfg, fingerprint).status()  # refuses a folder of another content
         arms.append(arm)
-    if arms:
-        _write_manifest(arms[0].folder.parent / MANIFEST, arms, launch)
     return arms
 
 
-def run(script: Path, arms: Sequence[Arm], options: dict[str, Any]) -> list[State]:
-    """Run the arms, show them, and tell the end of each."""
+def plan(arms: Sequence[Arm], jobs: int | None = None, per_gpu: int = 1) -> None:
+    """Say what the arms would cost on this machine."""
+    from asr_ablations.sweep.plan import show_plan
+
+    show_plan(arms, slots(jobs, per_gpu))
+
+
+def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[str, Any]) -> list[State]:
+    """Write the sweep's manifest with what is `told` of it, run the arms, show them, and tell the end of each."""
+    if arms:
+        _write_manifest(arms[0].folder.parent / MANIFEST, arms, told)
     places = slots(options["jobs"], options["per_gpu"])
     _refuse_too_many_gpus(arms, places.gpus)
     runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
@@ -101,8 +109,6 @@ def _write_manifest(path: Path, arms: Sequence[Arm], launch: dict[str, Any]) -> 
         before = json.loads(path.read_text(encoding="utf-8"))["arms"]
     except (FileNotFoundError, json.JSONDecodeError, KeyError):
         before = []
-    import time
-
     told = {arm["id"]: arm for arm in before}
     for arm in arms:
         row = {**asdict(arm), "config": str(arm.config), "folder": str(arm.folder), "overrides": list(arm.overrides)}

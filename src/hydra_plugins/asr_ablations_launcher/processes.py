@@ -38,13 +38,11 @@ class ProcessesLauncher(Launcher):
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         script = Path(sys.argv[0]).resolve()
-        arms = launch.freeze(configs, self._told())
+        arms = launch.freeze(configs)
         if configs and configs[0].get("plan"):
-            from asr_ablations.sweep.plan import show_plan
-
-            show_plan(arms)
+            launch.plan(arms, self.options["jobs"], self.options["per_gpu"])
             return []
-        states = launch.run(script, arms, self.options)
+        states = launch.run(script, arms, self._told(), self.options)
         return [self._result(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
 
     def _result(self, objective: Any, state: Any, cfg: DictConfig) -> JobReturn:
