@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code as the help tells; 130 for Ctrl-C."""
-    asked = parser().parse_args(arguments)
+    asked = parser().parse_intermixed_args(arguments)
     from asr_ablations.errors import UsageError
     from asr_ablations.reproduction.reproduce import RunFailedError
 

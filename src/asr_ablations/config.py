@@ -10,7 +10,7 @@ from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
     *("augment", "benchmark", "data", "decoder", "features", "init", "logger", "model", "norm", "optimizer", "order"),
-    *("rnn", "schedule"),
+    *("pruning", "rnn", "schedule"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""

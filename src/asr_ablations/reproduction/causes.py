@@ -77,7 +77,7 @@ def _data(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[Cause]:
             was, now = ({key: values[side] for key, *values in differing} for side in (0, 1))
             found.append(Cause("data", name, was, now))
     rest = [{key: value for key, value in told.items() if key not in ("sets", "fingerprint")} for told in (there, here)]
-    return found + [Cause("data", key, was, now) for key, was, now in differences(*rest)]
+    return found + _differing("data", rest[0], rest[1])
 
 
 def surroundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[Cause]:

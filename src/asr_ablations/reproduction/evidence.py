@@ -52,7 +52,7 @@ def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
     return Evidence(
         steps=len(losses[0]),
         utterances=len(original.utterances),
-        parting=_first_parting(*losses, int(original.summary.get("epochs") or 1)) if losses[0] else None,
+        parting=_first_parting(losses[0], losses[1], int(original.summary.get("epochs") or 1)) if losses[0] else None,
         metrics=_differing_metrics(original, reproduction),
         hypotheses=_differing_hypotheses(original, reproduction),
         weights=weights,

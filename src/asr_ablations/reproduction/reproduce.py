@@ -89,7 +89,7 @@ def refuse_failure(exit_code: int, folder: Path | None) -> None:
         return
     if interrupted(exit_code):
         raise KeyboardInterrupt
-    if folder is None:
-        raise UsageError("the run was refused, or ended before it began (above); --checkout runs the recorded code")
-    told = read_status(folder) or {}
-    raise RunFailedError(f"the run did not get to its end this time: {told.get('reason', exit_code)} ({folder})", 1)
+    if exit_code == 2:
+        raise UsageError("the run was refused (above); --checkout runs the recorded code")
+    told = (folder and read_status(folder)) or {}
+    raise RunFailedError(f"the run did not get to its end this time: {told.get('reason', f'exit code {exit_code}')}", 1)

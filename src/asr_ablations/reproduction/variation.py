@@ -106,6 +106,9 @@ def composed_from(original: Original) -> tuple[str, Path | None]:
 
 def keys(overrides: Sequence[str]) -> set[str]:
     """The keys or groups that overrides set. Raises UsageError for what Hydra cannot read, and for several values."""
+    for line in overrides:
+        if "=" not in line and not line.startswith("~"):
+            raise UsageError(f"{line}: expected KEY=VALUE behind the folder of one run")
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
