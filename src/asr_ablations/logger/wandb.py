@@ -20,9 +20,11 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
     from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
 
     config: Any = OmegaConf.to_container(run.cfg, resolve=True)
-    named = {} if os.environ.get("WANDB_SWEEP_ID") else {"project": project, "entity": entity, "id": run.id}
+    of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
     experiment = wandb.init(
-        **named,
+        project=None if of_agent else project,
+        entity=None if of_agent else entity,
+        id=None if of_agent else run.id,
         name=run.name,
         group=str(run.cfg.sweep),
         config=config,
