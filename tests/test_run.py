@@ -27,7 +27,9 @@ MACHINE = {
     "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
 }
-CHOICES = [group for group in groups() if group not in ("logger", "benchmark", "pruning") and len(group_options(group)) > 1]
+CHOICES = [
+    group for group in groups() if group not in ("logger", "benchmark", "pruning") and len(group_options(group)) > 1
+]
 
 
 def changed(key: str, value: Any) -> DictConfig:
