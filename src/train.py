@@ -19,9 +19,9 @@ def main(cfg: DictConfig) -> Any:
         from asr_ablations.sweep.launch import freeze, plan
 
         return plan(freeze([cfg]))
-    from asr_ablations.experiment import run  # torch is imported only when there is work to do
+    from asr_ablations.experiment import run_fresh  # torch is imported only when there is work to do
 
-    return run(cfg)
+    return run_fresh(cfg)
 
 
 if __name__ == "__main__":

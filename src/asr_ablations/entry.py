@@ -21,7 +21,8 @@ from asr_ablations.errors import Stopped, UsageError
 from asr_ablations.run import short_name
 
 Task = Callable[[DictConfig], Any]
-CONF = Path(__file__).resolve().parents[2] / "conf"
+SOURCE = Path(__file__).resolve().parents[1]
+CONF = SOURCE.parent / "conf"
 
 
 def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
@@ -34,6 +35,8 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
         def main(cfg: DictConfig | None = None) -> Any:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # a launcher's jobs unpickle the task by name: src/ must be on their path
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
             try:
                 return command(cfg)

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -29,9 +30,11 @@ from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_finished, print_run
 from asr_ablations.run import Pruned, Run, rank, ranks, read_status, write_csv, write_json
+from asr_ablations.sweep.processes import LAUNCHED
 from asr_ablations.task import CTCTask
 
 log = logging.getLogger(__name__)
+_has_trained = False
 
 
 def run(cfg: DictConfig) -> Path:
@@ -43,7 +46,7 @@ def run(cfg: DictConfig) -> Path:
     check(cfg)
     devices = device_count(cfg)
     if ranks(cfg) > 1 and "LOCAL_RANK" not in os.environ:
-        return _under_torchrun(cfg)
+        return _in_processes(cfg)
     quiet()
     stop = StopRequest()
     stop.listen()
@@ -51,6 +54,17 @@ def run(cfg: DictConfig) -> Path:
         return _run(cfg, devices, stop)
     finally:
         stop.close()
+
+
+def run_fresh(cfg: DictConfig) -> Path:
+    """As `run`, and in a process of its own if this one has trained before, as joblib's have: nothing of one arm may
+    reach the next.
+    """
+    global _has_trained
+    if _has_trained:
+        return _in_processes(cfg)
+    _has_trained = True
+    return run(cfg)
 
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
@@ -228,9 +242,19 @@ def _summary(
         "train_hours": float(data.sets["train"].durations.sum()) / 3600,
         "left_out": data.left_out,
         "precision": fitter.precision,
+        "ranks": fitter.world_size,
+        "launch_seconds": throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
+        "peak_memory_bytes": _peak_memory(fitter),
         "seconds": record.phases,
         **throughput.totals(),
     }
+
+
+def _peak_memory(fitter: pl.Trainer) -> int:
+    """Of the device's memory on a GPU, of this process on the CPU."""
+    if fitter.strategy.root_device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _log_result(logger: Any, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -251,7 +275,8 @@ def _finish(logger: Any, exit_code: int) -> None:
         logger.experiment.finish(exit_code=exit_code)
 
 
-def _under_torchrun(cfg: DictConfig) -> Path:
+def _in_processes(cfg: DictConfig) -> Path:
+    """Under torchrun where several ranks train together."""
     import subprocess
 
     from asr_ablations.sweep.arm import child_environment, command

@@ -35,10 +35,10 @@ def test_the_arms_differ_in_the_rnn_alone(sweep):
 
 
 def test_a_table_of_both_arms_ends_it_and_16_is_explained_once_an_arm(sweep):
-    done, _ = sweep
+    done, folders = sweep
     table = done.stdout[done.stdout.rindex("arms") :]
     assert all(part in table for part in ("rnn=lstm", "rnn=gru", "done", "WER"))
-    assert done.stdout.count(NOTICE) == 2
+    assert [(folder / "output.log").read_text().count(NOTICE) for folder in folders] == [1, 1]
 
 
 def test_wandb_holds_both_runs_in_one_group_offline(sweep):
@@ -79,6 +79,8 @@ def test_an_arm_that_fails_does_not_end_the_sweep(corpora, tmp_path):
     assert status == {1e30: ("failed", 1), 1e-3: ("done", 0)}
     assert "1 of 2 arms failed" in done.stderr
     assert "not a finite number" in done.stdout
+    assert "not a finite number" in done.stderr
+    assert "output.log" in done.stderr
 
 
 def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):

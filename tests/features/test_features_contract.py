@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+import torchaudio
 
+from asr_ablations.errors import UsageError
 from asr_ablations.features.framing import PREEMPHASIS, PowerSpectrum
 from support import component, group_options, knobs, shared_data, turned
 
@@ -101,6 +103,43 @@ def test_logmel_is_kaldis_fbank(bins: int, file: str) -> None:
     difference = np.abs(found - expected)
     assert difference.max() < 0.04
     assert difference.mean() < 5e-4
+
+
+def test_cepstra_are_kaldis_mfcc() -> None:
+    """compute-mfcc-feats --dither=0, all else Kaldi's default: 23 bins, 25 ms by 10 ms, lifter 22. Its first column is
+    the energy; ours the zeroth coefficient, as torchaudio's port of Kaldi has it with --use-energy=false. Kaldi's own
+    float32 FFT is off by up to 0.03 in some energies, which the lifter multiplies by up to 12.
+    """
+    sizes = {"bins": 23, "cepstra": 13, "window": 0.025, "hop": 0.010, "low": 20.0, "high": 8000.0}
+    features, samples = component("features", "logmel_mfcc", **sizes), kaldis_wav()
+    found = features(samples, torch.tensor([samples.shape[1]]))[0][0, :, 23:]
+    expected = kaldi("test-mfcc.txt")
+    assert found.shape == expected.shape
+    difference = np.abs(found.numpy() - expected)[:, 1:]
+    assert difference.max() < 0.1
+    assert difference.mean() < 1e-2
+    zeroth = torchaudio.compliance.kaldi.mfcc(samples * 32768, use_energy=False)[:, 0] - INT16 * math.sqrt(23)
+    torch.testing.assert_close(found[:, 0], zeroth, atol=1e-2, rtol=1e-4)
+
+
+def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
+    """papers/004 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
+    features, samples = component("features", "logmel_mfcc"), kaldis_wav()
+    found, frames = features(samples, torch.tensor([samples.shape[1]]))
+    assert (features.size, frames.item()) == (93, (samples.shape[1] - 512) // 160 + 1)
+    options = {"num_mel_bins": 80, "frame_length": 32.0, "frame_shift": 10.0, "use_energy": False}
+    energies = torchaudio.compliance.kaldi.fbank(samples * 32768, **options) - INT16
+    cepstra = torchaudio.compliance.kaldi.mfcc(samples * 32768, **options)
+    cepstra[:, 0] -= INT16 * math.sqrt(80)
+    heard = energies.min(dim=1).values > -18  # float32 leaves little of a filter far below its frame's energy
+    assert heard.float().mean() > 0.5
+    torch.testing.assert_close(found[0, heard], torch.cat([energies, cepstra], dim=1)[heard], atol=5e-2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("cepstra", [0, 81])
+def test_more_cepstra_than_bins_are_refused(cepstra: int) -> None:
+    with pytest.raises(UsageError, match=f"cepstra={cepstra}: expected 1 to 80"):
+        component("features", "logmel_mfcc", cepstra=cepstra)
 
 
 def test_power_spectrum_is_kaldis_spectrogram() -> None:

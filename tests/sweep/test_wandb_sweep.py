@@ -39,9 +39,9 @@ def sweep_file(folder: Path, params: str) -> Path:
         ("true,false", {"values": [True, False]}),
         ("[a,b],[c]", {"values": ["[a,b]", "[c]"]}),
         ("interval(1e-4, 1e-2)", {"distribution": "uniform", "min": 1e-4, "max": 1e-2}),
-        ("interval(1, 8)", {"distribution": "int_uniform", "min": 1, "max": 8}),
+        ("int(interval(1, 8))", {"distribution": "int_uniform", "min": 1, "max": 8}),
         ("tag(log, interval(1e-4, 1e-2))", {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}),
-        ("tag(log, interval(1, 8))", {"distribution": "q_log_uniform_values", "min": 1, "max": 8}),
+        ("int(tag(log, interval(1, 8)))", {"distribution": "q_log_uniform_values", "min": 1, "max": 8}),
         ("7", {"value": 7}),
     ],
 )
@@ -72,6 +72,7 @@ def test_a_glob_is_a_groups_options() -> None:
     assert parameter("rnn", "glob(*)", CONF) == {"values": group_options("rnn")}
 
 
+@pytest.mark.filterwarnings("ignore:.*<_io.FileIO")  # W&B leaves the file open
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda path: path.stem)
 def test_every_sweep_file_becomes_a_definition_that_wandb_reads(file: Path, tmp_path: Path) -> None:
     made = define(file)

@@ -1,19 +1,42 @@
-"""The weight matrices of a model, gate by gate."""
+"""The weight matrices of a model, each on its own."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def weight_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Views of all weights with two dimensions or more. torch stacks the gates of a recurrent layer in one matrix,
-    whose shape would give the wrong number of outputs: they come one by one.
-    """
+    """Views of all weights with two dimensions or more."""
+    for _, matrix in _named_matrices(model):
+        yield matrix
+
+
+def recurrent_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
+    """Views of the square matrices that recurrent layers multiply their own past with."""
+    yield from (matrix for name, matrix in _named_matrices(model) if name.startswith("weight_hh_"))
+
+
+def other_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
+    """Views of all weights of weight_matrices but recurrent_matrices."""
+    yield from (matrix for name, matrix in _named_matrices(model) if not name.startswith("weight_hh_"))
+
+
+def _named_matrices(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for module in model.modules():
-        gates = GATES[module.mode.split("_")[0]] if isinstance(module, nn.RNNBase) else 1
-        for weight in module.parameters(recurse=False):
+        for name, weight in module.named_parameters(recurse=False):
             if weight.dim() >= 2:
-                yield from weight.data.chunk(gates)
+                for matrix in weight.data.chunk(_stacked(module)):
+                    yield name, matrix
+
+
+def _stacked(module: nn.Module) -> int:
+    """Matrices that torch keeps in one, whose shape would give the wrong number of outputs: the gates of a recurrent
+    layer, the groups of a convolution.
+    """
+    if isinstance(module, nn.RNNBase):
+        return GATES[module.mode.split("_")[0]]
+    return module.groups if isinstance(module, _ConvNd) else 1

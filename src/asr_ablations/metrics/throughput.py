@@ -18,6 +18,7 @@ class Throughput(pl.Callback):
         self.seconds = self.audio_hours = self.train_seconds = 0.0
         self._samples = 0
         self._started = 0.0
+        self.first_step = 0.0  # when the first step of this process ended, as time.time()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._samples = 0
@@ -26,6 +27,7 @@ class Throughput(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        self.first_step = self.first_step or time.time()
         self._samples += int(batch.lengths.sum())
         if trainer.is_last_batch:
             if torch.cuda.is_available() and pl_module.device.type == "cuda":

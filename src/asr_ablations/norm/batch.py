@@ -1,20 +1,38 @@
 """Batch normalisation over valid frames only (Ioffe & Szegedy 2015; papers/003 §2.3.1)."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 
 from asr_ablations.masks import valid_frames
 
 
+def own(sums: torch.Tensor) -> torch.Tensor:
+    """The sums of this process alone."""
+    return sums
+
+
 class BatchNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → same shape, each of the D channels over all valid positions; padding is 0."""
+    """(x (B, T, …, D), lengths (B,)) → same shape, each of the D channels over all valid positions; padding is 0.
+
+    frame: the shape of a frame of x, (…, D). total: sums (N,) of this process → sums (N,) over all that share them.
+    """
 
     running_mean: torch.Tensor
     running_variance: torch.Tensor
 
-    def __init__(self, size: int, *, momentum: float, epsilon: float) -> None:
+    def __init__(
+        self,
+        frame: Sequence[int],
+        *,
+        momentum: float,
+        epsilon: float,
+        total: Callable[[torch.Tensor], torch.Tensor] = own,
+    ) -> None:
         super().__init__()
-        self.momentum, self.epsilon = momentum, epsilon
+        size = frame[-1]
+        self.momentum, self.epsilon, self.total = momentum, epsilon, total
         self.weight = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         self.register_buffer("running_mean", torch.zeros(size))
@@ -25,16 +43,23 @@ class BatchNorm(nn.Module):
         if not self.training:
             scale = self.weight * (self.running_variance + self.epsilon).rsqrt()
             return ((x.float() - self.running_mean) * scale + self.bias).to(x.dtype) * mask
-        count = (lengths.sum() * x[0, 0, ..., 0].numel()).clamp(min=1).to(x.device, non_blocking=True)
-        dimensions = tuple(range(x.dim() - 1))
-        values = x.float() * mask
-        mean = values.sum(dimensions) / count
-        centred = (values - mean) * mask
-        variance = centred.square().sum(dimensions) / count
-        momentum = self.momentum if lengths.any() else 0.0  # no frame, no news
-        with torch.no_grad():
-            unbiased = variance * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean, momentum)
-            self.running_variance.lerp_(unbiased, momentum)
+        centred, variance = self._centre(x.float() * mask, mask, lengths.sum() * x[0, 0, ..., 0].numel())
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return (centred * scale + self.bias * mask).to(x.dtype)
+
+    def _centre(
+        self, values: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values without their mean, and their variance (D,); padding stays 0. Moves the running statistics."""
+        dimensions = tuple(range(values.dim() - 1))
+        counted = positions.to(values, non_blocking=True)[None]
+        sums, count = self.total(torch.cat([values.sum(dimensions), counted])).split([values.shape[-1], 1])
+        mean = sums / count.clamp(min=1)
+        centred = (values - mean) * mask
+        squares = self.total(centred.square().sum(dimensions))
+        with torch.no_grad():
+            momentum = self.momentum * (count > 0)  # no frame, no news
+            unbiased = squares / (count - 1).clamp(min=1)
+            self.running_mean.copy_(self.running_mean.float().lerp(mean, momentum))
+            self.running_variance.copy_(self.running_variance.float().lerp(unbiased, momentum))
+        return centred, squares / count.clamp(min=1)

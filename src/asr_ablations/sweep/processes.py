@@ -14,6 +14,8 @@ from typing import Any
 from asr_ablations.sweep.arm import Arm, child_environment, command, main
 from asr_ablations.sweep.lifeline import LAUNCHER, announce_launcher
 
+LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
+"""Environment variable with the time at which an arm was started."""
 PRELOAD = [
     *("torch", "torchaudio", "pytorch_lightning", "torchmetrics.text", "wandb", "asr_ablations.experiment"),
     *("asr_ablations.data.synthetic", "asr_ablations.model.ds2", "asr_ablations.logger.wandb", "scipy.special"),
@@ -29,7 +31,7 @@ class ArmProcess:
     def __init__(self, script: Path, arm: Arm, settings: Mapping[str, str], threads: int | None) -> None:
         self.arm, self.began = arm, time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
-        settings = {**settings, LAUNCHER: announce_launcher(), "ASR_ABLATIONS_LAUNCHED": repr(time.time())}
+        settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = _torchrun if arm.ranks > 1 else _fork
         self.pid, self.exit_code = start(script, arm, settings, threads)
 

@@ -1,0 +1,23 @@
+"""Layer normalisation (Ba et al. 2016): each frame on its own, so neither batch mates nor padding matter."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import layer_norm
+
+
+class LayerNorm(nn.Module):
+    """(x (B, T, …, D), lengths (B,)) → same shape, each frame over all of its numbers; `frame` is its shape, (…, D)."""
+
+    def __init__(self, frame: Sequence[int], *, epsilon: float) -> None:
+        super().__init__()
+        self.frame, self.epsilon = tuple(frame), epsilon
+        # vectors, since initialisations draw whatever has two dimensions
+        self.weight = nn.Parameter(torch.ones(math.prod(self.frame)))
+        self.bias = nn.Parameter(torch.zeros(math.prod(self.frame)))
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        weight, bias = (p.float().view(self.frame) for p in (self.weight, self.bias))
+        return layer_norm(x.float(), self.frame, weight, bias, self.epsilon).to(x.dtype)

@@ -1,0 +1,34 @@
+"""The LSTM written out in PyTorch, frame by frame: papers/000's LSTMCell-basic (table 2), slow and easy to modify."""
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+
+class LSTMBasic(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), the numbers of rnn=lstm.
+
+    The equations of Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), as torch documents nn.LSTM.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        # Only holds the weights: their names, shapes and draws are those of rnn=lstm, so that the two can be exchanged.
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        hidden = memory = x.new_zeros(len(x), self.cell.hidden_size)
+        outputs = []
+        for frame in x.unbind(1):
+            hidden, memory = self._step(frame, hidden, memory)
+            outputs.append(hidden)
+        return torch.stack(outputs, dim=1)
+
+    def _step(
+        self, frame: torch.Tensor, hidden: torch.Tensor, memory: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
+        gates = linear(frame, inputs, input_bias) + linear(hidden, recurrent, recurrent_bias)
+        enter, forget, candidate, leave = gates.chunk(4, dim=1)  # the order in which torch stacks them
+        memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
+        return leave.sigmoid() * memory.tanh(), memory

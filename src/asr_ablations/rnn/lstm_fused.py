@@ -1,0 +1,30 @@
+"""The LSTM with what can be done at once done at once: between papers/000's LSTMCell-fused and nn.LSTM."""
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+
+class LSTMFused(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), the numbers of rnn=lstm.
+
+    The inputs of all frames and gates are one matrix product before the loop, the gates of a frame one within it
+    (Appleyard et al. 2016, §3; papers/000 §3.2 on its reference 9).
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        # Only holds the weights: their names, shapes and draws are those of rnn=lstm, so that the two can be exchanged.
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
+        entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
+        hidden = memory = x.new_zeros(len(x), self.cell.hidden_size)
+        outputs = []
+        for frame in entering.unbind(0):
+            enter, forget, candidate, leave = torch.addmm(frame, hidden, recurrent.T).chunk(4, dim=1)
+            memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
+            hidden = leave.sigmoid() * memory.tanh()
+            outputs.append(hidden)
+        return torch.stack(outputs, dim=1)

@@ -1,0 +1,29 @@
+"""The plain recurrent network of DeepSpeech2: a clipped ReLU (papers/003 §1.2 and §2.4; Amodei et al. 2016, §3.1)."""
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+
+class RNNClippedReLU(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), h = min(max(W x + U h + b, 0), ceiling).
+
+    torch has no such cell. The inputs of all frames are one matrix product before the loop; a frame is two operations.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, *, ceiling: float) -> None:
+        super().__init__()
+        if not ceiling > 0:
+            raise ValueError(f"ceiling={ceiling}: expected a number above 0")
+        self.ceiling = ceiling
+        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only holds the weights
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
+        entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
+        hidden = x.new_zeros(len(x), self.cell.hidden_size)
+        outputs = []
+        for frame in entering.unbind(0):
+            hidden = torch.addmm(frame, hidden, recurrent.T).clamp(0.0, self.ceiling)
+            outputs.append(hidden)
+        return torch.stack(outputs, dim=1)

@@ -1,0 +1,280 @@
+"""Sweeps that are killed, stopped, starved, repeated and shared: what is left, and what comes of doing it again."""
+
+import csv
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+
+TIMES = {"time/seconds", "train/audio_hours_per_second", "train/waiting_percent"}
+MARK = "ASR_ABLATIONS_TEST_SWEEP"
+TRAIN = ["src/train.py", "-m", *SHRUNKEN, "sweep=s", "checkpoint_minutes=0.001"]
+CSV = "logger=csv"
+
+
+def start(arguments: list[str], corpora: Path, folder: Path, **options: Any) -> subprocess.Popen[str]:
+    """The command, in a session of its own, findable by its mark whatever becomes of its parent."""
+    environment = clean_environment(corpora, folder, **{MARK: str(folder), "OMP_NUM_THREADS": "1"})
+    return subprocess.Popen(
+        [sys.executable, *arguments, f"outputs={folder}"],
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, errors = process.communicate(timeout=600)
+    return process.returncode, out, errors
+
+
+def alive(folder: Path) -> list[psutil.Process]:
+    """Every process that a command on this folder has left."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 300) -> Any:
+    """Its first answer that is true; patience is for a loaded machine, not what is tested."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.05)
+    raise AssertionError("nothing came of waiting")
+
+
+def status(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return told
+
+
+def results(outputs: Path) -> dict[str, Any]:
+    """Of every run under a folder all that is no time, by the run's name."""
+    return {folder.name: result(folder) for folder in run_folders(outputs)}
+
+
+def result(folder: Path) -> dict[str, Any]:
+    with (folder / "metrics.csv").open() as file:
+        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return {
+        "status": status(folder)["status"],
+        "metrics": metrics,
+        "losses": (folder / "losses.csv").read_text(),
+        "utterances": (folder / "utterances.csv").read_text(),
+        "weights": {key: value.tolist() for key, value in weights.items()},
+    }
+
+
+ARMS = ["rnn=lstm,gru", "seed=0,1,2"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
+    assert code == 0, errors
+    found = results(folder)
+    assert len(found) == 6
+    return folder, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["arm", "parent"])
+def test_a_killed_sweep_is_finished_by_the_same_command(
+    victim: str, undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    """SIGKILL at a random moment after the first arm began to train."""
+    sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    wait_for(lambda: list(tmp_path.rglob("last.ckpt")))
+    time.sleep(random.uniform(0, 8))
+    if victim == "parent":
+        sweep.kill()
+    else:
+        arms = [p for p in alive(tmp_path) if p.pid != sweep.pid and os.getpgid(p.pid) == p.pid]
+        for arm in arms[:1]:
+            arm.kill()
+    code, _, errors = finish(sweep)
+    assert victim == "arm" or code == -signal.SIGKILL
+    wait_for(lambda: not alive(tmp_path))
+    code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
+    assert code == 0, errors
+    assert results(tmp_path) == undisturbed[1]
+    assert [path for path in tmp_path.rglob(".*.*") if path.is_file() and ".claims" not in path.parts] == []
+
+
+def test_the_same_sweep_again_trains_nothing(undisturbed: tuple[Path, dict[str, Any]], corpora: Path) -> None:
+    folder, _ = undisturbed
+    written = {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")}
+    code, out, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
+    assert code == 0, errors
+    assert "6 of 6 arms were done already" in out
+    assert {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")} == written
+
+
+@pytest.mark.slow
+def test_what_ran_before_an_arm_changes_nothing(
+    undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    """The other way round, and beside one another."""
+    backwards = [*TRAIN, CSV, "rnn=gru,lstm", "seed=2,0", "hydra.launcher.jobs=2"]
+    code, _, errors = finish(start(backwards, corpora, tmp_path))
+    assert code == 0, errors
+    found = {json.loads((f / "environment.json").read_text())["id"]: result(f) for f in run_folders(tmp_path)}
+    expected = {name[-8:]: told for name, told in undisturbed[1].items()}
+    assert len(found) == 4
+    assert found == {id_: expected[id_] for id_ in found}
+
+
+@pytest.mark.slow
+def test_arms_that_raise_starve_or_hang_leave_the_others_alone(corpora: Path, tmp_path: Path) -> None:
+    """Arm 2's loss is lost, arm 3 wants more memory than the limit, arm 4 is stopped dead and runs into the timeout."""
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (3 * 2**30, 3 * 2**30))}
+    arms = [
+        "optimizer.lr=1e-3,1e30",
+        "width=16,6000",
+    ]
+    options = ["max_epochs=1", "optimizer.weight_decay=1", "hydra.launcher.timeout=0.7"]
+    sweep = start([*TRAIN, CSV, *options, "seed=0", *arms], corpora, tmp_path, **limits)
+    code, _, errors = finish(sweep)
+    assert code == 1
+    told = {folder: status(folder) for folder in run_folders(tmp_path)}
+    ended = sorted((t["status"], t.get("reason", "").partition(":")[0]) for t in told.values())
+    assert ("done", "") in ended
+    assert ("failed", "RuntimeError") in ended
+    assert ("failed", "out of memory") in ended, told
+    assert "not a finite number" in errors
+    assert "out of memory" in errors
+
+
+@pytest.mark.slow
+def test_an_arm_that_hangs_is_ended_at_the_timeout(corpora: Path, tmp_path: Path) -> None:
+    options = ["max_epochs=1", "seed=0,1,2", "hydra.launcher.timeout=0.5"]
+    sweep = start([*TRAIN, CSV, *options], corpora, tmp_path)
+
+    def second() -> list[psutil.Process]:
+        if len(list(tmp_path.rglob("last.ckpt"))) < 2:
+            return []
+        return [p for p in alive(tmp_path) if p.pid != sweep.pid and os.getpgid(p.pid) == p.pid]
+
+    wait_for(second)[0].suspend()
+    code, _, errors = finish(sweep)
+    assert code == 1
+    told = sorted((t["status"], t.get("reason", "")) for t in map(status, run_folders(tmp_path)))
+    reason = "timeout: longer than hydra.launcher.timeout=0.5 minutes"
+    assert told == [("done", ""), ("done", ""), ("failed", reason)]
+    assert reason in errors
+    wait_for(lambda: not alive(tmp_path))
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_arms_where_they_can_go_on(
+    undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    wait_for(lambda: list(tmp_path.rglob("last.ckpt")))
+    sweep.send_signal(signal.SIGINT)
+    code, _, errors = finish(sweep)
+    assert code == 130
+    assert "the same command goes on with them" in errors
+    assert "Traceback" not in errors
+    wait_for(lambda: not alive(tmp_path))
+    assert finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))[0] == 0
+    assert results(tmp_path) == undisturbed[1]
+
+
+@pytest.mark.slow
+def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> None:
+    arms = ["optimizer.lr=1e30,1e-3,1e-4", "optimizer.weight_decay=1", "max_epochs=1"]
+    code, _, errors = finish(start([*TRAIN, CSV, *arms, "hydra.launcher.fail_fast=true"], corpora, tmp_path))
+    assert code == 1
+    assert [status(folder)["status"] for folder in run_folders(tmp_path)] == ["failed"]
+    assert "2 of 3 arms were stopped" in errors
+
+
+@pytest.mark.slow
+def test_two_launchers_share_one_sweep(undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path) -> None:
+    """Each arm is trained once, and both see all done; when one is killed, the other takes its arm over."""
+    first = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    second = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= 3)
+    first.kill()
+    finish(first)
+    code, _, errors = finish(second)
+    assert code == 0, errors
+    assert results(tmp_path) == undisturbed[1]
+    sessions = [
+        1 + len(json.loads((folder / "environment.json").read_text())["resumed"]) for folder in run_folders(tmp_path)
+    ]
+    assert sum(sessions) <= len(sessions) + 1, "only the arm of the killed launcher was begun twice"
+    wait_for(lambda: not alive(tmp_path))
+
+
+def test_a_wrong_value_in_the_last_arm_stops_the_sweep_before_it_starts(corpora: Path, tmp_path: Path) -> None:
+    code, _, errors = finish(start([*TRAIN, CSV, "model.convolutions.0.kernel=[3,3],[2,2]"], corpora, tmp_path))
+    assert code == 2
+    assert "arm " in errors
+    assert "expected odd sizes" in errors
+    assert run_folders(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_two_ranks_beside_one_train_on_the_doubled_batch(corpora: Path, tmp_path: Path) -> None:
+    """norm=none: batch norm would see half a batch in each rank."""
+    same = ["norm=none", "gpus=0", "dropout=0", "optimizer=sgd", "optimizer.lr=0.01", "order=shuffled"]
+    one = [*TRAIN, CSV, *same, "batch.size=8", "ranks=1"]
+    assert finish(start(one, corpora, tmp_path / "one"))[0] == 0
+    code, _, errors = finish(start([*TRAIN, CSV, *same, "batch.size=4", "ranks=1,2"], corpora, tmp_path / "two"))
+    assert code == 0, errors
+    (alone,) = run_folders(tmp_path / "one")
+    two = {json.loads((f / "summary.json").read_text())["ranks"]: f for f in run_folders(tmp_path / "two")}
+    assert sorted(two) == [1, 2]
+    losses = [float(row["validation/dev-clean/loss"]) for row in rows(alone) if row["validation/dev-clean/loss"]]
+    both = [float(row["validation/dev-clean/loss"]) for row in rows(two[2]) if row["validation/dev-clean/loss"]]
+    assert both == pytest.approx(losses, rel=1e-5)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launcher", [["hydra/launcher=submitit_local"], ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]]
+)
+def test_other_launchers_skip_and_give_the_same_numbers(
+    launcher: list[str], undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", *launcher]
+    assert finish(start(command, corpora, tmp_path))[0] == 0
+    found = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
+    expected = {name[-8:]: told for name, told in undisturbed[1].items()}
+    assert len(found) == 2
+    assert found == {id_: expected[id_] for id_ in found}
+    written = {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")}
+    assert finish(start(command, corpora, tmp_path))[0] == 0
+    assert {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")} == written
