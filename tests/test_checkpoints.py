@@ -104,6 +104,33 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert [key for key in undisturbed if not same(found[key], undisturbed[key])] == []
 
 
+def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:
+    """As submitit does it: a handler of SIGUSR2 that puts the job in the queue again, and one that ignores SIGTERM."""
+    cfg = config(tiny_corpus, tmp_path)
+    seen: list[Any] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}
+
+    def requeue(number: int, frame: Any) -> None:
+        (path,) = tmp_path.rglob("last.ckpt")
+        seen.append(torch.load(path, weights_only=True)["position"])
+
+    usual = experiment.trainer
+    ignored, warned = SignalAt(0, 0, signal.SIGTERM), SignalAt(0, 1, signal.SIGUSR2)
+    try:
+        signal.signal(signal.SIGUSR2, requeue)
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        with pytest.MonkeyPatch.context() as patched:
+            disturbed = lambda *args: usual(*args[:-1], [*args[-1], ignored, warned])  # noqa: E731
+            patched.setattr(experiment, "trainer", disturbed)
+            with pytest.raises(Stopped, match="SIGUSR2"):
+                experiment.run(cfg)
+        assert seen == [{"epoch": 0, "batches": 2}]
+        assert signal.getsignal(signal.SIGUSR2) is requeue
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cfg = config(tiny_corpus, tmp_path)
     folder = experiment.run(cfg)

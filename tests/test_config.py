@@ -11,7 +11,13 @@ from asr_ablations.errors import UsageError
 from support import CONF, compose, group_options, groups
 
 WRONG = {
-    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16"),
+    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-true, bf16-true"),
+    "tf32": (["maybe", 1, None], "true or false"),
+    "nodes": ([0, -1, 1.5, "all", None], "1 or more"),
+    "seeds.init": ([-1, 1.5, "a", True], "0 or more"),
+    "seeds.order": ([-1], "0 or more"),
+    "seeds.augment": ([-1], "0 or more"),
+    "seeds.dropout": ([-1], "0 or more"),
     "gpus": ([-1, "all", 1.5, None, True], "auto"),
     "seed": ([-1, 1.5, "a", None, True], "0 or more"),
     "max_epochs": ([0, -3, 1.5, "a", None, False], "1 or more"),
@@ -20,7 +26,6 @@ WRONG = {
     "batch.size": ([0, -1, "big", None], "1 or more"),
     "workers": ([-1, 0.5, None], "0 or more"),
     "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
-    "gradient_clip": ([0, -1.0, "a", True, float("nan")], "above 0"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
     "progress": (["maybe", 2], "true"),
     "force": (["maybe", 2, None], "true"),
@@ -31,13 +36,15 @@ WRONG = {
     "outputs": ([None], "a folder"),
 }
 RIGHT = {
-    "precision": [32, 16, "bf16"],
+    "precision": [32, 16, "bf16", "16-true", "bf16-true"],
+    "tf32": [True, False],
+    "nodes": [1, 8],
+    "seeds.init": [None, 0, 2**40],
     "gpus": ["auto", 0, 8],
     "seed": [0, 2**40],
     "max_epochs": [1],
     "batch.size": [1],
     "dropout": [0, 0.0, 0.99],
-    "gradient_clip": [None, 1, 0.5],
     "workers": [0, 16],
     "progress": [True, False],
     "force": [True, False],
@@ -74,7 +81,7 @@ def test_a_right_value_passes(key: str, value: Any) -> None:
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"alphabets", "overrides", "batch", "hardware", "sweep", "ablation"} == {
+    assert keys - {"alphabets", "overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
         key for key in WRONG if "." not in key
     }
 

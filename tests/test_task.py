@@ -143,7 +143,7 @@ def test_what_the_augmentation_returns_is_trained_on() -> None:
 
 @pytest.mark.parametrize(("clip", "expected"), [("0.5", 0.5), ("1000", None), ("null", None)])
 def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: float | None) -> None:
-    made = task(f"gradient_clip={clip}")
+    made = task(f"gradient.limit={clip}")
     for parameter in made.model.parameters():
         parameter.grad = torch.full_like(parameter, 2.0)
     before = 2.0 * math.sqrt(sum(p.numel() for p in made.model.parameters()))
@@ -265,3 +265,48 @@ def test_the_same_config_trains_the_same_weights(fitted: Fitted) -> None:
     again, data = fitted.fresh()
     silent_trainer(fitted.cfg).fit(again, data)
     assert torch.equal(weights(again), weights(fitted.task))
+
+
+def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
+    """What each stream of a config draws: weights, the order of an epoch, the seed of augmentation, dropout."""
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *overrides)
+    made, data = assemble(cfg, build(cfg.data))
+    dropout = torch.rand(4).tolist()
+    data.setup()
+    order = data.train_dataloader().batch_sampler
+    seen: list[int] = []
+    made.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
+    made.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    made.training_step(next(iter(data.train_dataloader())), 0)
+    return {"init": weights(made).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
+
+
+@pytest.mark.parametrize("name", ["init", "order", "augment", "dropout"])
+def test_a_stream_has_the_common_seed_or_its_own(name: str, tiny_corpus: Path) -> None:
+    """seeds.<name>=5 gives that stream what seed=5 would, and no other stream anything new; 0 is a seed as any."""
+    common, other = drawn((), tiny_corpus), drawn(("seed=5",), tiny_corpus)
+    assert all(common[key] != other[key] for key in common)
+    own = drawn((f"seeds.{name}=5",), tiny_corpus)
+    assert own == {**common, name: other[name]}
+    assert drawn(("seed=5", f"seeds.{name}=0"), tiny_corpus) == {**other, name: common[name]}
+
+
+def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Of the validation set as a whole, and the loss falls; the texts are a CTC decoder's."""
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "loss=framewise", "max_epochs=3")
+    made, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(made, data)
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    losses = [float(row["train/loss_epoch"]) for row in rows if row.get("train/loss_epoch")]
+    assert losses == sorted(losses, reverse=True)
+    wrong = frames = 0.0
+    for given in data.evaluation_dataloader("dev"):
+        with torch.no_grad():
+            log_probs, lengths = made.eval()(given)
+        wrong += float(made.loss.frame_rates(log_probs, lengths, given)["fer"]) * int(lengths.sum())
+        frames += int(lengths.sum())
+    found = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
+    assert found[-1] == pytest.approx(wrong / frames, rel=1e-5)
+    assert any(row.get("train/fer") or row.get("train/fer_epoch") for row in rows)

@@ -14,7 +14,10 @@ from asr_ablations.config import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
+from asr_ablations.metrics.loss_scale import LossScale
+from asr_ablations.precision import check_fused, set_tf32, trainer_options
 from asr_ablations.run import rank
+from asr_ablations.schedule.on_validation import StepOnValidation
 from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
@@ -22,12 +25,13 @@ from asr_ablations.task import CTCTask
 def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
     alphabet = Alphabet(corpus.characters)
-    torch.manual_seed(stream(cfg.seed, "init"))
+    set_tf32(cfg.tf32)
+    torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
     features = build(cfg.features)
     model = build(cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
     build(cfg.init)(model)
-    _try_optimizer(cfg, model)
-    torch.manual_seed(stream(cfg.seed, "dropout", rank()))
+    _try_training(cfg, model)
+    torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
     task = CTCTask(
         model=model,
         features=features,
@@ -35,10 +39,12 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         decoder=build(cfg.decoder)(alphabet),
         optimizer=build(cfg.optimizer),
         schedule=build(cfg.schedule),
+        gradient=build(cfg.gradient),
+        loss=build(cfg.loss),
         alphabet=alphabet,
         validation_sets=corpus.validation,
-        gradient_clip=cfg.gradient_clip,
         seed=cfg.seed,
+        augment_seed=seed_of(cfg, "augment"),
     )
     data = SpeechData(
         corpus,
@@ -46,16 +52,25 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         build(cfg.order),
         task.output_frames,
         batch_size=cfg.batch.size,
-        seed=cfg.seed,
+        seed=seed_of(cfg, "order"),
         workers=cfg.workers,
     )
     return task, data
 
 
-def _try_optimizer(cfg: DictConfig, model: torch.nn.Module) -> None:
-    """Raise now, as a UsageError, what Lightning would raise from the middle of its set-up."""
+def seed_of(cfg: DictConfig, name: str) -> int:
+    """The seed of one stream: its own where seeds.<name> gives one, else `seed`."""
+    own = cfg.seeds[name]
+    return int(cfg.seed if own is None else own)
+
+
+def _try_training(cfg: DictConfig, model: torch.nn.Module) -> None:
+    """Raise now, as a UsageError, what would be raised from the middle of the set-up, after the corpus is made."""
+    _training_callbacks(cfg)
     try:
-        build(cfg.schedule)(build(cfg.optimizer)(model.parameters()), total_steps=10)
+        optimizer = build(cfg.optimizer)(model.parameters())
+        check_fused(optimizer, cfg.precision)
+        build(cfg.schedule)(optimizer, total_steps=10)
     except (ValueError, TypeError) as error:
         raise UsageError(f"optimizer or schedule: {error}") from error
 
@@ -65,35 +80,49 @@ def trainer(
 ) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
     ranks = int(os.environ.get("WORLD_SIZE", 1))
+    parallel, pretrain, averaging = _training_callbacks(cfg)
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
-        devices=ranks,
-        strategy="ddp" if ranks > 1 else "auto",
-        precision=lightning_precision(cfg.precision, devices),  # type: ignore[arg-type]
+        devices=ranks // cfg.nodes,
+        num_nodes=cfg.nodes,
+        strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
         max_epochs=limits.pop("max_epochs", cfg.max_epochs),
         logger=list(loggers),
-        callbacks=callbacks,
+        # the first of the others saves what was before a batch, the last restores: ours stand between
+        callbacks=[*callbacks[:1], parallel, pretrain, averaging, StepOnValidation(), LossScale(), *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         num_sanity_val_steps=0,
         log_every_n_steps=10,
         use_distributed_sampler=False,
+        **trainer_options(cfg.precision, devices),
         **limits,
     )
 
 
-def lightning_precision(precision: int | str, devices: int) -> str:
-    """Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
-    return {32: "32-true", 16: "16-mixed" if devices else "bf16-mixed", "bf16": "bf16-mixed"}[precision]
+def _training_callbacks(cfg: DictConfig) -> list[Any]:
+    # in this order: workers agree on weights before these are averaged
+    return [build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging)]
 
 
 def device_count(cfg: DictConfig) -> int:
     """GPUs that the key `gpus` asks for; 0 is the CPU. auto never takes several: that would change the batch of an
     update with the machine. Raises UsageError for more than there are.
     """
+    _check_nodes(cfg.nodes)
     there = torch.cuda.device_count()
     wanted = min(there, 1) if cfg.gpus == "auto" else cfg.gpus
     if wanted > there:
         raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
     return int(wanted)
+
+
+def _check_nodes(nodes: int) -> None:
+    """Raises UsageError unless torchrun has started as many machines as the key `nodes` says."""
+    ranks, here = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if ranks // here != nodes:
+        raise UsageError(
+            f"nodes={nodes}: this run was started on {ranks // here}; start it on each of N machines with "
+            "torchrun --nnodes=N --nproc-per-node=<GPUs of one> src/train.py nodes=N gpus=<GPUs of one>"
+        )

@@ -9,13 +9,13 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
-    *("augment", "benchmark", "data", "decoder", "features", "init", "logger", "model", "norm", "optimizer", "order"),
-    *("pruning", "rnn", "schedule"),
+    *("augment", "averaging", "benchmark", "data", "decoder", "features", "gradient", "init", "logger", "loss"),
+    *("model", "norm", "optimizer", "order", "pretrain", "pruning", "rnn", "schedule", "trainer"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""
 
-PRECISIONS = (32, 16, "bf16")
+PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
 
 
 def check(cfg: DictConfig) -> None:
@@ -28,13 +28,15 @@ def check(cfg: DictConfig) -> None:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
         _whole(cfg, "gpus", 0)
-    for key, smallest in {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "batch.size": 1, "workers": 0}.items():
+    whole = {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "batch.size": 1, "workers": 0, "nodes": 1}
+    for key, smallest in whole.items():
         _whole(cfg, key, smallest)
+    for key in cfg.seeds:
+        if cfg.seeds[key] is not None:
+            _whole(cfg, f"seeds.{key}", 0)
     if not (_number(cfg.dropout) and 0 <= cfg.dropout < 1):
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
-    if cfg.gradient_clip is not None and not (_number(cfg.gradient_clip) and cfg.gradient_clip > 0):
-        raise choices("gradient_clip", cfg.gradient_clip, "a number above 0, or null for none")
-    for key in ("progress", "force", "plan"):
+    for key in ("tf32", "progress", "force", "plan"):
         if not isinstance(cfg[key], bool):
             raise choices(key, cfg[key], "true or false")
     for key in ("ranks", "threads"):

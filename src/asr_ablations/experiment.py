@@ -27,6 +27,7 @@ from asr_ablations.metrics.finite import FiniteLoss
 from asr_ablations.metrics.table import MetricsTable, StepLosses
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
+from asr_ablations.precision import notice
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_finished, print_run
 from asr_ablations.run import Pruned, Run, rank, ranks, read_status, write_csv, write_json
@@ -141,8 +142,8 @@ def _execute(
     stop: StopRequest,
     checkpoint: dict[str, Any] | None,
 ) -> None:
-    if cfg.precision == 16 and not devices and not rank():
-        print("precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there")
+    if (told := notice(cfg.precision, cfg.tf32, devices)) and not rank():
+        print(told)
     logger = None if rank() else build(cfg.logger)(record)
     utilisation = Utilisation(record.folder, INTERVAL)
     try:

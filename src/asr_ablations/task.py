@@ -1,12 +1,12 @@
-"""The LightningModule: features → model → CTC, with its logging and optimiser."""
+"""The LightningModule: features → model → loss, with its logging and optimiser."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import nn
-from torch.nn.functional import ctc_loss
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from asr_ablations.data.alphabet import Alphabet
@@ -15,7 +15,7 @@ from asr_ablations.masks import normalise_utterances
 
 
 class CTCTask(pl.LightningModule):
-    """Training and validation of one model. Losses are in nats a label, the mean over utterances."""
+    """Training and validation of one model. seed and augment_seed feed the noise of gradients and of features."""
 
     def __init__(
         self,
@@ -26,17 +26,20 @@ class CTCTask(pl.LightningModule):
         decoder: Callable[[torch.Tensor, torch.Tensor], list[str]],
         optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
         schedule: Callable[..., torch.optim.lr_scheduler.LRScheduler],
+        gradient: Any,
+        loss: Any,
         alphabet: Alphabet,
         validation_sets: list[str],
-        gradient_clip: float | None,
         seed: int,
+        augment_seed: int,
     ) -> None:
         super().__init__()
         self.model, self.features = model, features
         self.augment, self.decoder = augment, decoder
         self.make_optimizer, self.make_schedule = optimizer, schedule
         self.alphabet, self.validation_sets = alphabet, validation_sets
-        self.gradient_clip, self.seed = gradient_clip, seed
+        self.gradient, self.loss = gradient, loss
+        self.seed, self.augment_seed = seed, augment_seed
         self.word_error_rates = nn.ModuleList(WordErrorRate() for _ in validation_sets)
         self.character_error_rates = nn.ModuleList(CharErrorRate() for _ in validation_sets)
 
@@ -49,20 +52,13 @@ class CTCTask(pl.LightningModule):
         """Output frames (B,) for lengths in samples (B,)."""
         return self.model.output_lengths(self.features.frames(samples))  # type: ignore[operator]
 
-    def loss(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """CTC, nats a label, the mean over the batch. Lengths are int64 on the CPU and log-probabilities float32, so
-        that the same native kernel runs for every batch on every device.
-        """
-        nats = ctc_loss(
-            log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, blank=0, reduction="none"
-        )
-        return (nats / batch.target_lengths.clamp(min=1).to(nats.device, non_blocking=True)).mean()
-
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
         features, lengths = self._features(batch)
-        features = self.augment(features, lengths, batch.ids, self.seed, self.current_epoch)
-        loss = self.loss(*self._log_probs(features, lengths), batch)
+        features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
+        log_probs, lengths = self._log_probs(features, lengths)
+        loss = self.loss(log_probs, lengths, batch)
         size = len(batch)
+        self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=size, sync_dist=True)
         self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
         return loss
@@ -77,6 +73,7 @@ class CTCTask(pl.LightningModule):
         characters.update(texts, batch.texts)  # type: ignore[operator]
         options: dict[str, Any] = {"batch_size": len(batch), "add_dataloader_idx": False, "on_epoch": True}
         self.log(f"{name}/loss", loss, sync_dist=True, **options)
+        self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
         # The metric objects, not their values: Lightning resets them each epoch and gathers them over ranks.
         self.log(f"{name}/wer", words, **options)  # type: ignore[arg-type]
         self.log(f"{name}/cer", characters, **options)  # type: ignore[arg-type]
@@ -86,14 +83,25 @@ class CTCTask(pl.LightningModule):
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        if getattr(scheduler, "monitor", None) is None:  # schedule/on_validation.py steps those that have one
+            scheduler.step()
+
     def configure_gradient_clipping(
         self,
         optimizer: Any,
         gradient_clip_val: Any = None,
         gradient_clip_algorithm: Any = None,
     ) -> None:
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip or float("inf"))
-        self.log("train/gradient_norm", norm, on_step=False, on_epoch=True, batch_size=1)
+        parameters = list(self.model.parameters())
+        self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_of_step())
+
+    def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
+        super().optimizer_step(*arguments, **keywords)
+        self.gradient.after_step(list(self.model.parameters()), self._log_of_step())
+
+    def _log_of_step(self) -> Callable[..., None]:
+        return partial(self.log, on_step=False, on_epoch=True, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["alphabet"] = self.alphabet.characters
@@ -111,6 +119,15 @@ class CTCTask(pl.LightningModule):
             return normalise_utterances(features, lengths), lengths
 
     def _log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        logits, lengths = self.model(features, lengths)
+        # where the weights are in 16 bits, their input must be
+        logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
+
+    def _log_frame_rates(
+        self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
+    ) -> None:
+        """Rates over frames, each frame weighing the same."""
+        frames = max(1, int(lengths.sum()))
+        for key, rate in self.loss.frame_rates(log_probs.detach(), lengths, batch).items():
+            self.log(f"{name}/{key}", rate, on_epoch=True, batch_size=frames, sync_dist=True, **options)

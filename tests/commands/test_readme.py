@@ -31,6 +31,8 @@ def arguments(line):
         extra.append("seed=0")
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
+    if "benchmark=utilisation" in words:
+        extra += ["benchmark.steps=2", "benchmark.pairs=6"]
     return [*words, *extra]
 
 

@@ -48,3 +48,34 @@ def test_no_dead_knobs(name: str, key: str) -> None:
         after_steps(make, 3)[0] for make in (component("optimizer", name), turned("optimizer", name, key))
     )
     assert any(not torch.equal(a, b) for a, b in zip(written.parameters(), changed.parameters(), strict=True))
+
+
+def weights_after(name: str, decay: float, gradient: float, steps: int = 1) -> float:
+    parameter = nn.Parameter(torch.tensor([2.0], dtype=torch.double))
+    optimizer = component("optimizer", name, lr=0.01, weight_decay=decay)([parameter])
+    for _ in range(steps):
+        parameter.grad = torch.tensor([gradient], dtype=torch.double)
+        optimizer.step()
+    return parameter.item()
+
+
+COUPLED = sorted(set(group_options("optimizer")) - {"adamw"})
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_weight_decay_is_l2_added_to_the_gradient(name: str) -> None:
+    """papers/003 §2.3.3: λ/2 · ‖W‖² in the loss, whose gradient is λ · W; the thesis's λ is 0.0005."""
+    assert weights_after(name, 0.0005, 0.3) == pytest.approx(weights_after(name, 0.0, 0.3 + 0.0005 * 2.0), abs=1e-12)
+
+
+def test_weight_decay_of_adamw_is_taken_from_the_weights() -> None:
+    """Loshchilov & Hutter 2019, algorithm 2: the rate times λ times the weight, whatever the gradient."""
+    taken = weights_after("adamw", 0.0, 0.3) - weights_after("adamw", 0.0005, 0.3)
+    assert taken == pytest.approx(0.01 * 0.0005 * 2.0, rel=1e-6)
+
+
+def test_the_three_kinds_of_descent() -> None:
+    """Two steps of gradient g: plain 2 g, momentum m adds m g; Nesterov's looks ahead at every step."""
+    moved = [2.0 - weights_after(name, 0.0, 0.5, steps=2) for name in ("sgd", "momentum", "nesterov")]
+    plain, momentum = 0.01 * 0.5, 0.9
+    assert moved == pytest.approx([plain * 2, plain * (2 + momentum), plain * (2 + 2 * momentum + momentum**2)])

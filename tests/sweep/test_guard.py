@@ -1,6 +1,7 @@
 """What may differ between arms, and what is refused."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,33 @@ def test_allow_compares_and_says_so() -> None:
     assert found.allowed == ["batch.size"]
     assert any("--allow" in line and "batch.size (8, 4)" in line for line in found.warnings)
     assert [arm.name for arm in found.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
+
+
+def of_behaviour(run: RunRecord, version: int) -> RunRecord:
+    return replace(run, environment={"behaviour": version})
+
+
+def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
+    """A record without a version is of the first."""
+    runs = [record("rnn=gru", ablation=RNN), of_behaviour(record("rnn=lstm", ablation=RNN), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    found = compared(runs, "behaviour")
+    assert [arm.name for arm in found.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
+    assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in found.warnings)
+    assert found.allowed == ["behaviour"]
+
+
+def test_the_behaviour_is_never_taken_for_a_factor() -> None:
+    """Two runs of one config before and after a change of the code: refused, unless that is what is asked."""
+    runs = [record("seed=0"), of_behaviour(record("seed=1"), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    assert [arm.name for arm in compared(runs, "behaviour").arms] == ["behaviour=1", "behaviour=2"]
+    assert set(refused([record("rnn=gru"), of_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+
+
+def test_the_same_behaviour_in_summary_and_environment_is_no_difference() -> None:
+    told = replace(record("rnn=gru"), summary={**record().summary, "behaviour": 2})
+    assert compared([told, of_behaviour(record("rnn=lstm"), 2)]).factor == ["rnn"]
 
 
 def test_allow_takes_a_whole_group() -> None:

@@ -81,7 +81,7 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
     precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
     _wait(device)
     started = time.perf_counter()
-    for batch in itertools.islice(data.train_dataloader(), steps):
+    for step, batch in enumerate(itertools.islice(data.train_dataloader(), steps)):
         batch = batch.to(device)
         with precision.forward_context():
             features, lengths = task._features(batch)
@@ -89,11 +89,17 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
             loss = task.loss(*task._log_probs(features, lengths), batch)
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(task.model.parameters(), cfg.gradient_clip or float("inf"))
+        parameters = list(task.model.parameters())
+        task.gradient.before_step(parameters, step=step, seed=cfg.seed, log=unlogged)
         optimizer.step()
+        task.gradient.after_step(parameters, unlogged)
         schedule.step()
     _wait(device)
     return time.perf_counter() - started
+
+
+def unlogged(*_: Any, **__: Any) -> None:
+    """A step's figures go nowhere."""
 
 
 def _remember(data: Any, steps: int) -> list[Any]:

@@ -18,7 +18,8 @@ class DeepSpeech2(nn.Module):
 
     convolution: the kind of all; convolutions: a mapping each with channels, kernel and stride. Norm and dropout stand
     before each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
-    lookahead: future frames that a row convolution shows the output, 0 for none.
+    lookahead: future frames that a row convolution shows the output, 0 for none. Only the first `active_layers`
+    recurrent layers are gone through: all, unless pretraining says otherwise.
     """
 
     def __init__(
@@ -54,6 +55,14 @@ class DeepSpeech2(nn.Module):
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
         self.lookahead = Lookahead(size, lookahead) if lookahead else None
         self.output = nn.Linear(size, outputs)
+        self.active_layers = layers
+
+    def get_extra_state(self) -> torch.Tensor:
+        # a stack that grows (pretrain=layers) is evaluated as high as it was trained
+        return torch.tensor(self.active_layers)
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
         """Output frames (B,) for feature frames (B,)."""
@@ -68,7 +77,8 @@ class DeepSpeech2(nn.Module):
         for convolution in self.convolutions:
             x, lengths = convolution(x, lengths)
         x = self.dropouts[0](x.transpose(2, 3).flatten(2))  # (B, T', C·F')
-        for recurrent, norm, dropout in zip(self.recurrent, self.norms, self.dropouts[1:], strict=True):
+        layers = list(zip(self.recurrent, self.norms, self.dropouts[1:], strict=True))
+        for recurrent, norm, dropout in layers[: self.active_layers]:
             x = dropout(norm(recurrent(x, lengths), lengths))
         if self.lookahead is not None:
             x = self.lookahead(x, lengths)

@@ -1,0 +1,7 @@
+"""No averaging."""
+
+import pytorch_lightning as pl
+
+
+class NoAveraging(pl.Callback):
+    """The weights as they are trained."""

@@ -1,0 +1,39 @@
+"""Decay on the validation error (papers/002 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
+
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+MONITORED = ("loss", "wer", "cer")
+
+
+class Newbob(LambdaLR):
+    """Multiplies the rate by `factor` after an epoch whose `monitor` has not fallen by the share `threshold` of the
+    epoch before. `monitor` makes it a schedule of epochs: schedule/on_validation.py steps it with that figure.
+
+    Raises ValueError for another monitor, a factor outside 0…1 or a threshold outside 0…1.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, total_steps: int, *, monitor: str, factor: float, threshold: float
+    ) -> None:
+        if monitor not in MONITORED:
+            raise ValueError(f"monitor={monitor}: expected {', '.join(MONITORED)}")
+        if not 0 < factor <= 1:
+            raise ValueError(f"factor={factor}: expected above 0, to 1")
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold={threshold}: expected 0 to below 1")
+        self.monitor, self.factor, self.threshold = monitor, factor, threshold
+        self.decays = 0
+        self.previous: float | None = None
+        # torch keeps no function in a checkpoint, which is well: all that it reads here is kept
+        super().__init__(optimizer, lambda _: self.factor**self.decays)
+
+    def step(self, figure: Any = None) -> None:
+        """After an epoch, with its validation figure; torch itself takes a first step without one."""
+        if figure is not None:
+            if self.previous is not None and not figure < self.previous * (1 - self.threshold):
+                self.decays += 1
+            self.previous = float(figure)
+        super().step()
