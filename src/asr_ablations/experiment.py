@@ -77,7 +77,7 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
         elif status == "done":
             print_finished(record.folder)
             return record.folder
-    if _was_pruned(record, cfg):
+    if not cfg.force and _was_pruned(record, cfg):
         return record.folder
     with record:
         checkpoint = _last_checkpoint(record)
