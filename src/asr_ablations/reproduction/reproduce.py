@@ -15,6 +15,7 @@ from asr_ablations.reproduction.noise import noise
 from asr_ablations.reproduction.original import Original
 from asr_ablations.reproduction.verdict import Verdict, judge
 from asr_ablations.run import read_status, write_json
+from asr_ablations.sweep.composition import compose
 from asr_ablations.sweep.records import read_run
 
 
@@ -42,7 +43,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     """
     with code(original, source, checkout=checkout) as tree:
         if not checkout:
-            check_trusted(original)
+            check_trusted(original, source)
         attempt = open_attempt(original, reproductions, checkout=checkout)
         print(f"reproduces {original.folder}\n        in {attempt.home}", flush=True)
         exit_code = start(tree, attempt.home / REQUEST, original.threads)
@@ -71,16 +72,18 @@ def code(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
         yield tree
 
 
-def check_trusted(original: Original) -> None:
-    """A config from a folder is anybody's: check it as one from the command line. Raises UsageError."""
+def check_trusted(original: Original, source: Path) -> None:
+    """A config from a folder is anybody's: check it as one from the command line. Raises UsageError, also for one that
+    lacks what the code of `source` asks for.
+    """
+    path = original.folder / "config.yaml"
+    known = compose(source / "conf", [], name="config", folder=None)
+    if lacking := [str(key) for key in known if key not in original.cfg]:
+        raise UsageError(f"{path}: has no key {', '.join(lacking)}, so it is of other code; --checkout runs that")
     try:
         check(original.cfg.copy())
     except UsageError as error:
-        raise UsageError(f"{original.folder / 'config.yaml'}: {error}") from error
-    except (AttributeError, KeyError) as error:  # OmegaConf's error for a missing key is an AttributeError
-        key = getattr(error, "full_key", None) or str(error).splitlines()[0]
-        path = original.folder / "config.yaml"
-        raise UsageError(f"{path}: has no key {key}, it is of other code; --checkout runs that") from error
+        raise UsageError(f"{path}: {error}") from error
 
 
 def refuse_failure(exit_code: int, folder: Path | None) -> None:
