@@ -112,6 +112,20 @@ def test_the_grid_is_the_sweeps_arms() -> None:
     assert arms(parameters) == len(list(itertools.product(*(one["values"] for one in parameters.values())))) == 9
 
 
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "dev-clean"),
+        (["data=librispeech", "data.validation=[dev-other]"], "dev-other"),
+        (["data=manifest", "data.validation=lists/dev.jsonl"], "dev"),
+        (["data=kaldi", "data.validation=[data/dev,data/eval]"], "dev"),
+    ],
+)
+def test_the_metric_is_of_the_first_validation_set(overrides: list[str], name: str) -> None:
+    metric = define(REPOSITORY / "sweeps" / "rnn_type.yaml", *overrides)["metric"]
+    assert metric == {"name": f"validation/{name}/wer", "goal": "minimize"}
+
+
 def test_a_sweep_file_elsewhere_is_named_by_its_whole_path(tmp_path: Path) -> None:
     made = define(sweep_file(tmp_path, "seed: 0,1"))
     assert made["command"][4] == str(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.claim import owner
 from asr_ablations.reproduction.original import Original
@@ -77,11 +77,10 @@ def frozen(original: Original, home: Path) -> str:
 
 
 def make_absolute(cfg: DictConfig) -> None:
-    """data.root of this folder, since the run may start in another."""
-    root = OmegaConf.select(cfg, "data.root")
-    if isinstance(root, str):
-        with open_dict(cfg):
-            cfg.data.root = str(Path(root).absolute())
+    """data.root of this folder, which null means too, since the run starts in another."""
+    data = cfg.get("data")
+    if isinstance(data, DictConfig) and "root" in data:
+        data.root = str(Path(data.root or ".").absolute())
 
 
 def start(source: Path, config: Path, threads: int | None) -> int:

@@ -36,10 +36,16 @@ def definition(
         "project": project or str(OmegaConf.select(cfg, "logger.project") or "asr-ablations"),
         "program": "src/train.py",
         "method": _method(method, found),
-        "metric": {"name": f"validation/{cfg.data.validation[0]}/wer", "goal": "minimize"},
+        "metric": {"name": f"validation/{_first_set(cfg.data.validation)}/wer", "goal": "minimize"},
         "parameters": found,
         "command": _command(file, repository, overrides),
     }
+
+
+def _first_set(validation: Any) -> str:
+    """Its name in a run's metrics: a manifest's is that of the file without ending."""
+    path = Path(validation if isinstance(validation, str) else validation[0])
+    return path.stem if path.suffix in (".json", ".jsonl") else path.name
 
 
 def _command(file: Path, repository: Path, overrides: Sequence[str]) -> list[str]:
