@@ -23,7 +23,10 @@ from asr_ablations.task import CTCTask
 
 
 def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config; alphabet: of a trained model, which may have been derived from a corpus not at hand. Weights depend on (seed, model) only, whatever was drawn before."""
+    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before.
+
+    alphabet: of a trained model, which may have been derived from a corpus that is not at hand.
+    """
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))

@@ -30,7 +30,7 @@ from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.precision import notice
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_finished, print_run
-from asr_ablations.run import Run, rank, ranks, write_csv, write_json
+from asr_ablations.run import Pruned, Run, rank, ranks, read_status, write_csv, write_json
 from asr_ablations.sweep.processes import LAUNCHED
 from asr_ablations.task import CTCTask
 
@@ -77,6 +77,8 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
         elif status == "done":
             print_finished(record.folder)
             return record.folder
+    if not cfg.force and _was_pruned(record, cfg):
+        return record.folder
     with record:
         checkpoint = _last_checkpoint(record)
         if checkpoint is not None:
@@ -94,6 +96,15 @@ def prepare(cfg: DictConfig) -> tuple[Run, CTCTask, SpeechData]:
     corpus.prepare()
     data.setup()
     return Run(cfg, data.fingerprint), task, data
+
+
+def _was_pruned(record: Run, cfg: DictConfig) -> bool:
+    """Whether it need not go on: it was pruned, and still may be."""
+    told = read_status(record.folder) or {}
+    if told.get("status") != "pruned" or build(cfg.pruning)(record.folder, "") is None:
+        return False
+    print(f"pruned already: {told['reason']}\nrun folder  {record.folder}\npruning=none goes on with it", flush=True)
+    return True
 
 
 def _last_checkpoint(record: Run) -> dict[str, Any] | None:
@@ -146,6 +157,7 @@ def _execute(
             enable_version_counter=False,
         )
         losses = StepLosses(record.folder)
+        pruning = build(cfg.pruning)(record.folder, best.monitor)
         go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
         callbacks = [
             last,
@@ -155,6 +167,7 @@ def _execute(
             best,
             losses,
             Progress(cfg.progress, record.folder),
+            *([pruning] if pruning is not None else []),
             go_on,
         ]
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
@@ -174,6 +187,15 @@ def _execute(
         write_csv(record.folder / "utterances.csv", rows)
         write_json(record.folder / "summary.json", summary)
         _log_result(logger, summary, rows)
+    except Pruned as pruned:
+        utilisation.close()
+        record.phases["train"] = last.state_dict()["seconds"]
+        if not rank():
+            summary = _summary(cfg, record, fitter, task, data, [], throughput)
+            write_json(record.folder / "summary.json", {**summary, "phase_seconds": utilisation.phases})
+            print(f"pruned: {pruned}\nrun folder  {record.folder}", flush=True)
+        _finish(logger, 0)
+        raise
     except BaseException:
         utilisation.close()
         _finish(logger, 1)
