@@ -70,17 +70,17 @@ def run_fresh(cfg: DictConfig) -> Path:
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
     record, task, data = prepare(cfg)
-    if not rank():
-        status = record.status()
-        if cfg.force and status is not None:
-            record.keep_previous()
-        elif status == "done":
+    status = record.status()
+    if status == "done" and not cfg.force:
+        if not rank():
             print_finished(record.folder)
-            return record.folder
+        return record.folder
+    if cfg.force and not rank():
+        record.keep_previous()
     if not cfg.force and _was_pruned(record, cfg):
         return record.folder
     with record:
-        checkpoint = _last_checkpoint(record)
+        checkpoint = None if cfg.force else _last_checkpoint(record)
         if checkpoint is not None:
             _as_many_threads(record)
         _execute(cfg, devices, record, task, data, stop, checkpoint)

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.claim import Claim
+from asr_ablations.claim import Claim, ClaimedError, owner
 from asr_ablations.config import slug
 from asr_ablations.errors import Stopped, UsageError
 
@@ -103,9 +103,13 @@ class Run:
         return str(told["status"])
 
     def keep_previous(self) -> None:
-        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost."""
+        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost. Raises ClaimedError where another
+        process is still at it.
+        """
         if not self.folder.exists():
             return
+        if who := owner(self.folder):
+            raise ClaimedError(f"{self.folder.name}: {who}")
         number = 1
         while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
             number += 1
