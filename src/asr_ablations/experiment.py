@@ -162,7 +162,12 @@ def _execute(
             write_json(record.folder / "data.json", data.describe())
         if checkpoint is not None:
             data.resume(**checkpoint["position"])
-        fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        try:
+            fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        except RuntimeError as error:
+            if (told := data.explain(error)) is error:
+                raise
+            raise told from error
         record.phases["train"] = last.seconds
         if rank():
             utilisation.close()
