@@ -42,20 +42,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     made.add_argument("--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)")
     made.add_argument("--no-page", action="store_true", help="without figures and the page")
-    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables and page to this project of W&B, too")
+    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
     return made
 
 
 def write_results(asked: argparse.Namespace) -> int:
-    from asr_ablations.run import write
-    from asr_ablations.sweep.results import results
+    from asr_ablations.sweep.results import write_results
 
     outputs = Path(asked.folders[0] if asked.folders else "outputs")
-    target = (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"
-    text = results(outputs, target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write(target, text)
-    print(f"wrote {target}")
+    print("wrote", *write_results(outputs, (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
     return 0
 
 
@@ -87,9 +82,17 @@ def write_comparison(asked: argparse.Namespace) -> int:
     if asked.wandb_log:
         from asr_ablations.sweep.wandb_mirror import log_comparison
 
-        log_comparison(comparison, asked.wandb_log, folder)
-    print("\nwrote", *written, sep="\n  ")
+        print(log_comparison(comparison, asked.wandb_log, folder))
+    print("\nwrote", *_listed(written), sep="\n  ")
     return 0
+
+
+def _listed(paths: list[Path]) -> list[str]:
+    """Figures, which are many, in one line."""
+    figures = [path for path in paths if path.suffix in (".png", ".svg")]
+    others = [str(path) for path in paths if path not in figures]
+    names = ", ".join(dict.fromkeys(path.stem for path in figures))
+    return [*others, *([f"{figures[0].parent}/*.png and *.svg: {names}"] if figures else [])]
 
 
 if __name__ == "__main__":

@@ -61,13 +61,15 @@ def write_run(
     status: str = "done",
     change: Callable[[Path], None] | None = None,
     seconds: float | None = 10.0,
+    behaviour: int | None = None,
 ) -> Path:
-    """One run's folder; `noise` draws its errors, `change` edits it afterwards."""
+    """One run's folder; `noise` draws its errors, `change` edits it afterwards; behaviour: the code's version."""
     data = ["data=an4", "data.root=/somewhere"]
     cfg = compose(*data, *overrides)
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
     cfg.overrides, cfg.outputs, cfg.sweep = [*data, *overrides], str(outputs), sweep
     run = Run(cfg)
+    run.keep_previous()  # as force=true does
     with run:
         pass
     rows = utterances("dev", rate, 1000 + noise) + utterances("test", rate, noise)
@@ -89,6 +91,8 @@ def write_run(
     path = run.folder / "environment.json"
     environment = json.loads(path.read_text())
     environment["code"] = {"commit": "0123456789abcdef", "dirty_diff": ""}
+    if behaviour is not None:
+        environment["behaviour"] = behaviour
     write_json(path, environment)
     if status != "done":
         path = run.folder / "status.json"

@@ -93,7 +93,7 @@ def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None,
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"alphabets", "overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
+    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
         key for key in WRONG if "." not in key
     }
 
@@ -164,7 +164,7 @@ def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_pat
 @pytest.mark.parametrize("target", ["os.system", "asr_ablations", "torch.load", 3, "", "torchvision.nn.x"])
 def test_check_refuses_targets_of_strangers_before_anything_is_built(target: Any) -> None:
     cfg = compose()
-    OmegaConf.update(cfg, "alphabets.steps", [{"deep": {"_target_": target}}], force_add=True)
+    OmegaConf.update(cfg, "languages.steps", [{"deep": {"_target_": target}}], force_add=True)
     with pytest.raises(UsageError, match=f"_target_={target}: refused"):
         check(cfg)
 

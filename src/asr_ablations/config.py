@@ -9,8 +9,8 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
-    *("augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient", "init", "logger"),
-    *("loss", "model", "norm", "optimizer", "order", "pretrain", "rnn", "schedule", "trainer"),
+    *("alphabet", "augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient", "init"),
+    *("logger", "loss", "model", "norm", "optimizer", "order", "pretrain", "rnn", "schedule", "trainer"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""
@@ -20,6 +20,7 @@ PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
 
 def check(cfg: DictConfig) -> None:
     """Values of plain keys. Raises UsageError with the value and the choices."""
+    _check_language(cfg)
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
@@ -56,6 +57,16 @@ def check(cfg: DictConfig) -> None:
     assert isinstance(content, dict)
     content.pop("overrides", None)  # what the user typed, interpolations and all; nothing is built from it
     _check_targets(content)
+
+
+def _check_language(cfg: DictConfig) -> None:
+    """The language chooses the alphabet where that is an interpolation."""
+    known = OmegaConf.select(cfg, "languages") or {}
+    characters = (OmegaConf.to_container(cfg).get("alphabet") or {}).get("characters")  # type: ignore[union-attr]
+    if "data.language" in str(characters) and cfg.data.language not in known:
+        raise choices(
+            "data.language", cfg.data.language, [*known, "or any with an alphabet of its own: alphabet=derived"]
+        )
 
 
 def _number(value: Any) -> bool:

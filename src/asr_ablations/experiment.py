@@ -160,14 +160,12 @@ def _execute(
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
-        if checkpoint is not None:
-            data.resume(**checkpoint["position"])
         try:
             fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
         except RuntimeError as error:
-            if (told := data.explain(error)) is error:
+            if (failure := data.explain(error)) is error:
                 raise
-            raise told from error
+            raise failure from error
         record.phases["train"] = last.seconds
         if rank():
             utilisation.close()

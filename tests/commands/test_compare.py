@@ -165,6 +165,7 @@ def test_wandb_mirrors_the_record(real_sweep):
 def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
     done = compare_command(sweep, "--wandb-log", "mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert sum("W&B report: not made, since W&B is offline" in line for line in done.stdout.splitlines()) == 1
     (path,) = (sweep / "comparison").rglob("*.wandb")
     told = read_run(path)
     keys = {key for row in told["history"] for key in row}

@@ -65,7 +65,7 @@ def recorded(tiny_corpus, tmp_path_factory):
 
 def test_phases_add_up_to_the_whole(recorded):
     _, utilisation, _, seconds, _ = recorded
-    assert set(utilisation.phases) == {"setup", "train", "validate", "checkpoint", "evaluate"}
+    assert set(utilisation.phases) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
     assert all(value > 0 for value in utilisation.phases.values())
     assert sum(utilisation.phases.values()) == pytest.approx(seconds, abs=0.2)
     assert utilisation.phases["evaluate"] == pytest.approx(0.2, abs=0.2)
@@ -136,6 +136,26 @@ def test_a_resumed_run_goes_on_counting(tmp_path):
     assert (second.audio_hours, second._restored_seconds) == (3.0, 50.0)
 
 
+def test_decoding_is_a_phase_of_its_own(tmp_path):
+    """A decoder that sleeps: its time is decode's, and the rest of the validation's is validate's."""
+
+    def decoder(log_probs, lengths):
+        time.sleep(0.1)
+        return ["a"] * len(lengths)
+
+    utilisation = Utilisation(tmp_path, 1)
+    module: Any = SimpleNamespace(decoder=decoder)
+    decoder.beam_width = 7  # type: ignore[attr-defined]
+    utilisation.setup(SimpleNamespace(strategy=SimpleNamespace()), module, "fit")  # type: ignore[arg-type]
+    with utilisation.during("validate"):
+        time.sleep(0.05)
+        assert module.decoder(torch.zeros(2, 3, 4), torch.tensor([3, 3])) == ["a", "a"]
+    utilisation.close()
+    assert utilisation.phases["decode"] == pytest.approx(0.1, abs=0.04)
+    assert utilisation.phases["validate"] == pytest.approx(0.05, abs=0.04)
+    assert module.decoder.beam_width == 7
+
+
 def test_a_busy_process_is_seen_as_busy():
     host = Host()
     host.read(1)
@@ -148,6 +168,37 @@ def test_a_busy_process_is_seen_as_busy():
 
 def test_no_gpu_is_no_error():
     assert set(Gpus([]).read().values()) == {None}
+
+
+def test_each_gpu_is_told_beside_the_mean(tmp_path):
+    """NVML's answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
+
+    def power(handle):
+        if handle:
+            raise nvml.NVMLError
+        return 200_000
+
+    nvml = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=(90, 50)[handle]),
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=(handle + 1) * 2**30),
+        nvmlDeviceGetPowerUsage=power,
+    )
+    gpus: Any = Gpus([])
+    gpus._handles, gpus._nvml = [0, 1], nvml
+    found = gpus.read()
+    assert found == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
+    with (tmp_path / "utilisation.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerow({"seconds": 1, "phase": "train", **found})
+    (row,) = read(tmp_path)
+    assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
+
+
+def test_a_file_from_before_each_gpu_was_told_is_read(tmp_path):
+    (tmp_path / "utilisation.csv").write_text("seconds,phase,gpu_percent\n1,train,40\n2,train,60,60 60\n")
+    assert [row["gpu_percents"] for row in read(tmp_path)] == [[], []]
 
 
 @pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])

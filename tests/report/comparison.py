@@ -191,13 +191,12 @@ def _difference(arm: str, name: str, metric: str) -> Difference:
 
 
 def _reached(arm: Arm, seed: int, target: float) -> Reached:
-    metric = "validation/dev-clean/wer"
-    rows = [row for row in arm.runs[seed].metrics if (row[metric] or 1) <= target]
+    rows = [row for row in arm.runs[seed].metrics if (row["validation/dev-clean/wer"] or 1) <= target]
     if not rows:
-        return Reached(arm.name, seed, metric, target, None, None, None, None)
+        return Reached(arm.name, seed, "wer", target, None, None, None, None)
     first = rows[0]
     step = float(first["step"] or 0) + 1
-    return Reached(arm.name, seed, metric, target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
+    return Reached(arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
 
 
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
@@ -214,12 +213,13 @@ def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
                 "gpu_memory_gib",
                 "gpu_power_watts",
                 "audio_hours",
+                "gpu_percents",
             ]
         )
         for second in range(1, 100):
             phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()
             gpu = 80 + 15 * generator.random() if phase == "train" else 20
-            table.writerow(
-                [second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, round(0.02 * second / speed, 4)]
-            )
+            trained = round(0.02 * second / speed, 4)
+            each = f"{gpu + 4:.1f} {gpu - 4:.1f}"
+            table.writerow([second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, trained, each])

@@ -1,5 +1,6 @@
 """Figures of a comparison made by hand."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,7 +10,7 @@ import pytest
 from comparison import ARMS, EPOCHS, comparison
 from matplotlib.image import imread
 
-from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures import curves, write_figures
 from asr_ablations.report.figures.common import HATCHES, LINES, MARKERS
 from asr_ablations.report.figures.throughput import sampled
 from asr_ablations.report.series import AXES, band, curve, metric_names, smooth
@@ -47,6 +48,34 @@ def test_arms_are_told_apart_without_colour() -> None:
 def test_the_figure_names_every_arm(written: list[Path]) -> None:
     text = next(path for path in written if path.name == "wer_by_epoch.svg").read_text()
     assert all(f"{name} (3 seeds)" in text for name in ARMS)
+
+
+def test_utilisation_has_a_line_a_gpu_beside_the_mean(written: list[Path], found: Comparison, tmp_path: Path) -> None:
+    """papers/004 figure 8; where there is one GPU, it is the mean."""
+    text = next(path for path in written if path.name == "utilisation.svg").read_text()
+    assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "GPU, mean", "CPU"))
+    alone = comparison(tmp_path / "runs", seeds=1)
+    for run in (run for arm in alone.arms for run in arm.runs):
+        file = run.folder / "utilisation.csv"
+        file.write_text(re.sub(r" [\d.]+$", "", file.read_text(), flags=re.MULTILINE))
+    write_figures(alone, tmp_path)
+    text = (tmp_path / "utilisation.svg").read_text()
+    assert "GPU 0" not in text
+    assert "GPU, mean" in text
+
+
+def test_the_targets_stand_in_the_curves_of_their_metric(found: Comparison, tmp_path: Path) -> None:
+    """A dotted line each."""
+    bare = replace(found, reached=[])
+    for comparison_, folder in ((found, tmp_path / "with"), (bare, tmp_path / "without")):
+        write_figures(comparison_, folder, [curves])
+    drawn = {
+        folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
+    }
+    assert drawn["with"] == drawn["without"] + 3
+    assert (tmp_path / "with" / "cer_by_epoch.svg").read_text() == (
+        tmp_path / "without" / "cer_by_epoch.svg"
+    ).read_text()
 
 
 def test_names_are_text_and_no_markup(tmp_path: Path) -> None:

@@ -79,6 +79,22 @@ def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
     assert text.index("rnn=gru: 2.0 points") < text.index("Results") < text.index("Curves")
 
 
+def test_time_to_accuracy_tells_the_metric_and_the_ratio(visited: SimpleNamespace) -> None:
+    rows = visited.page.locator("#reached tbody tr").all_inner_texts()
+    assert len(rows) == 9
+    assert all(row.split("\t")[1] == "WER" for row in rows)
+    assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1"] * 3
+
+
+def test_scaling_is_shown_where_there_is_any(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
+    assert visited.page.is_hidden("#s-scaling")
+    speeds = {"n": 3, "audio_hours_per_second": 0.1}
+    rows = [{"gpus": n, **speeds, "speed_up": 0.9 * n, "efficiency": 0.9} for n in (1, 4)]
+    found = visit(browser, write_page(comparison(tmp_path / "runs", seeds=1, scaling=rows), tmp_path)[0])
+    assert found.page.locator("#scaling tbody tr").all_inner_texts()[1].split("\t") == ["4", "3", "3.60", "360", "90"]
+    found.page.close()
+
+
 def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
     page = visited.page
     column = "#results tbody td:nth-child(3)"
@@ -128,6 +144,13 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
     assert len(curves(visited.page)) == 9
     visited.page.check("#log")
     assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
+
+
+def test_a_line_a_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
+    visited.page.select_option("#resource", "gpu_percent")
+    names = visited.page.evaluate("document.getElementById('utilisation').data.map((line) => line.name)")
+    assert [name for name in names if "lstm" in name] == ["rnn=lstm", "rnn=lstm, GPU 0", "rnn=lstm, GPU 1"]
+    assert visited.page.locator("#resource option[value^=gpu_percent_]").count() == 0
 
 
 def test_audio_plays(visited: SimpleNamespace) -> None:

@@ -1,12 +1,14 @@
 """A comparison of run folders: what it finds and what it says."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asr_ablations.errors import UsageError
-from asr_ablations.sweep.accuracy_times import scaling
+from asr_ablations.report.sections import sections
+from asr_ablations.sweep.accuracy_times import relative_time, scaling
 from asr_ablations.sweep.comparison import Options, compare
 from asr_ablations.sweep.records import load, read_run
 from asr_ablations.sweep.result import Arm
@@ -81,6 +83,24 @@ def test_times_to_the_sweeps_targets(sweep: Path) -> None:
     assert {one.target for one in compare([sweep], Options(targets=[0.5])).reached} == {0.5}
 
 
+def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
+    """lstm's seeds take 40 and 50 s to a median of 0.3, gru's 100 and 80 s; one of rnn's never gets there."""
+    slow, fast, never = [0.9, 0.5, 0.3, 0.3, 0.3], [0.9, 0.5, 0.3, 0.25, 0.2], [0.9, 0.8, 0.8, 0.8, 0.8]
+    for choice, seconds, curves in (
+        ("rnn=lstm", 10, (fast, [0.9, 0.9, 0.5, 0.3, 0.25])),
+        ("rnn=gru", 20, ([0.9, 0.9, 0.5, 0.3, 0.25], slow)),
+        ("rnn=rnn", 10, (slow, never)),
+    ):
+        for seed, values in enumerate(curves):
+            write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
+    found = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
+    ratios = {arm.name: relative_time(found.reached, arm.name, "lstm", 0.3) for arm in found.arms}
+    assert ratios == {"lstm": 1.0, "gru": pytest.approx((100 + 80) / (40 + 50)), "rnn": None}
+    (section,) = [one for one in sections(found) if "time / lstm" in one.head]
+    column = section.head.index("time / lstm")
+    assert {row[0]: row[column] for row in section.rows} == {"lstm": "1.00", "gru": "2.00", "rnn": "NA"}
+
+
 def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", curve=[0.9, 0.6, 0.4, 0.1])
     write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
@@ -121,6 +141,19 @@ def test_code_versions_and_hardware_are_told_apart(tmp_path: Path) -> None:
     assert "fedcba98: gru/0" in code
     assert "times cannot be compared" in hardware
     assert "1 × H: rnn/0" in hardware
+
+
+def test_a_run_that_went_on_elsewhere_is_told(tmp_path: Path) -> None:
+    def change(folder: Path) -> None:
+        path = folder / "environment.json"
+        told = json.loads(path.read_text())
+        other = {**told, "hardware": {"gpus": ["H200"]}, "code": {"commit": "fedcba9876543210", "dirty_diff": ""}}
+        path.write_text(json.dumps({**told, "resumed": [told, other]}))
+
+    write_run(tmp_path, "rnn=lstm", change=change)
+    code, hardware = compare([tmp_path / "sweep"], Options()).warnings
+    assert "(01234567, then fedcba98: " in code
+    assert ", then 1 × H200: " in hardware
 
 
 def speed(gpus: int, rate: float) -> Any:
@@ -175,6 +208,8 @@ def test_mistakes(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     with pytest.raises(UsageError, match="baseline=gpu: expected"):
         compare([tmp_path / "sweep"], Options(baseline="gpu"))
+    with pytest.raises(UsageError, match=r"target=20: expected a rate as a fraction: 0\.2 is 20 %"):
+        compare([tmp_path / "sweep"], Options(targets=[20]))
     with pytest.raises(UsageError, match="metric=ser"):
         compare([tmp_path / "sweep"], Options(metric="ser"))
     write_run(tmp_path, status="failed", sweep="broken")

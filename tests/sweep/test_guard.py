@@ -1,6 +1,7 @@
 """What may differ between arms, and what is refused."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,33 @@ def test_allow_compares_and_says_so() -> None:
     assert [arm.name for arm in found.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
 
 
+def of_behaviour(run: RunRecord, version: int) -> RunRecord:
+    return replace(run, environment={"behaviour": version})
+
+
+def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
+    """A record without a version is of the first."""
+    runs = [record("rnn=gru", ablation=RNN), of_behaviour(record("rnn=lstm", ablation=RNN), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    found = compared(runs, "behaviour")
+    assert [arm.name for arm in found.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
+    assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in found.warnings)
+    assert found.allowed == ["behaviour"]
+
+
+def test_the_behaviour_is_never_taken_for_a_factor() -> None:
+    """Two runs of one config before and after a change of the code: refused, unless that is what is asked."""
+    runs = [record("seed=0"), of_behaviour(record("seed=1"), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    assert [arm.name for arm in compared(runs, "behaviour").arms] == ["behaviour=1", "behaviour=2"]
+    assert set(refused([record("rnn=gru"), of_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+
+
+def test_the_same_behaviour_in_summary_and_environment_is_no_difference() -> None:
+    told = replace(record("rnn=gru"), summary={**record().summary, "behaviour": 2})
+    assert compared([told, of_behaviour(record("rnn=lstm"), 2)]).factor == ["rnn"]
+
+
 def test_allow_takes_a_whole_group() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "optimizer=sgd", ablation=RNN)]
     assert {key.split(".")[0] for key in refused(runs)} == {"optimizer"}
@@ -102,7 +130,7 @@ def test_seeds_machine_keys_and_the_place_of_the_data_are_no_difference() -> Non
 @pytest.mark.parametrize("group", [g for g in groups() if g not in ("logger", "benchmark", "data", "decoder")])
 def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> None:
     """Also model, whose files set width and layers beside it."""
-    options = group_options(group)
+    options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets
     runs = [record(f"{group}={name}") for name in options]
     found = compared(runs)
     assert found.factor == ([group] if len(options) > 1 else [])
@@ -137,7 +165,7 @@ def test_a_width_asked_for_by_itself_does_not_follow_from_the_model() -> None:
 def test_what_conf_computes_from_a_key() -> None:
     assert derived(["width"]) == {"model.width"}
     assert {"width", "layers"} <= derived(["model"])
-    assert "data.alphabet" in derived(["data.language"])
+    assert "alphabet.characters" in derived(["data.language"])
     assert derived(["rnn"]) == set()
 
 

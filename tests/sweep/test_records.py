@@ -1,11 +1,12 @@
 """Run folders read back as they were written, and the unfinished ones named."""
 
-import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from asr_ablations.claim import Claim
 from asr_ablations.errors import UsageError
 from asr_ablations.sweep.records import load, read_run, why_unfinished
 from run_folders import edit, write_run
@@ -44,17 +45,18 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     done = write_run(tmp_path, "seed=0")
     failed, died = write_run(tmp_path, "seed=1", status="failed"), write_run(tmp_path, "seed=2", status="running")
     working = write_run(tmp_path, "seed=3", status="running")
-    path = working / "status.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": os.getpid()}))
+    claim = Claim(working, lost=lambda: None)
+    claim.take()
     (done.parent / "arms").mkdir()
     (done.parent / "arms" / f"{done.name}.yaml").touch()
     (done.parent / "arms" / "never-00000000.yaml").touch()
     found = load([tmp_path / "sweep"])
+    claim.release()
     assert [run.folder for run in found.runs] == [done]
     assert {folder.name: reason for folder, reason in found.unfinished} == {
         failed.name: "failed: out of memory",
         died.name: "died without a word",
-        working.name: "still running",
+        working.name: f"still running: process {os.getpid()} on {socket.gethostname()} is at it",
         "never-00000000": "did not start",
     }
 

@@ -38,7 +38,9 @@ def test_a_run_of_the_api_becomes_a_record() -> None:
 def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     rates = {"gru": (0.30, 0.31, 0.32), "lstm": (0.10, 0.11, 0.12)}
     found = from_runs([api_run(name, rate, seed) for name, all_ in rates.items() for seed, rate in enumerate(all_)])
-    (one,) = compare_runs(found, Options(baseline="lstm"), "group").differences
+    comparison = compare_runs(found, Options(baseline="lstm"), "group")
+    (one,) = comparison.differences
+    assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
     assert one.p == one.p_seeds
     assert one.verdict.startswith("gru is 20.00 ± ")
 

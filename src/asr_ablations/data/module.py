@@ -1,24 +1,23 @@
 """The LightningDataModule: utterances → batches."""
 
-import hashlib
-import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch_size import batch_size
-from asr_ablations.data.librispeech import LibriSpeech
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.fingerprint import describe_set, fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
+from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
 from asr_ablations.data.speech import Perturbation, Speech
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
-
-log = logging.getLogger(__name__)
 
 
 class SpeechData(pl.LightningDataModule):
@@ -28,7 +27,7 @@ class SpeechData(pl.LightningDataModule):
 
     def __init__(
         self,
-        corpus: LibriSpeech,
+        corpus: Corpus,
         alphabet: Alphabet,
         order: Order,
         output_frames: Callable[[torch.Tensor], torch.Tensor],
@@ -55,40 +54,21 @@ class SpeechData(pl.LightningDataModule):
         )
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
+        self.screened: dict[str, Screened] = {}
         self._resumed = {"epoch": 0, "batches": 0}
         self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Read every split once. Raises UsageError for missing data or foreign characters."""
+        """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        for name in dict.fromkeys(["train", *self.corpus.validation, *self.corpus.test]):
-            folders = self.corpus.train if name == "train" else [name]
-            utterances = [u for folder in folders for u in self.corpus.read(folder)]
-            self.alphabet.check(utterances)
-            store = self.cache.open(name, utterances, self.workers)
-            self.sets[name] = Speech(utterances, self.alphabet, store, self.perturbation if name == "train" else None)
-        self._leave_out_infeasible()
+        self.screened = screen(self.corpus, self.alphabet, self.output_frames)
+        for name, screened in self.screened.items():
+            store = self.cache.open(name, _readable(screened), self.workers)
+            perturbation = self.perturbation if name == "train" else None
+            self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
         self._check_longest()
-
-    def _leave_out_infeasible(self) -> None:
-        train = self.sets["train"]
-        frames = self.output_frames(torch.tensor([round(d * 16000) for d in train.durations])).tolist()
-        short = {
-            u.id
-            for u, n in zip(train.utterances, frames, strict=True)
-            if n < shortest_path(self.alphabet.encode(u.text))
-        }
-        if short:
-            self.left_out = sorted(short)
-            log.warning(
-                "%d of %d training utterances have fewer output frames than CTC needs and are left out: %s%s",
-                len(short), len(train), ", ".join(self.left_out[:5]), " …" if len(short) > 5 else "",
-            )  # fmt: skip
-            kept = [u for u in train.utterances if u.id not in short]
-            self.sets["train"] = Speech(kept, self.alphabet, train.store, train.perturbation)
-        if not len(self.sets["train"]):
-            raise UsageError("no training utterance is left: each has fewer output frames than labels")
 
     def _check_longest(self) -> None:
         longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
@@ -98,20 +78,20 @@ class SpeechData(pl.LightningDataModule):
                 f"{longest.id} lasts"
             )
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Of everything that training and evaluation read."""
-        told = {name: _describe(speech.utterances)["sha256"] for name, speech in self.sets.items()}
-        return hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
+        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        return fingerprint(self.screened)
 
     def resume(self, epoch: int, batches: int) -> None:
         """Go on after that many batches of an epoch."""
         self._resumed = {"epoch": epoch, "batches": batches}
 
     def describe(self) -> dict[str, Any]:
-        """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
-        sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
-        return {"sets": sets, "left_out_of_training": self.left_out, "alphabet": self.alphabet.characters}
+        """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
+        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
+        alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
+        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
 
     def train_dataloader(self) -> SpeechLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
@@ -155,15 +135,10 @@ class SpeechData(pl.LightningDataModule):
             end = begin + size.count(float(durations[order[begin]]))
             batches.append(order[begin:end].tolist())
             begin = end
-        return SpeechLoader(self.sets[name], batches, self.workers)  # type: ignore[arg-type]
+        return SpeechLoader(self.sets[name], batches, self.workers)
 
 
-def _describe(utterances: list[Utterance]) -> dict[str, Any]:
-    lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}" for u in utterances)
-    return {
-        "utterances": len(utterances),
-        "hours": sum(u.duration for u in utterances) / 3600,
-        "speakers": len({u.speaker for u in utterances}),
-        "words": sum(len(u.text.split()) for u in utterances),
-        "sha256": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-    }
+def _readable(screened: Screened) -> list[Utterance]:
+    """What a cache holds: also what this model or this max_seconds leaves out, so that all arms share it."""
+    also = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
+    return sorted([*screened.kept, *also], key=lambda utterance: utterance.id)

@@ -9,7 +9,12 @@ import torch
 
 @dataclass(frozen=True)
 class Utterance:
-    """One spoken sentence; `offset` and `duration` in seconds within the file at `audio`."""
+    """One spoken sentence; `offset` and `duration` in seconds within the file at `audio`.
+
+    A corpus that lists an utterance without a duration gives infinity, to the file's end; read() makes it a number.
+    content: a hash of the whole audio file; fault: why the utterance cannot be used, "<reason>: <what was found>",
+    empty for a sound one.
+    """
 
     id: str
     speaker: str
@@ -17,6 +22,8 @@ class Utterance:
     offset: float
     duration: float
     text: str
+    content: str = ""
+    fault: str = ""
 
 
 @dataclass

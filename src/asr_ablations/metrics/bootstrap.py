@@ -31,8 +31,12 @@ def speaker_interval(
     their errors (Bisani & Ney 2004, §2 and §3). Speakers are drawn with replacement, since the utterances of one
     are not independent. A set with one speaker falls back on utterances.
 
-    Percentiles of few units are too narrow: they are taken further out, as Student's t would, and the standard error
-    is that of n − 1 units (Hesterberg 2015, §4.2: expanded percentiles).
+    The interval is the estimate ± Student's t of n − 1 units times the bootstrap's standard error (Efron & Tibshirani
+    1993, §12.4), which is that of n − 1 units too: drawing from n of them makes it √((n − 1) / n) too small (Hesterberg
+    2015). Percentiles, which Bisani & Ney take, end where the worst of few units does: widened as Hesterberg
+    proposes they hold 89 to 93 % at 5 speakers and 69 to 75 % at 3. This one holds 93 to 96 % at 5 to 40 speakers in
+    every world of tests/metrics/test_bootstrap_coverage.py but one: where a few speakers carry the difference (gains
+    that follow a log-normal with σ = 1) it holds 88 to 91 %, and a studentised bootstrap 90 to 92 %.
     """
     owner = units_of(speakers)
     units = int(owner.max(initial=-1)) + 1
@@ -41,10 +45,9 @@ def speaker_interval(
         return Interval(estimate, -np.inf, np.inf, np.inf, units)
     drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
     rates: NDArray[np.float64] = _draw(drawn, owner, errors) / np.maximum(1.0, _draw(drawn, owner, totals))
-    widened = np.sqrt(units / (units - 1))
-    tail = stats.norm.cdf(-widened * stats.t.ppf((1 + level) / 2, units - 1))
-    low, high = np.quantile(rates, [tail, 1 - tail])
-    return Interval(estimate, float(low), float(high), float(widened * rates.std()), units)
+    standard_error = float(np.sqrt(units / (units - 1)) * rates.std())
+    reach = float(stats.t.ppf((1 + level) / 2, units - 1)) * standard_error
+    return Interval(estimate, estimate - reach, estimate + reach, standard_error, units)
 
 
 def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from asr_ablations.metrics.bootstrap import Interval, speaker_interval, units_of
-from asr_ablations.metrics.seeds_statistics import detectable, t_test, welch_error
+from asr_ablations.metrics.seeds_statistics import detectable, pooled_variance, t_test, welch_error
 
 Rates = NDArray[np.float64]
 
@@ -16,8 +16,8 @@ Rates = NDArray[np.float64]
 class MeasuredDifference:
     """Arm less baseline, in fractions. speakers: its interval over speakers alone; None without utterances.
 
-    p_seeds: Welch's test over seeds alone; p, half_width, standard_error, degrees: over seeds and speakers together.
-    All of them are None with fewer than two seeds an arm.
+    p_seeds: Welch's test over seeds alone; p, half_width, standard_error, degrees: over seeds and speakers together;
+    p_pooled: as p, with the noise of seeds pooled over all arms. All are None with fewer than two seeds an arm.
     """
 
     difference: float
@@ -27,6 +27,7 @@ class MeasuredDifference:
     half_width: float | None = None
     standard_error: float | None = None
     degrees: float | None = None
+    p_pooled: float | None = None
 
     def detectable(self, alpha: float) -> float | None:
         """The smallest true difference that the test behind p would find at `alpha` in four cases of five."""
@@ -36,9 +37,15 @@ class MeasuredDifference:
 
 
 def rate_difference(
-    arm: Rates, baseline: Rates, total: float, speakers: Interval | None = None, shared: float = 0.0
+    arm: Rates,
+    baseline: Rates,
+    total: float,
+    speakers: Interval | None = None,
+    shared: float = 0.0,
+    pooled: tuple[float, int] | None = None,
 ) -> MeasuredDifference:
-    """From the rate of every seed of two arms; total: words or characters of the set.
+    """From the rate of every seed of two arms; total: words or characters of the set; pooled: the variance within all
+    arms and its degrees of freedom, by default that of these two.
 
     Seeds and speakers are two crossed sources of noise. A test on the utterances of one seed leaves out the first and
     calls two seeds of the same arm different; a test over seeds on one test set leaves out the second. The variances
@@ -48,22 +55,47 @@ def rate_difference(
     difference = float(arm.mean() - baseline.mean())
     if min(len(arm), len(baseline)) < 2:
         return MeasuredDifference(difference, speakers)
-    error, degrees = welch_error(arm.tolist(), baseline.tolist(), 1 / max(1.0, total))
-    p_seeds = t_test(difference, error, degrees)
-    if speakers is not None:
-        both = error**2 + speakers.standard_error**2 - shared
-        error = max(float(np.sqrt(max(0.0, both))), error, speakers.standard_error)
-        degrees = min(degrees, max(1, speakers.units - 1))
-    p, half_width = t_test(difference, error, degrees), float(stats.t.ppf(0.975, degrees) * error)
-    return MeasuredDifference(difference, speakers, p_seeds, p, half_width, error, degrees)
+    grain = 1 / max(1.0, total)
+    welch = welch_error(arm.tolist(), baseline.tolist(), grain)
+    variance, count = pooled or pooled_variance([arm.tolist(), baseline.tolist()], grain)
+    error, degrees = _with_speakers(*welch, speakers, shared)
+    return MeasuredDifference(
+        difference,
+        speakers,
+        p_seeds=t_test(difference, *welch),
+        p=t_test(difference, error, degrees),
+        half_width=float(stats.t.ppf(0.975, degrees) * error),
+        standard_error=error,
+        degrees=degrees,
+        p_pooled=t_test(
+            difference,
+            *_with_speakers(float(np.sqrt(variance * (1 / len(arm) + 1 / len(baseline)))), count, speakers, shared),
+        ),
+    )
 
 
-def error_difference(arm: Rates, baseline: Rates, totals: Rates, speakers: NDArray[np.str_]) -> MeasuredDifference:
-    """From errors by (run, utterance) of two arms, and (utterances,) words or characters and speakers."""
+def _with_speakers(error: float, degrees: float, speakers: Interval | None, shared: float) -> tuple[float, float]:
+    """Standard error and degrees of freedom over seeds and speakers, from those over seeds."""
+    if speakers is None:
+        return error, degrees
+    both = float(np.sqrt(max(0.0, error**2 + speakers.standard_error**2 - shared)))
+    return max(both, error, speakers.standard_error), min(degrees, max(1, speakers.units - 1))
+
+
+def error_difference(
+    arm: Rates,
+    baseline: Rates,
+    totals: Rates,
+    speakers: NDArray[np.str_],
+    pooled: tuple[float, int] | None = None,
+) -> MeasuredDifference:
+    """From errors by (run, utterance) of two arms, and (utterances,) words or characters and speakers; pooled: as for
+    rate_difference.
+    """
     interval = speaker_interval(arm.mean(axis=0) - baseline.mean(axis=0), totals, speakers)
     total = max(1.0, float(totals.sum()))
     shared = sum(shared_variance(errors, totals, speakers) for errors in (arm, baseline))
-    return rate_difference(arm.sum(axis=1) / total, baseline.sum(axis=1) / total, total, interval, shared)
+    return rate_difference(arm.sum(axis=1) / total, baseline.sum(axis=1) / total, total, interval, shared, pooled)
 
 
 def shared_variance(errors: Rates, totals: Rates, speakers: NDArray[np.str_]) -> float:

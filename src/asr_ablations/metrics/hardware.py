@@ -83,9 +83,9 @@ class Gpus:
         except Exception as error:  # whatever a driver answers, training goes on
             warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
 
-    def read(self) -> dict[str, float | None]:
-        """gpu_percent: mean over the GPUs of the time in which a kernel ran; memory of all processes on them and power,
-        summed.
+    def read(self) -> dict[str, float | str | None]:
+        """gpu_percent: mean over the GPUs of the time in which a kernel ran, gpu_percents: of each, parted by spaces;
+        memory of all processes on them and power, summed.
         """
         percent = [self._ask(lambda h: self._nvml.nvmlDeviceGetUtilizationRates(h).gpu, h) for h in self._handles]
         memory = [self._ask(lambda h: self._nvml.nvmlDeviceGetMemoryInfo(h).used / GIB, h) for h in self._handles]
@@ -93,6 +93,7 @@ class Gpus:
         mean = _total(percent)
         return {
             "gpu_percent": None if mean is None else mean / len(percent),
+            "gpu_percents": None if mean is None else " ".join(f"{one:g}" for one in percent),
             "gpu_memory_gib": _total(memory),
             "gpu_power_watts": _total(power),
         }

@@ -27,6 +27,24 @@ def welch_error(arm: Sequence[float], baseline: Sequence[float], grain: float = 
     return float(np.sqrt(total)), total**2 / sum(v**2 / (len(values) - 1) for v, values in parts)
 
 
+def pooled_variance(groups: Sequence[Sequence[float]], grain: float = 0.0) -> tuple[float, int]:
+    """The variance within groups that are taken as equally noisy (the error of a one-way analysis of variance), and its
+    degrees of freedom. Groups of one value tell nothing of it; with no other the variance is not a number.
+
+    For a sensitivity analysis, not for a verdict. Three seeds cannot show that arms are equally noisy: Brown and
+    Forsythe's test rejects nothing there, whatever the arms do, and a test that is chosen by such a test holds no level
+    (Zimmerman 2004). Simulated, three arms of three seeds, alarms of one comparison at 5 %: equally noisy, pooled 5.0,
+    Welch 3.6; one of the two thrice as noisy, pooled 11.5, Welch 5.2; with five arms 17 and 5. An effect of four
+    standard deviations is found in 98 % pooled, in 88 % by Welch: what pooling gains in earnest, more seeds give
+    honestly (Delacre, Lakens & Leys 2017 come to the same for two groups).
+    """
+    known = [(len(group) - 1, float(np.var(group, ddof=1))) for group in groups if len(group) > 1]
+    degrees = sum(count for count, _ in known)
+    if not degrees:
+        return float("nan"), 0
+    return max(sum(count * variance for count, variance in known) / degrees, grain**2 / 12), degrees
+
+
 def t_test(difference: float, standard_error: float, degrees: float) -> float:
     """Two-sided p of Student's t; without any error only a difference of 0 has one above 0."""
     if not standard_error:

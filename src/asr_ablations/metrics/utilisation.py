@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
@@ -20,16 +21,17 @@ INTERVAL = 1.0
 """Seconds between two samples."""
 COLUMNS = (
     "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent", "gpu_memory_gib",
-    "gpu_power_watts", "audio_hours",
+    "gpu_power_watts", "audio_hours", "gpu_percents",
 )  # fmt: skip
+TEXTS = ("phase", "gpu_percents")
 
 
 class Utilisation(pl.Callback):
     """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
 
-    phases: seconds in each of setup, train, validate (its decoding included), checkpoint and evaluate, which add up to
-    the time from here to `close`. Samples begin with training, and so do their seconds and hours of audio; both go on
-    counting where a checkpoint left them.
+    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, which add up to the time from
+    here to `close`; decode is that of validations and of the final evaluation, and is counted in neither. Samples begin
+    with training, and so do their seconds and hours of audio; both go on counting where a checkpoint left them.
 
     Logs each epoch train/waiting_percent (%): the share of an epoch's training time that lies between the end of one
     batch and the start of the next, and before the first: reading and collating audio, the hand-over to the device, and
@@ -50,6 +52,7 @@ class Utilisation(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         trainer.strategy.checkpoint_io = TimedCheckpoints(self)
+        pl_module.decoder = TimedDecoder(pl_module.decoder, self)  # type: ignore[assignment]
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -137,9 +140,9 @@ class Utilisation(pl.Callback):
             host.read(1)  # counters count from here
             while not self._stop.wait(self.interval):
                 now = time.perf_counter()
-                found = {**host.read(now - last), **gpus.read()}
+                found: dict[str, Any] = {**host.read(now - last), **gpus.read()}
                 last = now
-                row = {key: "" if value is None else round(value, 3) for key, value in found.items()}
+                row = {key: _told(value) for key, value in found.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": self._phase, **row})
                 file.flush()
@@ -157,9 +160,25 @@ class TimedCheckpoints(WholeFiles):
             super().save_checkpoint(checkpoint, path, storage_options)
 
 
+class TimedDecoder:
+    """Decodes as the decoder does, and counts the time; what else the decoder has, it has too."""
+
+    def __init__(self, decoder: Any, utilisation: Utilisation) -> None:
+        self._decoder, self._utilisation = decoder, utilisation
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> Any:
+        if log_probs.is_cuda:
+            torch.cuda.synchronize()  # else the forward pass would be waited for, and counted, here
+        with self._utilisation.during("decode"):
+            return self._decoder(log_probs, lengths)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name. Empty without
-    the file; lines that are no samples are passed over.
+    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name, gpu_percents
+    as a list. Empty without the file; lines that are no samples are passed over.
     """
     try:
         with (folder / FILE).open(newline="", encoding="utf-8") as file:
@@ -168,12 +187,17 @@ def read(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
+def _told(value: float | str | None) -> float | str:
+    return "" if value is None else value if isinstance(value, str) else round(value, 3)
+
+
 def _row(line: dict[str, str]) -> dict[str, Any] | None:
     try:
-        numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key != "phase"}
+        numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key not in TEXTS}
+        each = [float(one) for one in (line.get("gpu_percents") or "").split()]
     except (TypeError, ValueError):
         return None
-    return None if numbers["seconds"] is None else {**numbers, "phase": line.get("phase") or ""}
+    return None if numbers["seconds"] is None else {**numbers, "phase": line.get("phase") or "", "gpu_percents": each}
 
 
 def _indices(first: int, count: int) -> list[int]:

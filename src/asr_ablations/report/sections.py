@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.sweep.result import Comparison, Reached
+from asr_ablations.sweep.accuracy_times import relative_time
+from asr_ablations.sweep.result import ALPHA, Comparison, Difference, Reached
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,14 @@ def _differences(comparison: Comparison) -> Section:
     metric = comparison.metric.upper()
     head = [
         "arm", "set", f"{metric} difference", "over speakers (95 %)", "over both (95 %)", "matched pairs p", "Holm",
-        "seeds p", "verdict p", "Holm", "detectable",
+        "seeds p", "verdict p", "Holm", "pooled", "detectable",
     ]  # fmt: skip
     rows = [
         [
             one.arm, one.set, f"{100 * one.difference:+.2f}",
             "NA" if math.isnan(one.low) else f"{100 * one.low:+.2f} to {100 * one.high:+.2f}",
             "NA" if one.half_width is None else f"± {100 * one.half_width:.2f}",
-            *(_p(p) for p in (one.p_pairs, one.p_pairs_holm, one.p_seeds, one.p, one.p_holm)),
+            *(_p(p) for p in (one.p_pairs, one.p_pairs_holm, one.p_seeds, one.p, one.p_holm, one.p_pooled)),
             "NA" if one.detectable is None else f"{100 * one.detectable:.2f}",
         ]
         for one in comparison.differences
@@ -91,15 +92,39 @@ def _differences(comparison: Comparison) -> Section:
         "Bootstrap over speakers (Bisani & Ney 2004); matched pairs sentence-segment test of NIST (MAPSSWE), Holm's "
         "correction over arms; Welch's test over seeds. The verdict's own p and interval hold the noise of seeds and "
         "of speakers, and are corrected over arms and sets. Detectable: the true difference that it would find in four "
-        "cases of five.",
+        "cases of five. Pooled: the verdict's corrected p if the noise of seeds were the same in all arms, which few "
+        "seeds cannot show; a sensitivity analysis that decides nothing.",
+        *(line for one in comparison.differences if (line := _sensitivity(one))),
     ]
     return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
 
 
+def _sensitivity(one: Difference) -> str | None:
+    """What a reader should know where the assumption of equal noise would turn the verdict."""
+    if one.p_holm is None or one.p_pooled is None or (one.p_holm <= ALPHA) == (one.p_pooled <= ALPHA):
+        return None
+    said, would = ("claims", "not be") if one.p_holm <= ALPHA else ("does not claim", "be")
+    return (
+        f"{one.arm} on {one.set}: the verdict {said} a difference; with the noise of seeds pooled it would {would} one "
+        f"(p = {one.p_pooled:.3f}). More seeds would settle it."
+    )
+
+
 def _accuracy_times(comparison: Comparison) -> Section:
-    """Means over the seeds of an arm, NA where a seed did not get there."""
+    """Means over the seeds of an arm, and the ratio of the baseline's mean time; NA where a seed did not get there."""
     cost = any(one.cost is not None for one in comparison.reached)
-    head = ["arm", "target %", "reached", "seconds", "steps", "audio h", "epochs", *(["cost"] if cost else [])]
+    relative = f"time / {comparison.baseline}"
+    head = [
+        "arm",
+        "target %",
+        "reached",
+        "seconds",
+        relative,
+        "steps",
+        "audio h",
+        "epochs",
+        *(["cost"] if cost else []),
+    ]
     groups: dict[tuple[str, float], list[Reached]] = {}
     for one in comparison.reached:
         groups.setdefault((one.arm, one.target), []).append(one)
@@ -109,6 +134,8 @@ def _accuracy_times(comparison: Comparison) -> Section:
         columns += [[run.epochs for run in runs], *([[run.cost for run in runs]] if cost else [])]
         got = sum(run.steps is not None for run in runs)
         told = [_mean(column, places) for column, places in zip(columns, (1, 1, 3, 1, 4), strict=False)]
+        ratio = relative_time(comparison.reached, arm, comparison.baseline, target)
+        told.insert(1, _number(ratio, 2))
         rows.append([arm, f"{100 * target:.1f}", f"{got} of {len(runs)}", *told])
     metric = comparison.metric.upper()
     return Section(f"Until the median of three validations was at a {metric}", head, rows)

@@ -57,6 +57,16 @@ def _reached(arm: Arm, run: RunRecord, metric: str, target: float) -> Reached:
     )  # fmt: skip
 
 
+def relative_time(found: Sequence[Reached], arm: str, baseline: str, target: float) -> float | None:
+    """The arm's mean time to a target over the baseline's; None where a seed of either never reached it, since the mean
+    of those that did would flatter.
+    """
+    own, base = ([one.seconds for one in found if one.arm == name and one.target == target] for name in (arm, baseline))
+    if not own or not base or None in own or None in base:
+        return None
+    return float(np.mean(own) / np.mean(base))  # type: ignore[arg-type]
+
+
 def at_equal_cost(arms: Sequence[Arm], metric: str) -> list[dict[str, Any]]:
     """Validation rates where every run has spent the same: the most that all of them have."""
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}

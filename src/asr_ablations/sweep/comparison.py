@@ -1,5 +1,6 @@
 """Runs compared: loaded, guarded, grouped into arms, measured."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from asr_ablations.sweep.literature import beside_the_literature
 from asr_ablations.sweep.records import Found, load
 from asr_ablations.sweep.result import Arm, Comparison, RunRecord
 from asr_ablations.sweep.rows import table_rows
+
+LARGEST_RATE = 2.0
+"""Errors can be more than words; a target above is a percentage by mistake."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def compare_runs(found: Found, options: Options, title: str) -> Comparison:
     sets = _test_sets(runs)
     rows = table_rows(arms, sets)
     against, uncompared = differences(arms, baseline, sets, options.metric)
-    targets = options.targets or [float(target) for target in ablation.get("targets") or []]
+    targets = _rates(options.targets or [float(target) for target in ablation.get("targets") or []])
     times, timeless = reached(arms, options.metric, targets)
     return Comparison(
         title=title,
@@ -68,7 +72,7 @@ def compare_runs(found: Found, options: Options, title: str) -> Comparison:
         reached=times,
         verdicts=[one.verdict for one in against],
         literature=beside_the_literature(ablation, arms, baseline, rows, against),
-        warnings=[*_overruled(overruled), *warnings, *_told_apart(arms), *uncompared, *timeless],
+        warnings=[*found.warnings, *_overruled(overruled), *warnings, *_told_apart(arms), *uncompared, *timeless],
         unfinished=found.unfinished,
         differing={key: [shown(value) for value in values] for key, values in differ.items()},
         metric=options.metric,
@@ -91,6 +95,14 @@ def _guard(
     return differ, factor, beyond
 
 
+def _rates(targets: list[float]) -> list[float]:
+    """The targets; raises UsageError for what is no rate, such as 20 for 20 %."""
+    for target in targets:
+        if not 0 < target <= LARGEST_RATE:
+            raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
+    return targets
+
+
 def _overruled(beyond: dict[str, list[Any]]) -> list[str]:
     told = "by --allow the arms also differ in {} ({}): what the factor does cannot be told from it"
     return [told.format(key, ", ".join(map(shown, values))) for key, values in beyond.items()]
@@ -101,35 +113,41 @@ def _test_sets(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _told_apart(arms: Sequence[Arm]) -> list[str]:
-    """Warnings where runs differ in what is no part of their config: code, versions, hardware."""
+    """Warnings where runs differ in what is no part of their config: code, versions, hardware. Also where a run is of
+    several: it was interrupted, and went on elsewhere.
+    """
     warnings = []
     for what, read, meaning in _CIRCUMSTANCES:
         by_value: dict[str, list[str]] = {}
         for arm in arms:
             for run in arm.runs:
-                by_value.setdefault(read(run), []).append(f"{arm.name}/{run.seed}")
-        if len(by_value) > 1:
+                told = ", then ".join(dict.fromkeys(map(read, _environments(run))))
+                by_value.setdefault(told, []).append(f"{arm.name}/{run.seed}")
+        if len(by_value) > 1 or any(", then " in value for value in by_value):
             told = "; ".join(f"{value}: {', '.join(names)}" for value, names in by_value.items())
             warnings.append(f"the runs are of different {what}, {meaning} ({told})")
     return warnings
 
 
-def _code(run: RunRecord) -> str:
-    import hashlib
+def _environments(run: RunRecord) -> list[dict[str, Any]]:
+    """That in which a run began, and those in which it went on after an interruption."""
+    return [run.environment, *run.environment.get("resumed", [])]
 
-    code = run.environment.get("code", {})
+
+def _code(environment: dict[str, Any]) -> str:
+    code = environment.get("code", {})
     diff = code.get("dirty_diff", "")
     changes = f" with changes {hashlib.sha256(diff.encode()).hexdigest()[:6]}" if diff else ""
     return f"{code.get('commit', 'unknown')[:8]}{changes}"
 
 
-def _versions(run: RunRecord) -> str:
-    versions = run.environment.get("versions", {})
+def _versions(environment: dict[str, Any]) -> str:
+    versions = environment.get("versions", {})
     return f"torch {versions.get('torch', 'unknown')}, Python {versions.get('python', 'unknown')}"
 
 
-def _hardware(run: RunRecord) -> str:
-    told = run.environment.get("hardware", {})
+def _hardware(environment: dict[str, Any]) -> str:
+    told = environment.get("hardware", {})
     gpus = told.get("gpus", [])
     return f"{len(gpus)} × {gpus[0]}" if gpus else f"{told.get('processor', 'unknown')}, {told.get('cores', '?')} cores"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from asr_ablations.metrics.difference import MeasuredDifference, error_difference, rate_difference
 from asr_ablations.metrics.mapsswe import error_places, matched_pairs, segment_differences
-from asr_ablations.metrics.seeds_statistics import holm
+from asr_ablations.metrics.seeds_statistics import holm, pooled_variance
 from asr_ablations.sweep.result import ALPHA, Arm, Difference, RunRecord
 from asr_ablations.sweep.verdict import verdict
 
@@ -43,11 +43,12 @@ def differences(
     for name in sets:
         column = []
         reference = _read(baseline, name, metric)
+        pooled = _pooled(arms, name, metric, reference)
         for arm in others:
             own = _read(arm, name, metric)
             if own is not None and reference is not None and own.utterances != reference.utterances:
                 warnings.append(f"{name}: {arm.name} was tested on other utterances than {baseline.name}: not compared")
-            elif (made := _difference(arm, baseline, own, reference, name, metric)) is None:
+            elif (made := _difference(arm, baseline, own, reference, name, metric, pooled)) is None:
                 warnings.append(f"{name}: {arm.name} or {baseline.name} has no result there: not compared")
             else:
                 column.append(made)
@@ -60,28 +61,42 @@ def _holm(ps: Sequence[float]) -> list[float]:
     return list(ps) if any(map(math.isnan, ps)) else holm(ps)
 
 
+def _pooled(arms: Sequence[Arm], name: str, metric: str, errors: _SetErrors | None) -> tuple[float, int]:
+    """The variance of seeds within all arms on a set, and its degrees of freedom."""
+    grain = 0.0 if errors is None else 1 / max(1.0, float(errors.totals.sum()))
+    return pooled_variance([_rates(arm, name, metric).tolist() for arm in arms], grain)
+
+
 def _judged(found: Sequence[tuple[Difference, MeasuredDifference]], baseline: str) -> list[Difference]:
     tested = [one.p for one, _ in found if one.p is not None]
     corrected = iter(holm(tested))
+    pooled = iter(holm([one.p_pooled for one, _ in found if one.p_pooled is not None]))
     judged = []
     for one, measured in found:
         p = None if one.p is None else next(corrected)
         least = measured.detectable(ALPHA / len(tested)) if tested else None
-        judged.append(replace(one, p_holm=p, detectable=least))
+        sensitivity = None if one.p_pooled is None else next(pooled)
+        judged.append(replace(one, p_holm=p, p_pooled=sensitivity, detectable=least))
     return [replace(one, verdict=verdict(one, baseline, len(tested), ALPHA)) for one in judged]
 
 
 def _difference(
-    arm: Arm, baseline: Arm, own: _SetErrors | None, reference: _SetErrors | None, name: str, metric: str
+    arm: Arm,
+    baseline: Arm,
+    own: _SetErrors | None,
+    reference: _SetErrors | None,
+    name: str,
+    metric: str,
+    pooled: tuple[float, int],
 ) -> tuple[Difference, MeasuredDifference] | None:
     rates, base = _rates(arm, name, metric), _rates(baseline, name, metric)
     if not len(rates) or not len(base):
         return None
     if own is None or reference is None:
-        measured, p_pairs = rate_difference(rates, base, math.inf), math.nan
+        measured, p_pairs = rate_difference(rates, base, math.inf, pooled=pooled), math.nan
         low = high = math.nan
     else:
-        measured = error_difference(own.errors, reference.errors, own.totals, own.speakers)
+        measured = error_difference(own.errors, reference.errors, own.totals, own.speakers, pooled)
         p_pairs = _pairs(own, reference, metric)
         assert measured.speakers is not None
         low, high = measured.speakers.low, measured.speakers.high
@@ -89,7 +104,7 @@ def _difference(
         arm=arm.name, set=name, metric=metric, baseline_mean=float(base.mean()), arm_mean=float(rates.mean()),
         difference=measured.difference, low=low, high=high, p_pairs=p_pairs, p_pairs_holm=p_pairs,
         p_seeds=measured.p_seeds, detectable=None, verdict="", p=measured.p, half_width=measured.half_width,
-        seeds=(len(rates), len(base)),
+        p_pooled=measured.p_pooled, seeds=(len(rates), len(base)),
     )  # fmt: skip
     return made, measured
 

@@ -80,7 +80,7 @@ def _choice(run: RunRecord, root: str) -> str:
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
     if not isinstance(node, dict):
-        return f"{root}={shown(node)}"
+        return f"{root}={shown(content(run).get(root, node))}"
     asked = [o.partition("=")[2] for o in run.overrides if o.lstrip("+").startswith(f"{root}=")]
     if asked and re.fullmatch(r"[\w.-]+", asked[-1]):
         return asked[-1]

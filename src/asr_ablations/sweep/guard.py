@@ -10,13 +10,16 @@ from typing import Any
 import yaml
 
 from asr_ablations.errors import UsageError
-from asr_ablations.run import MACHINE_KEYS
+from asr_ablations.run import MACHINE_KEYS, WHEREABOUTS
 from asr_ablations.sweep.result import RunRecord
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
-NOT_COMPARED = (*MACHINE_KEYS, "seed", "data.root", "cache.root")
+NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = "data.json"
 """Stands for the hash of each set of data.json among the keys: data.json.train and so on."""
+
+BEHAVIOUR = "behaviour"
+"""Stands among the keys for the version of the code's behaviour that a run was made with."""
 
 
 class ConfoundedError(UsageError):
@@ -56,10 +59,15 @@ MISSING = object()
 
 
 def content(run: RunRecord) -> dict[str, Any]:
-    """All leaves of a run's config that can change its result, and the hashes of its data."""
+    """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     leaves = {key: value for key, value in flatten(run.config).items() if not within(key, NOT_COMPARED)}
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(told) for name, told in run.data.get("sets", {}).items()}
-    return {**leaves, **hashes}
+    return {**leaves, **hashes, BEHAVIOUR: behaviour(run)}
+
+
+def behaviour(run: RunRecord) -> int:
+    """The version of the code's behaviour; records from before there were versions are of the first."""
+    return int(run.environment.get(BEHAVIOUR, run.summary.get(BEHAVIOUR, 1)))
 
 
 def _fingerprint(told: dict[str, Any]) -> str:
@@ -93,7 +101,7 @@ def confounds(runs: Sequence[RunRecord], factor: Sequence[str], found: dict[str,
 
 def find_factor(runs: Sequence[RunRecord], found: dict[str, list[Any]], allowed: Sequence[str]) -> list[str]:
     """The one group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
-    own = {key: values for key, values in found.items() if not within(key, [FINGERPRINT])}
+    own = {key: values for key, values in found.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
     followers = {
         key for key in own for other in own
         if within(key, derived([other.split(".")[0], other])) and not within(key, [other.split(".")[0]])

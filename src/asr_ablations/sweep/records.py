@@ -2,44 +2,54 @@
 
 import csv
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
+from rich.progress import track
 
+from asr_ablations.claim import owner
 from asr_ablations.errors import UsageError
 from asr_ablations.sweep.result import RunRecord
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """How the folder of an earlier run of the same content ends."""
 
+RUNNING = "still running"
 TEXTS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
 SECONDS = ("offset", "duration")
 
 
 @dataclass(frozen=True)
 class Found:
-    """Finished runs in the order in which they were started, and folders of others with the reason."""
+    """Finished runs in the order in which they were started, folders of others with the reason, and warnings on where
+    they come from.
+    """
 
     runs: list[RunRecord]
     unfinished: list[tuple[Path, str]]
+    warnings: list[str] = field(default_factory=list)
 
 
 def load(folders: Sequence[Path]) -> Found:
     """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
     runs: dict[Path, RunRecord] = {}
     unfinished: dict[Path, str] = {}
-    for folder in folders:
-        for path in _run_folders(folder):
-            if reason := why_unfinished(path):
-                unfinished[path.resolve()] = reason
-            elif path.resolve() not in runs:
-                runs[path.resolve()] = replace(read_run(path), folder=path)
+    for path in _with_bar([path for folder in folders for path in _run_folders(folder)]):
+        if reason := why_unfinished(path):
+            unfinished[path.resolve()] = reason
+        elif path.resolve() not in runs:
+            runs[path.resolve()] = replace(read_run(path), folder=path)
     return Found(sorted(runs.values(), key=_started), list(unfinished.items()))
+
+
+def _with_bar(paths: list[Path]) -> Iterable[Path]:
+    console = Console(stderr=True)
+    return track(paths, "reading runs", console=console, transient=True, disable=not console.is_terminal)
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -63,20 +73,8 @@ def why_unfinished(folder: Path) -> str | None:
     if status["status"] == "done":
         return None
     if status["status"] == "running":
-        return "still running" if _alive(int(status.get("pid", 0))) else "died without a word"
+        return f"{RUNNING}: {who}" if (who := owner(folder)) else "died without a word"
     return f"{status['status']}: {status.get('reason', 'no reason given')}"
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def read_run(folder: Path) -> RunRecord:

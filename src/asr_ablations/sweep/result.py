@@ -46,8 +46,9 @@ class Difference:
     difference that this many seeds could have shown, None likewise.
 
     The verdict's own: p over seeds and speakers together, p_holm after Holm's correction over all verdicts, half_width
-    of its 95 % interval; None with fewer than two seeds an arm. seeds: of the arm and of the baseline. What needs
-    utterances (low, high, p_pairs) is not a number where a record has none.
+    of its 95 % interval; None with fewer than two seeds an arm. p_pooled: what p_holm would be were all arms equally
+    noisy, a sensitivity analysis. seeds: of the arm and of the baseline. What needs utterances (low, high, p_pairs) is
+    not a number where a record has none.
     """
 
     arm: str
@@ -67,6 +68,7 @@ class Difference:
     p_holm: float | None = None
     half_width: float | None = None
     seeds: tuple[int, int] = (1, 1)
+    p_pooled: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,12 @@ from typing import Any
 from asr_ablations.errors import UsageError
 from asr_ablations.sweep.records import Found
 from asr_ablations.sweep.result import Comparison, RunRecord
+from asr_ablations.sweep.wandb_report import save_report
+
+UNCHECKED = (
+    "the runs were read from Weights & Biases, which has neither utterances nor fingerprints of data, versions of "
+    "behaviour, code and hardware: whether they differ in those is not known"
+)
 
 
 def fetch(path: str) -> Found:
@@ -36,7 +42,7 @@ def from_runs(runs: Iterable[Any]) -> Found:
             finished.append(to_record(run))
         else:
             unfinished.append((Path(run.name), str(run.state)))
-    return Found(finished, unfinished)
+    return Found(finished, unfinished, [UNCHECKED] if finished else [])
 
 
 def to_record(run: Any) -> RunRecord:
@@ -84,9 +90,9 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float | None]:
     return {**numbers, "step": numbers.get("trainer/global_step")}
 
 
-def log_comparison(comparison: Comparison, project: str, folder: Path) -> None:
+def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """A run of job type `comparison` in the sweep's group, with the table, the differences, the verdicts, and the page
-    in `folder` as the report, where there is one.
+    in `folder`, where there is one; then a report. One line on what became of the report.
     """
     import wandb
 
@@ -108,4 +114,6 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> None:
     run.log({"comparison/verdicts": wandb.Table(columns=["verdict"], data=[[text] for text in comparison.verdicts])})
     if (page := folder / "index.html").exists():
         run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
+    entity = str(run.entity)
     run.finish()
+    return save_report(comparison, entity, project)

@@ -1,6 +1,8 @@
 """The figures of a comparison, one module a kind."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from matplotlib import rc_context
 
@@ -11,8 +13,8 @@ from asr_ablations.sweep.result import Comparison
 KINDS = (curves, rates, reached, differences, throughput, utilisation, scaling)
 
 
-def write_figures(comparison: Comparison, folder: Path) -> list[Path]:
+def write_figures(comparison: Comparison, folder: Path, kinds: Sequence[ModuleType] = KINDS) -> list[Path]:
     """Every figure for which the runs have the data, as PNG and SVG; the paths, in the order of a report."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
-        return [path for kind in KINDS for path in kind.draw(comparison, folder)]
+        return [path for kind in kinds for path in kind.draw(comparison, folder)]

@@ -51,7 +51,7 @@ def _panel(comparison: Comparison, panel: Axes, kind: str, metric: str, axis: st
         panel.fill_between(found.x, scale * found.low, scale * found.high, **colour)
         drawn += [*(scale * found.low), *(scale * found.high)]
     log_scale(panel, drawn)
-    for target in {r.target for r in comparison.reached if r.metric == metric}:
+    for target in {r.target for r in comparison.reached if metric.endswith(f"/{r.metric}")}:
         panel.axhline(scale * target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
     panel.set_xlabel(AXES[axis])
     panel.xaxis.set_major_locator(MaxNLocator(7, integer=True))

@@ -8,16 +8,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from asr_ablations.metrics.utilisation import read
-from asr_ablations.report.figures.common import HATCHES, panels, save
+from asr_ablations.report.figures.common import HATCHES, LINES, panels, save
 from asr_ablations.sweep.result import Arm, Comparison
 
-PHASES = {"train": "#0072b2", "validate": "#e69f00", "checkpoint": "#009e73", "evaluate": "#aa4499", "setup": "#999999"}
-PERCENT = {"cpu_percent": ("CPU", "-", "#0072b2"), "gpu_percent": ("GPU", "--", "#d55e00")}
+PHASES = {
+    "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",
+    "setup": "#999999",
+}  # fmt: skip
+PERCENT = {"cpu_percent": ("CPU", "-", "#0072b2"), "gpu_percent": ("GPU, mean", "--", "#d55e00")}
 MEMORY = {"host_memory_gib": ("host", "-", "#0072b2"), "gpu_memory_gib": ("GPU", "--", "#d55e00")}
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """utilisation: a column an arm (its first seed), training left white; phases: a bar an arm."""
+    """utilisation: a column an arm (its first seed), a line a GPU, training left white; phases: a bar an arm."""
     return [*_over_time(comparison, folder), *_phases(comparison, folder)]
 
 
@@ -32,6 +35,7 @@ def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
     for column, (name, found) in enumerate(samples.items()):
         own = axes[column :: len(samples)]
         own[0].set_title(name)
+        _each_gpu(own[0], found)
         _lines(own[0], found, PERCENT)
         own[0].set_ylim(0, 103)
         _lines(own[1], found, MEMORY)
@@ -42,7 +46,7 @@ def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
         own[-1].set_xlabel("time in seconds")
     for row, label in enumerate(("use in %", "memory in GiB", "power in W")[:rows]):
         axes[row * len(samples)].set_ylabel(label)
-        axes[row * len(samples)].legend(fontsize=8, loc="lower right")
+        axes[row * len(samples)].legend(fontsize=8, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
     axes[1].set_ylim(bottom=0)
     figure.supxlabel("grey: validation; darker: checkpoints and the final evaluation", fontsize=8, color="#555555")
     return save(figure, folder, "utilisation")
@@ -52,14 +56,28 @@ def _lines(panel: Axes, rows: list[dict[str, Any]], columns: dict[str, tuple[str
     for column, (label, style, colour) in columns.items():
         known = [(row["seconds"], row[column]) for row in rows if row[column] is not None]
         if known:
-            panel.plot(*zip(*known, strict=True), style, color=colour, linewidth=1, label=label)
+            panel.plot(*zip(*known, strict=True), style, color=colour, linewidth=1.3, label=label)
+
+
+def _each_gpu(panel: Axes, rows: list[dict[str, Any]]) -> None:
+    """A thin line a GPU, told apart by style and by how dark it is; the mean of several is the thick one."""
+    for gpu in range(gpu_count(rows)):
+        known = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
+        look: dict[str, Any] = {"linestyle": LINES[gpu % 8], "color": str(0.2 + 0.06 * (gpu % 8)), "linewidth": 0.7}
+        panel.plot(*zip(*known, strict=True), label=f"GPU {gpu}", **look)
+
+
+def gpu_count(rows: list[dict[str, Any]]) -> int:
+    """GPUs that are worth a line of their own: none where there is one, which is the mean."""
+    count = max((len(row["gpu_percents"]) for row in rows), default=0)
+    return count if count > 1 else 0
 
 
 def _shade(panel: Axes, rows: list[dict[str, Any]]) -> None:
     """Each sample tells of the time since the one before it."""
     for before, row in pairwise(rows):
         if row["phase"] != "train":
-            grey = "#e6e6e6" if row["phase"] == "validate" else "#c9c9c9"
+            grey = "#e6e6e6" if row["phase"] in ("validate", "decode") else "#c9c9c9"
             panel.axvspan(before["seconds"], row["seconds"], color=grey, linewidth=0, zorder=0)
 
 

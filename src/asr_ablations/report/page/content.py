@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.metrics.utilisation import COLUMNS, read
+from asr_ablations.metrics.utilisation import COLUMNS, TEXTS, read
 from asr_ablations.report.figures.throughput import sampled
+from asr_ablations.report.figures.utilisation import gpu_count
 from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.series import AXES, curve, metric_names
+from asr_ablations.sweep.accuracy_times import relative_time
 from asr_ablations.sweep.result import Arm, Comparison, RunRecord
 
 POINTS = 300
@@ -39,6 +41,7 @@ def content(comparison: Comparison) -> dict[str, Any]:
             {**asdict(d), "low": low(d), "high": high(d), "verdict": outcome(d)} for d in comparison.differences
         ],
         "equal": comparison.equal,
+        "scaling": [_scaled(row) for row in comparison.scaling],
         "reached": _reached(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -67,14 +70,22 @@ def _reached(comparison: Comparison) -> list[dict[str, Any]]:
         groups[found.metric, found.target, found.arm].append(found)
     rows = []
     for (metric, target, arm), all_ in groups.items():
-        there = [found for found in all_ if found.steps is not None]
-        row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{len(there)} of {len(all_)}"}
+        there = sum(found.steps is not None for found in all_)
+        row: dict[str, Any] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{there} of {len(all_)}"}
+        row["relative"] = relative_time(comparison.reached, arm, comparison.baseline, target)
         for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
-            known = [getattr(found, key) for found in there if getattr(found, key) is not None]
+            known = [value for found in all_ if (value := getattr(found, key)) is not None]
             if known or key != "cost":  # there is none without a price
-                row[key] = float(np.mean(known)) if known else None
+                row[key] = float(np.mean(known)) if len(known) == len(all_) else None
         rows.append(row)
     return rows
+
+
+def _scaled(row: dict[str, Any]) -> dict[str, Any]:
+    """As the tables show it: seconds of audio a second, efficiency in percent."""
+    speed, efficiency = 3600 * row["audio_hours_per_second"], 100 * row["efficiency"]
+    kept = {key: row[key] for key in ("gpus", "n", "speed_up")}
+    return {**kept, "audio_seconds_per_second": speed, "efficiency %": efficiency}
 
 
 def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:
@@ -83,10 +94,14 @@ def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:
     rows = rows[:: max(1, len(rows) // POINTS)]
     series = {}
     for column in COLUMNS:
-        known = [row for row in rows if column not in ("seconds", "phase", "audio_hours") and row[column] is not None]
+        known = [row for row in rows if column not in ("seconds", "audio_hours", *TEXTS) and row[column] is not None]
         if known:
             points = ([row[key] for row in known] for key in ("seconds", column))
             series[column] = dict(zip(("x", "y"), map(_rounded, points), strict=True))
+    for gpu in range(gpu_count(rows)):
+        known = [row for row in rows if len(row["gpu_percents"]) > gpu]
+        seconds, used = [row["seconds"] for row in known], [row["gpu_percents"][gpu] for row in known]
+        series[f"gpu_percent_{gpu}"] = {"x": _rounded(seconds), "y": _rounded(used)}
     trained = sampled(arm.runs[0]) if arm.runs else None
     if trained is not None and len(trained.y):
         every = max(1, len(trained.y) // POINTS)

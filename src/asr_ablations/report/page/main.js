@@ -43,8 +43,10 @@ function results() {
     .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3))));
   table("results", data.rows, names.map(resultColumn), "Results");
   at("s-equal").hidden = !data.equal.length;
-  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EQUAL[key] }), "At equal cost");
-  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => metricTitle(row.metric).replace(", %", "") } : { key });
+  table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : key === "axis" ? { key, title: EQUAL[key], cell: (row) => SPENT[row.axis] } : { key, title: EQUAL[key] }), "At equal cost");
+  at("s-scaling").hidden = !data.scaling.length;
+  table("scaling", data.scaling, keys(data.scaling).map((key) => ({ key, title: SCALING[key] })), "Scaling over GPUs");
+  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => row.metric.toUpperCase() } : { key, title: key === "relative" ? "time / baseline" : undefined });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
@@ -79,7 +81,7 @@ function differences() {
     { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
     { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
     { key: "verdict" },
-    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "detectable", title: "detectable" },
+    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "p_pooled", title: "p (pooled)" }, { key: "detectable", title: "detectable" },
   ], "Differences");
 }
 
@@ -88,14 +90,21 @@ function redraw() {
   const logarithmic = at("log").checked;
   draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
   const column = at("resource").value;
-  const lines = data.utilisation.flatMap((found, number) => found.series[column] && choice.arms.has(found.arm)
-    ? [{ ...found.series[column], name: plain(found.arm), mode: "lines", line: { color: colour(number), dash: DASHES[number % 8], width: 1.6 } }] : []);
+  const lines = data.utilisation.flatMap((found, number) => choice.arms.has(found.arm) ? Object.entries(found.series).flatMap(([key, points]) => {
+    const gpu = column === "gpu_percent" && EACH_GPU.exec(key); // thin lines below their mean
+    if (key !== column && !gpu) return [];
+    const line = gpu ? { color: colour(number), dash: "dot", width: 0.8 } : { color: colour(number), dash: DASHES[number % 8], width: 1.8 };
+    return [{ ...points, name: plain(gpu ? `${found.arm}, GPU ${gpu[1]}` : found.arm), mode: "lines", line }];
+  }) : []);
   if (column) draw("utilisation", lines, AXIS_TITLES.time, RESOURCES[column] ?? plain(column));
 }
 
+const EACH_GPU = /^gpu_percent_(\d+)$/;
 const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
+const SPENT = { steps: "steps", audio_hours: "hours of audio", seconds: "seconds" };
+const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio a second", speed_up: "speed-up" };
 const RESOURCES = {
-  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %",
+  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %, each and the mean",
   gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",
 };
 
@@ -107,7 +116,7 @@ function controls() {
   options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
   const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));
   options("axis", Object.entries(AXIS_TITLES).filter(([axis]) => known.has(axis)));
-  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))];
+  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))].filter((key) => !EACH_GPU.test(key));
   options("resource", columns.map((column) => [column, RESOURCES[column] ?? column]));
   at("s-utilisation").hidden = !columns.length;
   for (const key of ["metric", "axis", "seeds"]) at(key).addEventListener("change", () => { choice[key] = at(key).value; redraw(); });
