@@ -110,4 +110,4 @@ def standing_corpus(validation: tuple[str, ...] = ("dev",)) -> Any:
 def tiny_overrides(root: Path) -> list[str]:
     """The fixture tiny_corpus as `data`, with batches that it has several of."""
     splits = ["data.train=[train]", "data.validation=[dev]", "data.test=[test]"]
-    return ["data=librispeech", f"data.root={root}", *splits, "batch.size=4"]
+    return ["data=librispeech", f"data.root={root}", *splits, "batch.size=4", "cache=none"]

@@ -173,7 +173,12 @@ def _execute(
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
-        fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        try:
+            fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        except RuntimeError as error:
+            if (failure := data.explain(error)) is error:
+                raise
+            raise failure from error
         record.phases["train"] = last.seconds
         if rank():
             utilisation.close()

@@ -56,6 +56,7 @@ class SpeechData(pl.LightningDataModule):
         self.sets: dict[str, Speech] = {}
         self.screened: dict[str, Screened] = {}
         self._resumed = {"epoch": 0, "batches": 0}
+        self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
@@ -122,9 +123,12 @@ class SpeechData(pl.LightningDataModule):
         self.resume(**state_dict)
 
     def on_exception(self, exception: BaseException) -> None:
-        """Tell which utterance a worker died over, wherever in the loop torch noticed it."""
-        if (told := explained(exception, self.sets["train"])) is not exception:
-            raise told from exception
+        """Find out which utterance a worker died over, wherever in the loop torch noticed it, while the others live."""
+        self._failure = explained(exception, self.sets["train"]) if self.sets else exception
+
+    def explain(self, error: BaseException) -> BaseException:
+        """What ended a fit, as an error that names the utterance where it was a worker's death."""
+        return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
@@ -138,7 +142,7 @@ class SpeechData(pl.LightningDataModule):
             end = begin + size.count(float(durations[order[begin]]))
             batches.append(order[begin:end].tolist())
             begin = end
-        return SpeechLoader(self.sets[name], batches, self.workers)  # type: ignore[arg-type]
+        return SpeechLoader(self.sets[name], batches, self.workers)
 
 
 def _readable(screened: Screened) -> list[Utterance]:
