@@ -90,7 +90,7 @@ def _time_training(cfg: Any, task: Any, data: Any) -> tuple[float, int]:
     batches = list(data.train_dataloader().batch_sampler)
     batches.sort(key=lambda batch: max(data.sets["train"].durations[i] for i in batch))
     chosen = [batches[round(i * (len(batches) - 1) / max(1, STEPS - 1))] for i in range(STEPS)]
-    loader = SpeechLoader(data.sets["train"], [chosen[-1], *chosen], workers=0)  # type: ignore[arg-type]
+    loader = SpeechLoader(data.sets["train"], [chosen[-1], *chosen], workers=0)
     limits = {"max_epochs": 1, "limit_val_batches": 0}
     fitter = trainer(cfg, device_count(cfg), [], [clock], **limits)
     fitter.fit(task, loader, val_dataloaders=[loader])
