@@ -22,9 +22,12 @@ from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
 
-def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
-    alphabet = Alphabet(corpus.characters)
+def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
+    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before.
+
+    alphabet: of a trained model, which may have been derived from a corpus that is not at hand.
+    """
+    alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
     features = build(cfg.features)
@@ -32,10 +35,11 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     build(cfg.init)(model)
     _try_training(cfg, model)
     torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
+    augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
-        augment=build(cfg.augment),
+        augment=augment,
         decoder=build(cfg.decoder)(alphabet),
         optimizer=build(cfg.optimizer),
         schedule=build(cfg.schedule),
@@ -51,9 +55,13 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         alphabet,
         build(cfg.order),
         task.output_frames,
-        batch_size=cfg.batch.size,
+        batch_count=cfg.batch.size,
+        batch_seconds=cfg.batch.seconds,
         seed=seed_of(cfg, "order"),
+        augment_seed=seed_of(cfg, "augment"),
         workers=cfg.workers,
+        cache=build(cfg.cache),
+        augment=augment,
     )
     return task, data
 

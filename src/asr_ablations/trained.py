@@ -54,7 +54,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
         cfg.data.root = root
     weights = read_checkpoint(file)
     try:
-        task, data = assemble(cfg, build(cfg.data))
+        task, data = assemble(cfg, build(cfg.data), _alphabet(cfg, weights))
     except (OmegaConfBaseException, AttributeError) as error:
         raise UsageError(
             f"{folder / 'config.yaml'}: of another version, or incomplete: {_first_line(error)}"
@@ -65,6 +65,13 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     except (ValueError, KeyError, RuntimeError) as error:
         raise UsageError(f"{file}: does not fit {folder / 'config.yaml'}: {_first_line(error)}") from error
     return Trained(cfg, task.eval(), data, folder, file)
+
+
+def _alphabet(cfg: DictConfig, weights: dict[str, Any]) -> Alphabet | None:
+    """The checkpoint's, where the config does not spell it."""
+    if "characters" in cfg.alphabet or "alphabet" not in weights:
+        return None
+    return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:

@@ -13,17 +13,21 @@ BLOCKS = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text()
 LINES = [line.split("  #")[0].split(" # ")[0].strip() for block in BLOCKS for line in block.splitlines()]
 PYTHON = [line.removeprefix("python ") for line in LINES if line.startswith("python ")]
 OTHER = [line for line in LINES if line and not line.startswith("python ")]
+SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
+OWN_TESTS = ("src/compare.py", "src/evaluate.py", "src/prepare.py", "src/reproduce.py", "src/sweep.py", SEARCH)
+"""Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 
 
-def arguments(line):
+def arguments(line, manifests):
     """The command's arguments with its placeholders filled in, shrunken."""
     real = {"AN4": "an4", "train-clean-100": "librispeech-mini/LibriSpeech"}
     for placeholder in re.findall(r"<.*?>", line):
         (folder,) = [path for mark, path in real.items() if mark in placeholder]
         line = line.replace(placeholder, str(shared_data(folder)))
     words = shlex.split(line)
-    extra = MINI if "data=librispeech" in words else [] if "data=an4" in words else SHRUNKEN[:2]
+    own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
+    extra = next((options for data, options in own.items() if data in words), SHRUNKEN[:2])
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
@@ -33,6 +37,10 @@ def arguments(line):
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=utilisation" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
+    if "benchmark=launch" in words:
+        extra.append("benchmark.arms=2")
+    if "benchmark=input" in words:
+        extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     return [*words, *extra]
 
 
@@ -51,14 +59,12 @@ def test_other_commands_are_targets_of_the_makefile():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "line", [line for line in PYTHON if not re.search("compare.py|evaluate.py", line)]
-)  # others do
-def test_it_runs(line, corpora, tmp_path):
-    done = run(arguments(line), corpora, tmp_path)
+@pytest.mark.parametrize("line", [line for line in PYTHON if not line.startswith(OWN_TESTS)])
+def test_it_runs(line, manifests, corpora, tmp_path):
+    done = run(arguments(line, manifests), corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
-    assert run_folders(tmp_path)
+    assert bool(run_folders(tmp_path)) != ("plan=true" in line)
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from small_models import LETTERS, decoder
 
 from asr_ablations.data.alphabet import Alphabet
+from small_models import LETTERS, decoder
 from support import group_options, shared_data
 
 every_variant = pytest.mark.parametrize("name", group_options("decoder"))

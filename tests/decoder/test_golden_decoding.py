@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from ctc_reference import exhaustive
-from small_models import decoder, folder
 
 from asr_ablations.data.alphabet import Alphabet
+from small_models import decoder, folder
 from support import shared_data
 
 EXACT = {"prune_beams": math.inf, "prune_symbols": math.inf}

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from ctc_reference import NEVER, best, exhaustive, prefix_search
-from small_models import LETTERS, bigrams, decoder, spelled
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import SPACE
+from small_models import LETTERS, bigrams, decoder, spelled
 
 WIDE = {"beam_width": 5000, "prune_beams": math.inf}
 NO_PRUNING = {**WIDE, "prune_symbols": math.inf}

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_models import LETTERS, bigrams, decoder, models, spelled
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.errors import UsageError
+from small_models import LETTERS, bigrams, decoder, models, spelled
 from support import compose, group_options
 
 SEARCHES = [name for name in group_options("decoder") if "beam_width" in compose(f"decoder={name}").decoder]

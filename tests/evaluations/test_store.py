@@ -37,7 +37,7 @@ def test_they_are_those_of_the_model(run_folder: Path) -> None:
     assert [u.id for u in found.utterances] == sorted(u.id for u in trained.data.corpus.read("dev"))
     assert len(found.utterances) == 6
     assert found.audio_seconds == pytest.approx(sum(u.duration for u in found.utterances))
-    trained.data.batch_size = 1
+    trained.data.batch_count = 1
     alone = {}
     for batch in trained.data.evaluation_dataloader("dev"):
         with torch.inference_mode():

@@ -40,7 +40,7 @@ def decoding_speed(
     torch.set_num_threads(1)
     corpus = build(cfg.data)
     corpus.prepare()
-    alphabet = Alphabet(corpus.characters)
+    alphabet = build(cfg.alphabet)(corpus)
     spoken = corpus.read(corpus.validation[0])[:utterances]
     found: dict[str, Any] = {"utterances": len(spoken)}
     with TemporaryDirectory() as folder:

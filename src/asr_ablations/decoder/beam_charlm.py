@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.decoder.checks import distance, finite, whole
+from asr_ablations.decoder.checks import distance, finite, plain, whole
 from asr_ablations.decoder.rows import rows
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
 
@@ -46,7 +46,7 @@ class BeamCharLM:
         alpha: float,
         beta: float,
     ) -> None:
-        self.alphabet = alphabet
+        self.alphabet = plain(alphabet)
         self.beam_width = whole("beam_width", beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)

@@ -3,7 +3,15 @@
 import math
 from typing import Any
 
-from asr_ablations.errors import choices
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.errors import UsageError, choices
+
+
+def plain(alphabet: Alphabet) -> Alphabet:
+    """Raises UsageError for an alphabet with a separation character: no search knows yet that it stands for nothing."""
+    if alphabet.separation:
+        raise UsageError(f"alphabet.separation={alphabet.separation}: such models are decoded with decoder=greedy only")
+    return alphabet
 
 
 def whole(name: str, value: Any) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.decoder.checks import distance, whole
+from asr_ablations.decoder.checks import distance, plain, whole
 from asr_ablations.decoder.rows import rows
 from asr_ablations.errors import UsageError
 from asr_ablations.language_models.words import read_words
@@ -28,7 +28,7 @@ class Lexicon:
     searches = True
 
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, words: str | None) -> None:
-        if " " not in alphabet.characters:
+        if " " not in plain(alphabet).characters:
             raise UsageError(f"decoder=lexicon: the alphabet {alphabet.characters!r} has no space to end a word with")
         self.beam_width = whole("beam_width", beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)

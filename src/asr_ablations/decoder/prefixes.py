@@ -6,11 +6,12 @@ from pyctcdecode import BeamSearchDecoderCTC
 from pyctcdecode.language_model import AbstractLanguageModel
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.decoder.checks import plain
 
 
 def prefix_search(alphabet: Alphabet, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
     """The search over outputs 0 (blank), 1, …. Its own build_alphabet would take `_` and `|` for blank and space."""
-    return BeamSearchDecoderCTC(SearchAlphabet(["", *alphabet.characters], False), language_model)
+    return BeamSearchDecoderCTC(SearchAlphabet(["", *plain(alphabet).characters], False), language_model)
 
 
 def best_text(search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: float, symbols: float) -> str:

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from asr_ablations.config import build, check
-from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models import programs
 from asr_ablations.language_models.fit import fit
 from asr_ablations.language_models.model import ARPA, BINARY, load
@@ -24,7 +23,7 @@ def make(cfg: DictConfig) -> Path:
     """
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
-    alphabet = Alphabet(corpus.characters)
+    alphabet = build(cfg.alphabet)(corpus)
     record = Run(cfg)
     record.keep_previous()
     with record:

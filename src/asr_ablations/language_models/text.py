@@ -40,7 +40,7 @@ def collect(corpus: Any, alphabet: Alphabet, text: str | None, include: Sequence
 def transcripts(corpus: Any, name: str) -> list[str]:
     """What is said in a set."""
     splits = corpus.train if name == "train" else [name]
-    return [utterance.text for split in splits for utterance in corpus.read(split)]
+    return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
 
 
 def _file(path: Path, alphabet: Alphabet) -> list[str]:
@@ -50,7 +50,7 @@ def _file(path: Path, alphabet: Alphabet) -> list[str]:
             sentences = [sentence for line in lines if (sentence := normalise(line))]
     except (OSError, EOFError) as error:
         raise UsageError(f"lm.text={path}: cannot be read ({error})") from error
-    known = set(alphabet.characters)
+    known = set(alphabet.letters)
     kept = [sentence for sentence in sentences if known.issuperset(sentence)]
     if not kept or len(kept) < len(sentences) / 2:
         odd = next((sorted(set(sentence) - known) for sentence in sentences if set(sentence) - known), [])
