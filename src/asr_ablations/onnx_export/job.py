@@ -49,7 +49,8 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, Any]:
-    """What a program needs to use the model, and where it came from. symbols: in the order of the outputs."""
+    """What a program needs to use the model, and where it came from. symbols: in the order of the
+    outputs; separation: the one that stands between double letters and is no letter, or ""."""
     environment = trained.folder / "environment.json"
     run = json.loads(environment.read_text(encoding="utf-8")).get("id") if environment.is_file() else None
     return {
@@ -57,6 +58,7 @@ def metadata(trained: Trained, samples: str) -> dict[str, Any]:
         "checkpoint": trained.checkpoint.name,
         "symbols": ["", *trained.task.alphabet.characters],
         "blank": 0,
+        "separation": trained.task.alphabet.separation,
         "sample_rate": SAMPLE_RATE,
         "samples": samples,
         "features": OmegaConf.to_container(trained.cfg.features, resolve=True),

@@ -33,7 +33,7 @@ def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, o
     spans = iter(merge_tokens(path[0], scores[0], blank=0))
     words = []
     for word in text.split(" "):
-        letters = [next(spans) for _ in word]
+        letters = [next(spans) for _ in alphabet.encode(word)]
         next(spans, None)  # the space
         frames = torch.cat([scores[0, letter.start : letter.end] for letter in letters])
         start, end = (offset + step * frame for frame in (letters[0].start, letters[-1].end))

@@ -40,7 +40,7 @@ class Folder:
         for source in sources:
             if (other := taken.setdefault(source.name, source.path)) != source.path:
                 raise UsageError(
-                    f"output={folder}: {other} and {source.path} would both be written to {source.name}{ENDINGS[form]}; "
+                    f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
                     "expected files of different names, or the folder above them"
                 )
 
