@@ -12,9 +12,10 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.audio import duration
 from asr_ablations.errors import UsageError
 from asr_ablations.transcription.recogniser import Recogniser
-from asr_ablations.transcription.sources import seconds_of, whole
+from asr_ablations.transcription.sources import whole
 from asr_ablations.transcription.transcript import Transcript, as_srt
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
@@ -90,7 +91,7 @@ def _too_large(limit: int) -> HTTPException:
 
 
 def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, Any]:
-    if (seconds := seconds_of(path)) > 60 * minutes:
+    if (seconds := duration(path)) > 60 * minutes:
         raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected {minutes:g} at the most")
     samples = whole(path)
     (pieces,) = recognise([samples])

@@ -11,13 +11,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config import build
+from asr_ablations.data.audio import duration
 from asr_ablations.errors import UsageError
 from asr_ablations.experiment import quiet
 from asr_ablations.trained import load_run
 from asr_ablations.transcription.output import writer
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.request import asked
-from asr_ablations.transcription.sources import Source, listed, seconds_of, whole
+from asr_ablations.transcription.sources import Source, listed, whole
 from asr_ablations.transcription.transcript import Transcript
 
 
@@ -67,7 +68,7 @@ def _sound(sources: Iterable[Source], bad: list[Source], bar: Progress) -> Itera
     """The files with a header that can be read, and their seconds."""
     for source in sources:
         try:
-            yield source, seconds_of(source.path)
+            yield source, duration(source.path)
         except UsageError as error:
             _tell(source, error, bad, bar)
 

@@ -50,20 +50,12 @@ def _files(path: Path) -> Iterator[Source]:
         yield Source(file, file.relative_to(path))
 
 
-def seconds_of(path: Path) -> float:
-    """Duration in seconds, above 0. Raises UsageError that names the file where it is missing, damaged or empty."""
-    if not path.exists():
-        raise UsageError(f"cannot read audio {path}: there is no such file")
-    if not (seconds := duration(path)) > 0:
-        raise UsageError(f"cannot read audio {path}: it is empty")
-    return seconds
-
-
 def whole(path: Path) -> np.ndarray:
     """int16 samples (S,) of a recording at 16 kHz; stereo is averaged. Ten minutes at a time, which with other rates
     gives the numbers of all at once: a block begins at a whole second, and a second more is resampled on both sides.
+    Raises AudioError, which names the file, for one that is missing, damaged or empty.
     """
-    total, parts = seconds_of(path), []
+    total, parts = duration(path), []
     for first in range(0, max(1, int(np.ceil(total))), BLOCK):
         begin, end = max(0, first - 1), min(total, first + BLOCK + 1)
         samples = read(path, begin, end - begin)[(first - begin) * SAMPLE_RATE :]
