@@ -67,7 +67,7 @@ def manifests(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="session")
 def memorised_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that has learnt the corpus of tones by heart: no error on its training set. 8 s. Read only."""
+    """The folder of a run that has learnt the corpus of tones by heart: no error on its training set. Read only."""
     outputs = tmp_path_factory.mktemp("memorised")
     splits = ["data.train=[train]", "data.validation=[train]", "data.test=[train]"]
     model = ["width=32", "layers=1", "dropout=0", "augment=none", "batch.size=4", "cache=none", "max_epochs=60"]

@@ -62,7 +62,8 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
         row[: len(one)] = one / np.float32(32768)
     found, frames = onnxruntime.InferenceSession(file).run(None, {"audio": audio, "lengths": lengths})
     for one, answer, count in zip(utterances, found, frames, strict=True):
-        assert count == len(want := expected(task, one))
+        want = expected(task, one)
+        assert count == len(want)
         np.testing.assert_allclose(answer[:count], want.numpy(), rtol=0, atol=1e-4)
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import SENTENCES
-
 from support import REPOSITORY
 
-TEXTS = {f"10-1-{number:04d}": SENTENCES[number] for number in range(5)}
-"""What the first speaker of the tiny corpus's training set says."""
+
+def said(corpus: Path, number: int) -> tuple[Path, str]:
+    """An utterance of the tiny corpus's training set, and its text."""
+    folder = corpus / "train" / "10" / "1"
+    line = (folder / "10-1.trans.txt").read_text(encoding="utf-8").splitlines()[number]
+    return folder / f"{line.split()[0]}.flac", line.partition(" ")[2].lower()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from server import TEXTS, serving
+from server import said, serving
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -29,7 +29,7 @@ def address(memorised_run: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def spoken(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the microphone hears, again and again: three seconds of an utterance and silence."""
-    samples, rate = soundfile.read(next(tiny_corpus.rglob("train/10/1/10-1-0000.flac")))
+    samples, rate = soundfile.read(said(tiny_corpus, 0)[0])
     heard = np.concatenate([samples, np.zeros(3 * rate - len(samples))])
     file = tmp_path_factory.mktemp("microphone") / "heard.wav"
     soundfile.write(file, heard, rate, subtype="PCM_16")
@@ -69,9 +69,10 @@ def page(browsers: SimpleNamespace, address: str) -> Iterator[Any]:
 
 
 def test_a_file_becomes_words_that_play(page: Any, tiny_corpus: Path) -> None:
-    page.set_input_files("#file", next(tiny_corpus.rglob("train/10/1/10-1-0001.flac")))
+    file, text = said(tiny_corpus, 1)
+    page.set_input_files("#file", file)
     page.wait_for_selector("#text button")
-    assert page.inner_text("#text").strip() == TEXTS["10-1-0001"]
+    assert page.inner_text("#text").strip() == text
     assert "confidence" in page.get_attribute("#text button", "title")
     page.click("#text button:nth-of-type(2)")
     assert page.evaluate("document.getElementById('player').src").startswith("blob:")

@@ -3,14 +3,14 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.decoder.greedy import Greedy
-from asr_ablations.transcription.alignment import align
+from asr_ablations.transcription.alignment import align, letter_frames
 from support import shared_data
 
 ALPHABET = Alphabet("ab ")
@@ -82,5 +82,37 @@ def test_greedy_text_is_aligned_as_its_own_path_says() -> None:
     assert text.startswith("i have a good deal of will")
     words = align(blank_first, text, alphabet, 1.0, 0.0)
     assert " ".join(word.word for word in words) == text
+    frames = letter_frames(blank_first.numpy(), alphabet.encode(text))
+    path = torch.zeros(len(blank_first), dtype=torch.long)
+    for label, where in zip(alphabet.encode(text), frames, strict=True):
+        path[where] = label
+    assert blank_first.gather(1, path[:, None]).sum() == pytest.approx(float(blank_first.max(dim=1).values.sum()))
     assert [(word.start, word.end) for word in words] == list(of_best_path(blank_first, symbols))
     assert all(0 < word.confidence <= 1 for word in words)
+
+
+def test_the_path_is_the_best_of_all() -> None:
+    """Against every path of six frames, ties among them: probabilities are of one digit."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        log_probs = torch.randint(1, 4, (6, 4), generator=generator).double().log_softmax(-1)
+        for text in ("ab", "aa", "a b", "bab"):
+            labels = ALPHABET.encode(text)
+            paths = [p for p in itertools.product(range(4), repeat=6) if collapsed(p) == labels]
+            best = max(sum(float(log_probs[t, s]) for t, s in enumerate(p)) for p in paths)
+            frames = letter_frames(log_probs.numpy(), labels)
+            path = [0] * 6
+            for label, where in zip(labels, frames, strict=True):
+                for t in where:
+                    path[t] = label
+            assert collapsed(path) == labels
+            assert sum(float(log_probs[t, s]) for t, s in enumerate(path)) == pytest.approx(best)
+
+
+def collapsed(path: Sequence[int]) -> list[int]:
+    return [symbol for symbol, _ in itertools.groupby(path) if symbol]
+
+
+def test_too_few_frames_for_a_text_are_told() -> None:
+    with pytest.raises(ValueError, match="2 frames are too few for 2 labels"):
+        letter_frames(torch.zeros(2, 4).numpy(), [1, 1])
