@@ -7,6 +7,7 @@ python src/transcribe.py run=<folder> serve=true                            a pa
 python src/transcribe.py --help                                             groups, keys, values
 """
 
+import sys
 from typing import Any
 
 from omegaconf import DictConfig
@@ -23,7 +24,9 @@ def main(cfg: DictConfig) -> Any:
         return serve(cfg)
     from asr_ablations.transcription.job import transcribe  # torch is imported only when there is work to do
 
-    return transcribe(cfg)
+    if transcribe(cfg):
+        sys.exit(1)
+    return None
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """python src/transcribe.py and src/export.py: what they print, write and refuse."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from command import REPOSITORY, clean_environment
+from test_readme import PYTHON
 
 
 def command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -116,3 +118,18 @@ def test_help_helps(tmp_path):
         assert done.returncode == 0, done.stderr
         assert f"python src/{script}.py" in done.stdout
         assert key in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [p for p in PYTHON if p.startswith(("src/transcribe", "src/export"))])
+def test_the_readmes_commands(line, memorised_run, speaker, tmp_path):
+    """But for the page, which tests/serve starts."""
+    if "serve=true" in line:
+        pytest.skip("the page stays until it is ended")
+    for mark, path in (("<run>", memorised_run), ("<file>", speaker / "10-1-0000.flac"), ("<folder>", speaker)):
+        line = line.replace(mark, str(path))
+    words = shlex.split(line.replace("output=", f"output={tmp_path}/"))
+    own = [f"output={tmp_path}/model.onnx"] if "export" in words[0] else []
+    done = command(*words, *own, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
