@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from conftest import SENTENCES
-
 from support import REPOSITORY
 
 TEXTS = {f"10-1-{number:04d}": SENTENCES[number] for number in range(5)}
