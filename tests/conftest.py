@@ -1,6 +1,9 @@
 """Fixtures of the whole suite."""
 
 import itertools
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,14 @@ def write_split(folder: Path, speakers: int, utterances: int, first: int) -> Non
         (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests find out of audio files is kept for the tests alone, also by the processes that they start."""
+    os.environ["ASR_ABLATIONS_INDEX"] = str(tmp_path_factory.mktemp("memory") / "audio.sqlite")
+    yield
+    del os.environ["ASR_ABLATIONS_INDEX"]
+
+
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a corpus of tones: train (2 speakers × 5), dev (2 × 3), test (1 × 2). Read only."""
@@ -36,3 +47,17 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_split(root / "dev", speakers=2, utterances=3, first=20)
     write_split(root / "test", speakers=1, utterances=2, first=30)
     return root
+
+
+@pytest.fixture(scope="session")
+def manifests(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.jsonl, dev.jsonl and test.jsonl of the tiny corpus."""
+    folder = tmp_path_factory.mktemp("manifests")
+    for split in ("train", "dev", "test"):
+        lines = [
+            {"audio_filepath": str(path.parent / f"{line.split()[0]}.flac"), "text": line.partition(" ")[2]}
+            for path in sorted((tiny_corpus / split).rglob("*.trans.txt"))
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return folder

@@ -24,6 +24,7 @@ WRONG = {
     "width": ([0, 1.5, "wide", None], "1 or more"),
     "layers": ([0, 2.0, None], "1 or more"),
     "batch.size": ([0, -1, "big", None], "1 or more"),
+    "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
     "workers": ([-1, 0.5, None], "0 or more"),
     "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
@@ -78,10 +79,21 @@ def test_a_right_value_passes(key: str, value: Any) -> None:
     check(with_value(key, value))
 
 
+@pytest.mark.parametrize(
+    ("size", "seconds", "told"), [(None, 200.5, None), (16, 200, "batch.size=16"), (None, None, "batch.seconds")]
+)
+def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None, told: str | None) -> None:
+    cfg = with_value("batch", {"size": size, "seconds": seconds})
+    if told is None:
+        return check(cfg)
+    with pytest.raises(UsageError, match=told):
+        check(cfg)
+
+
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"alphabets", "overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
+    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
         key for key in WRONG if "." not in key
     }
 
@@ -152,7 +164,7 @@ def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_pat
 @pytest.mark.parametrize("target", ["os.system", "asr_ablations", "torch.load", 3, "", "torchvision.nn.x"])
 def test_check_refuses_targets_of_strangers_before_anything_is_built(target: Any) -> None:
     cfg = compose()
-    OmegaConf.update(cfg, "alphabets.steps", [{"deep": {"_target_": target}}], force_add=True)
+    OmegaConf.update(cfg, "languages.steps", [{"deep": {"_target_": target}}], force_add=True)
     with pytest.raises(UsageError, match=f"_target_={target}: refused"):
         check(cfg)
 

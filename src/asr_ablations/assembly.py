@@ -11,7 +11,6 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config import build
-from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
 from asr_ablations.metrics.loss_scale import LossScale
@@ -24,7 +23,7 @@ from asr_ablations.task import CTCTask
 
 def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
-    alphabet = Alphabet(corpus.characters)
+    alphabet = build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
     features = build(cfg.features)
@@ -32,10 +31,11 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
     build(cfg.init)(model)
     _try_training(cfg, model)
     torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
+    augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
-        augment=build(cfg.augment),
+        augment=augment,
         decoder=build(cfg.decoder)(alphabet),
         optimizer=build(cfg.optimizer),
         schedule=build(cfg.schedule),
@@ -51,9 +51,13 @@ def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
         alphabet,
         build(cfg.order),
         task.output_frames,
-        batch_size=cfg.batch.size,
+        batch_count=cfg.batch.size,
+        batch_seconds=cfg.batch.seconds,
         seed=seed_of(cfg, "order"),
+        augment_seed=seed_of(cfg, "augment"),
         workers=cfg.workers,
+        cache=build(cfg.cache),
+        augment=augment,
     )
     return task, data
 

@@ -9,8 +9,8 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
-    *("augment", "averaging", "benchmark", "data", "decoder", "features", "gradient", "init", "logger", "loss"),
-    *("model", "norm", "optimizer", "order", "pretrain", "rnn", "schedule", "trainer"),
+    *("alphabet", "augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient", "init"),
+    *("logger", "loss", "model", "norm", "optimizer", "order", "pretrain", "rnn", "schedule", "trainer"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""
@@ -20,6 +20,7 @@ PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
 
 def check(cfg: DictConfig) -> None:
     """Values of plain keys. Raises UsageError with the value and the choices."""
+    _check_language(cfg)
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
@@ -28,12 +29,13 @@ def check(cfg: DictConfig) -> None:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
         _whole(cfg, "gpus", 0)
-    whole = {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "batch.size": 1, "workers": 0, "nodes": 1}
+    whole = {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "workers": 0, "nodes": 1}
     for key, smallest in whole.items():
         _whole(cfg, key, smallest)
     for key in cfg.seeds:
         if cfg.seeds[key] is not None:
             _whole(cfg, f"seeds.{key}", 0)
+    _batch(cfg)
     if not (_number(cfg.dropout) and 0 <= cfg.dropout < 1):
         raise choices("dropout", cfg.dropout, "a number from 0 to below 1")
     for key in ("tf32", "progress", "force", "plan"):
@@ -57,6 +59,16 @@ def check(cfg: DictConfig) -> None:
     _check_targets(content)
 
 
+def _check_language(cfg: DictConfig) -> None:
+    """The language chooses the alphabet where that is an interpolation."""
+    known = OmegaConf.select(cfg, "languages") or {}
+    characters = (OmegaConf.to_container(cfg).get("alphabet") or {}).get("characters")  # type: ignore[union-attr]
+    if "data.language" in str(characters) and cfg.data.language not in known:
+        raise choices(
+            "data.language", cfg.data.language, [*known, "or any with an alphabet of its own: alphabet=derived"]
+        )
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -66,6 +78,19 @@ def _whole(cfg: DictConfig, key: str, smallest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         extra = "auto, or " if key == "gpus" else ""
         raise choices(key, value, f"{extra}a whole number, {smallest} or more")
+
+
+def _batch(cfg: DictConfig) -> None:
+    """One of batch.size and batch.seconds is set."""
+    size, seconds = cfg.batch.size, cfg.batch.seconds
+    if seconds is None:
+        if size is None:
+            raise choices("batch.size", size, "a whole number, 1 or more, or batch.seconds set instead")
+        _whole(cfg, "batch.size", 1)
+    elif not (_number(seconds) and seconds > 0):
+        raise choices("batch.seconds", seconds, "a number above 0, or null where batch.size is set")
+    elif size is not None:
+        raise choices("batch.seconds", seconds, f"null beside batch.size={size}, or batch.size=null with it")
 
 
 def _check_targets(node: Any) -> None:

@@ -160,8 +160,6 @@ def _execute(
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
-        if checkpoint is not None:
-            data.resume(**checkpoint["position"])
         fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
         record.phases["train"] = last.seconds
         if rank():

@@ -23,15 +23,21 @@ BEHAVIOUR = 1
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes"),
+    "languages",  # what data.language can choose from: the chosen one stands in alphabet.characters
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
+WHEREABOUTS = ("root", "download")
+"""Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
 
 
 def content(cfg: DictConfig) -> dict[str, Any]:
     """Everything in the resolved config that can change the result."""
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
     if isinstance(whole.get("data"), dict):
-        whole["data"].pop("root", None)  # where it lies; the fingerprint tells what it is
+        for key in WHEREABOUTS:
+            whole["data"].pop(key, None)
+    if isinstance(whole.get("cache"), dict):
+        whole["cache"] = whole["cache"]["_target_"]  # which kind; not where it lies and how large it may be
     kept: dict[str, Any] = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(cfg)
@@ -54,7 +60,8 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    machine = (*(f"{key}=" for key in MACHINE_KEYS), *(f"{key}." for key in MACHINE_KEYS), "data.root=", "hydra")
+    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
+    machine = (*(f"{key}=" for key in keys), *(f"{key}." for key in keys), "hydra")
     told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
     return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
 

@@ -104,18 +104,21 @@ class CTCTask(pl.LightningModule):
         return partial(self.log, on_step=False, on_epoch=True, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["alphabet"] = self.alphabet.characters
+        checkpoint["alphabet"], checkpoint["separation"] = self.alphabet.characters, self.alphabet.separation
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if checkpoint.get("alphabet") != self.alphabet.characters:
-            raise ValueError(
-                f"checkpoint of the alphabet {checkpoint.get('alphabet')!r}, this run's is {self.alphabet.characters!r}"
-            )
+        there = (checkpoint.get("alphabet"), checkpoint.get("separation", ""))
+        if there != (self.alphabet.characters, self.alphabet.separation):
+            raise ValueError(f"checkpoint of the alphabet {there[0]!r}, this run's is {self.alphabet.characters!r}")
 
     def _features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         # Features are float32 whatever the precision: power spectra do not fit into 16 bits.
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
-            features, lengths = self.features(batch.waveforms(), batch.lengths)
+            if batch.features is None:
+                features, lengths = self.features(batch.waveforms(), batch.lengths)
+            else:
+                lengths = self.features.frames(batch.lengths)  # type: ignore[operator]
+                features = batch.padded_features(lengths)
             return normalise_utterances(features, lengths), lengths
 
     def _log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

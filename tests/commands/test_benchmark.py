@@ -33,3 +33,23 @@ def test_a_wrong_value_of_it_is_one_line(key, value, corpora, tmp_path):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"benchmark.{key}={value}: expected" in line
+
+
+def test_input_compares_caches_workers_and_the_model(corpora, tmp_path):
+    options = ["benchmark=input", "benchmark.batches=3", "benchmark.repeats=1", "benchmark.workers=[0,1]", *SHRUNKEN]
+    done = run(["src/benchmark.py", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    rows = found["rows"]
+    assert [(r["cache"], r["workers"]) for r in rows] == [(c, w) for c in ("none", "pcm", "features") for w in (0, 1)]
+    for row in rows:
+        assert row["over_model"] == pytest.approx(row["audio_hours_per_second"] / found["model_audio_hours_per_second"])
+        assert row["times_real_time_a_core"] == pytest.approx(3600 * row["audio_hours_per_second"])
+    assert all(word in done.stdout for word in ("pcm", "features", "real time", "result in"))
+
+
+def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
+    done = run(["src/benchmark.py", "benchmark=input", "benchmark.workers=[0,-1]"], corpora, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: benchmark.workers=[0, -1]: expected whole numbers, 0 or more\n"

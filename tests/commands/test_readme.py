@@ -16,14 +16,15 @@ OTHER = [line for line in LINES if line and not line.startswith("python ")]
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 
 
-def arguments(line):
+def arguments(line, manifests):
     """The command's arguments with its placeholders filled in, shrunken."""
     real = {"AN4": "an4", "train-clean-100": "librispeech-mini/LibriSpeech"}
     for placeholder in re.findall(r"<.*?>", line):
         (folder,) = [path for mark, path in real.items() if mark in placeholder]
         line = line.replace(placeholder, str(shared_data(folder)))
     words = shlex.split(line)
-    extra = MINI if "data=librispeech" in words else [] if "data=an4" in words else SHRUNKEN[:2]
+    own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
+    extra = next((options for data, options in own.items() if data in words), SHRUNKEN[:2])
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
@@ -31,6 +32,8 @@ def arguments(line):
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=utilisation" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
+    if "benchmark=input" in words:
+        extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     return [*words, *extra]
 
 
@@ -49,9 +52,11 @@ def test_other_commands_are_targets_of_the_makefile():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in PYTHON if "compare.py" not in line])  # test_compare.py does
-def test_it_runs(line, corpora, tmp_path):
-    done = run(arguments(line), corpora, tmp_path)
+@pytest.mark.parametrize(
+    "line", [line for line in PYTHON if not re.search(r"(compare|prepare)\.py", line)]
+)  # their own tests do
+def test_it_runs(line, manifests, corpora, tmp_path):
+    done = run(arguments(line, manifests), corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
     assert run_folders(tmp_path)

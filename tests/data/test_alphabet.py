@@ -1,20 +1,13 @@
 """Characters and their indices."""
 
-from pathlib import Path
-
 import pytest
 
 from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path
-from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 from support import compose
 
-ALPHABETS = dict(compose().alphabets)
+ALPHABETS = {language: node.characters for language, node in compose().languages.items()}
 every_language = pytest.mark.parametrize("language", ALPHABETS)
-
-
-def utterance(id_: str, text: str) -> Utterance:
-    return Utterance(id_, "speaker", Path(f"{id_}.flac"), 0.0, 1.0, text)
 
 
 @every_language
@@ -44,18 +37,9 @@ def test_an_alphabet_without_or_with_doubled_characters_is_refused(characters: s
         Alphabet(characters)
 
 
-def test_foreign_characters_are_named_with_the_first_utterance() -> None:
-    utterances = [utterance("u-1", "ab"), utterance("u-2", "añb"), utterance("u-3", "é3"), utterance("u-4", "ñ")]
-    with pytest.raises(UsageError) as told:
-        Alphabet("ab").check(utterances)
-    assert "'3' 'é' 'ñ'" in str(told.value)
-    assert "u-2" in str(told.value)
-    assert "u-2.flac" in str(told.value)
-    assert "u-3" not in str(told.value)
-
-
-def test_known_characters_pass_and_unknown_ones_are_not_encoded() -> None:
-    Alphabet("ab").check([utterance("u-1", "ab"), utterance("u-2", "")])
+def test_foreign_characters_are_found_and_not_encoded() -> None:
+    assert Alphabet("ab").foreign("añ b3ñ") == [" ", "3", "ñ"]
+    assert Alphabet("ab").foreign("") == Alphabet("ab").foreign("baab") == []
     with pytest.raises(KeyError, match="c"):
         Alphabet("ab").encode("abc")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.module import Speech, SpeechData, collate
+from asr_ablations.data.module import SpeechData
+from asr_ablations.data.speech import Item, collate
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 from support import component
@@ -23,11 +23,11 @@ def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:
     return Utterance(id_, "s", Path(f"{id_}.flac"), 0.0, seconds, text)
 
 
-def items(lengths: list[int]) -> list[tuple[np.ndarray, list[int], Utterance]]:
+def items(lengths: list[int]) -> list[Item]:
     generator = np.random.default_rng(1)
     texts = ["ab", "", "cab", "a"]
     return [
-        (generator.integers(-32768, 32767, n).astype(np.int16), LETTERS.encode(text), utterance(f"u-{i}", text))
+        Item(generator.integers(-32768, 32767, n).astype(np.int16), n, LETTERS.encode(text), utterance(f"u-{i}", text))
         for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
     ]
 
@@ -36,7 +36,7 @@ def items(lengths: list[int]) -> list[tuple[np.ndarray, list[int], Utterance]]:
 def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
     batch = collate(drawn := items(lengths))
     expected = np.zeros((len(lengths), max(lengths)), dtype=np.float32)
-    for row, (samples, _, _) in enumerate(drawn):
+    for row, (samples, *_) in enumerate(drawn):
         expected[row, : len(samples)] = samples / 32768
     np.testing.assert_array_equal(batch.waveforms().numpy(), expected)
     assert batch.lengths.tolist() == lengths
@@ -66,37 +66,41 @@ def test_moving_keeps_the_lengths_on_the_cpu() -> None:
     assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]]
 
 
-def test_audio_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.flac"
-    soundfile.write(path, np.arange(1600, dtype=np.int16), 16000)
-    speech = Speech([Utterance("a", "s", path, 0.0, 0.1, "ab")], LETTERS)
-    first = speech[0][0].copy()
-    path.unlink()
-    np.testing.assert_array_equal(speech[0][0], first)
-    monkeypatch.setattr("asr_ablations.data.module.REMEMBERED_BYTES", 0)
-    with pytest.raises(UsageError, match="cannot read audio"):
-        Speech(speech.utterances, LETTERS)[0]
-
-
 def corpus(**splits: list[Utterance]) -> Any:
     """A corpus whose splits are lists; train is made of two folders."""
     return SimpleNamespace(
-        train=["one", "two"], validation=["dev"], test=["test"], read=lambda name: splits.get(name, [])
+        train=["one", "two"],
+        validation=["dev"],
+        test=["test"],
+        on_bad="stop",
+        max_seconds=None,
+        read=lambda name: splits.get(name, []),
     )
 
 
-def data(frames: int, **splits: list[Utterance]) -> SpeechData:
+OPTIONS: dict[str, Any] = {
+    "batch_count": 2,
+    "batch_seconds": None,
+    "seed": 0,
+    "augment_seed": 0,
+    "workers": 0,
+    "cache": component("cache", "none"),
+    "augment": component("augment", "none"),
+}
+
+
+def data(frames: int, options: dict[str, Any] = {}, **splits: list[Utterance]) -> SpeechData:  # noqa: B006
     """With a model of `frames` output frames a second."""
 
     def output_frames(samples: torch.Tensor) -> torch.Tensor:
         return samples * frames // 16000
 
     order = component("order", "shuffled")
-    return SpeechData(corpus(**splits), LETTERS, order, output_frames, batch_size=2, seed=0, workers=0)
+    return SpeechData(corpus(**splits), LETTERS, order, output_frames, **{**OPTIONS, **options})
 
 
 ONE = [utterance("short", "abcdef", 0.5), utterance("enough", "abcde", 0.5)]
-TWO = [utterance("repeats", "aaa", 0.4), utterance("fits", "aab", 0.4), utterance("silent", "", 0.05)]
+TWO = [utterance("repeats", "aaa", 0.4), utterance("fits", "aab", 0.4), utterance("brief", "a", 0.1)]
 
 
 def test_infeasible_utterances_are_left_out_of_training_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +108,7 @@ def test_infeasible_utterances_are_left_out_of_training_and_named(caplog: pytest
     speech = data(10, one=ONE, two=TWO, dev=[utterance("dev", "abcdefgh", 0.1)])
     with caplog.at_level(logging.WARNING):
         speech.setup()
-    assert [u.id for u in speech.sets["train"].utterances] == ["enough", "fits", "silent"]
+    assert [u.id for u in speech.sets["train"].utterances] == ["enough", "fits", "brief"]
     assert speech.left_out == ["repeats", "short"]
     assert "2 of 5" in caplog.text
     assert "repeats, short" in caplog.text
@@ -124,7 +128,7 @@ def test_no_utterance_left_is_an_error() -> None:
 
 
 def test_foreign_characters_stop_the_setup() -> None:
-    with pytest.raises(UsageError, match=r"'z'.*dev-1"):
+    with pytest.raises(UsageError, match=r"dev-1: characters outside the alphabet: 'z'"):
         data(100, one=ONE, dev=[utterance("dev-1", "az")]).setup()
 
 
@@ -161,6 +165,16 @@ def test_description_tells_contents_apart() -> None:
     )
 
 
-def test_batches_of_nothing_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"batch\.size=0"):
-        SpeechData(corpus(), LETTERS, component("order", "shuffled"), lambda x: x, batch_size=0, seed=0, workers=0)
+def test_a_batch_that_cannot_hold_the_longest_utterance_is_refused() -> None:
+    seconds = {"batch_count": None, "batch_seconds": 0.45}
+    with pytest.raises(UsageError, match=r"batch\.seconds=0\.45: expected 0\.5 or more, what utterance enough lasts"):
+        data(100, seconds, one=ONE[1:], two=TWO).setup()
+
+
+def test_evaluation_batches_of_so_many_seconds_hold_their_padding_too() -> None:
+    durations = [0.3, 0.9, 0.1, 0.5, 0.7]
+    seconds = {"batch_count": None, "batch_seconds": 1.0}
+    speech = data(100, seconds, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])
+    speech.setup()
+    batches = list(speech.evaluation_dataloader("dev").batch_sampler)
+    assert [[durations[i] for i in batch] for batch in batches] == [[0.9], [0.7], [0.5, 0.3], [0.1]]

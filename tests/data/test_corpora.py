@@ -1,14 +1,19 @@
-"""The readers of LibriSpeech and AN4 on real data, and what they say of folders that are wrong."""
+"""The readers of LibriSpeech, AN4 and MLS on real data, and what they say of folders that are wrong."""
 
+import os
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data.librispeech import LibriSpeech, read_folder
+from asr_ablations.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.errors import UsageError
-from support import component, shared_data
+from support import component, compose, group_options, shared_data
 
 MINI = "librispeech-mini/LibriSpeech"
 SPEAKERS = {
@@ -75,6 +80,59 @@ def test_a_missing_root_or_folder_is_named(tiny_corpus: Path) -> None:
         librispeech(tiny_corpus).prepare()
 
 
+@pytest.mark.parametrize(
+    ("asked", "splits"),
+    [
+        ("clean100", ["train-clean-100"]),
+        ("clean460", ["train-clean-100", "train-clean-360"]),
+        ("full960", ["train-clean-100", "train-clean-360", "train-other-500"]),
+        (["clean460", "train-other-500"], ["train-clean-100", "train-clean-360", "train-other-500"]),
+        ("train-clean-5", ["train-clean-5"]),
+    ],
+)
+def test_named_training_sets_are_the_thesiss(asked: str | list[str], splits: list[str]) -> None:
+    """papers/003 §2.8; dev and test stay four sets."""
+    corpus = component("data", "librispeech", train=asked)
+    assert corpus.train == splits
+    assert corpus.validation + corpus.test == ["dev-clean", "dev-other", "test-clean", "test-other"]
+
+
+def test_librispeech_is_found_inside_the_folder_that_its_archives_make() -> None:
+    root = shared_data("librispeech-mini")
+    corpus = librispeech(root, train=["train-clean-5"], validation=["dev-clean-2"], test=["test-clean"])
+    corpus.prepare()
+    assert {u.speaker for u in corpus.read("train-clean-5")} == {"1088"}
+
+
+def test_missing_data_end_in_the_command_that_prepares_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        component("data", "librispeech", root=str(tmp_path), train="clean460").prepare()
+    command = f"python src/prepare.py data=librispeech data.root={tmp_path} data.train=clean460 "
+    assert command + "'data.validation=[dev-clean,dev-other]' 'data.test=[test-clean,test-other]'" in str(told.value)
+
+
+@pytest.mark.parametrize("name", [name for name in group_options("data") if name != "synthetic"])
+def test_every_corpus_that_is_not_there_names_its_own_prepare_command(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path} ") as told:
+        component("data", name, root=str(tmp_path)).prepare()
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", group_options("data"))
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("max_seconds", 0, "above 0"),
+        ("max_seconds", "long", "above 0"),
+        ("on_bad", "ignore", "stop, skip"),
+        ("validation", [], "at least one"),
+    ],
+)
+def test_wrong_values_are_named_with_the_choices(name: str, key: str, value: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{told}"):
+        component("data", name, **{key: value})
+
+
 def chapter(root: Path, transcripts: str) -> Path:
     folder = root / "1" / "2"
     folder.mkdir(parents=True)
@@ -82,16 +140,24 @@ def chapter(root: Path, transcripts: str) -> Path:
     return folder
 
 
-def test_a_missing_flac_is_named_with_its_line(tmp_path: Path) -> None:
+def faults(root: Path) -> dict[str, str]:
+    """By id, of a corpus of one split."""
+    corpus = librispeech(root.parent, train=[root.name], validation=[root.name], test=[root.name])
+    return {u.id: u.fault for u in corpus.read(root.name)}
+
+
+def test_a_missing_flac_is_named(tmp_path: Path) -> None:
     chapter(tmp_path, "\n1-2-0000 A WORD\n")
-    with pytest.raises(UsageError, match=r"1-2.trans.txt:2: no audio file 1-2-0000.flac"):
-        read_folder(tmp_path)
+    assert re.match(r"missing file: .*1-2-0000\.flac", faults(tmp_path)["1-2-0000"])
 
 
-def test_a_broken_flac_is_named(tmp_path: Path) -> None:
-    (chapter(tmp_path, "1-2-0000 A WORD\n") / "1-2-0000.flac").write_bytes(b"not audio")
-    with pytest.raises(UsageError, match=r"cannot read audio .*1-2-0000.flac"):
-        read_folder(tmp_path)
+def test_audio_without_a_transcript_is_not_passed_over(tmp_path: Path) -> None:
+    folder = chapter(tmp_path, "1-2-0000 A\n")
+    for id_ in ("1-2-0000", "1-2-0001"):
+        soundfile.write(folder / f"{id_}.flac", [0.1] * 1600, 16000)
+    found = faults(tmp_path)
+    assert found["1-2-0000"] == ""
+    assert found["1-2-0001"].startswith("audio without a transcript")
 
 
 @pytest.mark.parametrize("transcripts", [None, "", "\n\n"])
@@ -99,11 +165,75 @@ def test_an_empty_folder_is_refused(tmp_path: Path, transcripts: str | None) -> 
     if transcripts is not None:
         chapter(tmp_path, transcripts)
     with pytest.raises(UsageError, match=f"no utterances in {tmp_path}"):
-        read_folder(tmp_path)
+        list_folder(tmp_path)
 
 
-def test_an_utterance_may_be_silent(tmp_path: Path) -> None:
-    folder = chapter(tmp_path, "1-2-0000\n1-2-0001 ONE\n")
-    for id_ in ("1-2-0000", "1-2-0001"):
-        soundfile.write(folder / f"{id_}.flac", [0.0] * 1600, 16000)
-    assert [u.text for u in read_folder(tmp_path)] == ["", "one"]
+def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one(tmp_path: Path) -> None:
+    """Path.glob passes over it in silence."""
+    chapter(tmp_path, "1-2-0000 A\n")
+    closed = tmp_path / "1" / "3"
+    closed.mkdir(mode=0o000)
+    try:
+        if os.access(closed, os.R_OK):
+            pytest.skip("this user may read everything")
+        assert faults(tmp_path)[str(closed)].startswith("unreadable folder")
+    finally:
+        closed.chmod(0o700)
+
+
+def test_a_split_that_is_no_folder_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text("no folder")
+    assert faults(tmp_path / "train") == {
+        str(tmp_path / "train"): "unreadable folder: Not a directory",
+    }
+
+
+def mls(root: Path, **options: Any) -> Any:
+    return component("data", "mls", root=str(root), **options)
+
+
+def test_mls_reads_its_own_layout(tmp_path: Path) -> None:
+    """Polish speech of the built-in corpus, laid out as Multilingual LibriSpeech's archives are."""
+    builtin = component(
+        "data", "synthetic", root=str(tmp_path / "built-in"), language="pl", hours=0.01, words=60, train=["dev-clean"]
+    )
+    builtin.prepare()
+    spoken = builtin.read("dev-clean")
+    for split in ("train", "dev", "test"):
+        folder = tmp_path / "mls_polish" / split
+        for number, u in enumerate(spoken):
+            book = folder / "audio" / u.speaker / "77"
+            book.mkdir(parents=True, exist_ok=True)
+            shutil.copy(u.audio, book / f"{u.speaker}_77_{number:06d}.flac")
+        lines = [f"{u.speaker}_77_{number:06d}\t{u.text}\n" for number, u in enumerate(spoken)]
+        (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
+    corpus = mls(tmp_path / "mls_polish")
+    corpus.prepare()
+    found = corpus.read("train")
+    assert [(u.speaker, u.duration, u.text, u.content, u.fault) for u in found] == [
+        (u.speaker, u.duration, u.text, u.content, "") for u in spoken
+    ]
+    assert [u.id for u in found] == [f"{u.speaker}_77_{number:06d}" for number, u in enumerate(spoken)]
+    letters = compose("data=mls").alphabet.characters
+    assert set("".join(u.text for u in found)) <= set(letters)
+    assert set("ąęłńóśźż") <= set(letters)
+
+
+def test_mls_takes_opus_and_names_lines_without_an_id(tmp_path: Path) -> None:
+    folder = tmp_path / "train" / "audio" / "10" / "20"
+    folder.mkdir(parents=True)
+    tone = 0.3 * np.sin(np.arange(16000) / 5)
+    soundfile.write(folder / "10_20_000001.opus", tone, 16000, format="OGG", subtype="OPUS")
+    (tmp_path / "train" / "transcripts.txt").write_text("10_20_000001\tjeden\nbez numeru\n10_20_000002\tdwa\n")
+    found = {u.id: u for u in mls(tmp_path, ending="opus").read("train")}
+    assert found["10_20_000001"].fault == ""
+    assert found["10_20_000001"].duration == pytest.approx(1.0)
+    assert found["train/transcripts.txt:2"].fault.startswith("no id: 'bez numeru'")
+    assert found["10_20_000002"].fault.startswith("missing file")
+
+
+def test_checksums_of_librispeech_are_torchaudios() -> None:
+    from torchaudio.datasets.librispeech import _CHECKSUMS
+
+    told = compose("data=librispeech").data.download
+    assert {f"{told.address}/{split}.tar.gz": sha for split, sha in told.sha256.items()} == _CHECKSUMS

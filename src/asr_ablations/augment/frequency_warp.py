@@ -3,10 +3,11 @@
 import numpy as np
 import torch
 
+from asr_ablations.augment.none import NoAugmentation
 from asr_ablations.seeds import uniforms
 
 
-class FrequencyWarp:
+class FrequencyWarp(NoAugmentation):
     """Features (B, T, F) read at bin f · a instead of f, linearly between bins, with a from 1 - most to 1 + most.
 
     Drawn from (seed, epoch, utterance id).

@@ -3,11 +3,12 @@
 import numpy as np
 import torch
 
+from asr_ablations.augment.none import NoAugmentation
 from asr_ablations.masks import valid_frames
 from asr_ablations.seeds import uniforms
 
 
-class SpecAugment:
+class SpecAugment(NoAugmentation):
     """Masks on normalised features (B, T, F), where 0 is the mean.
 
     frequency_masks bands of up to frequency_width bins; time_masks stretches an utterance of up to time_width frames,

@@ -19,12 +19,22 @@ def measure(cfg: DictConfig) -> Path:
     with Run(cfg) as record:
         found: dict[str, Any] = build(cfg.benchmark)(cfg)
         write_json(record.folder / "result.json", found)
-    table = Table(title=record.name, title_justify="left")
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    for key, value in found.items():
-        table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value))
     console = Console(highlight=False)
-    console.print(table)
+    for key, rows in [(record.name, _figures(found)), *((k, v) for k, v in found.items() if isinstance(v, list))]:
+        console.print(_table(key, rows))
     console.print(f"result in {record.folder}", soft_wrap=True)
     return record.folder
+
+
+def _figures(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"figure": key, "value": value} for key, value in found.items() if not isinstance(value, list)]
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Rows of the same keys; numbers to four digits."""
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(rows[0]):
+        table.add_column(column.replace("_", " "), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table

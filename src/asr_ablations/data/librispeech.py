@@ -3,65 +3,100 @@
 Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus lie so too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from asr_ablations.data import audio
 from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.corpus import Corpus, entries, faulty, folders_in, listed, text_of, whole_file
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 
 
-class LibriSpeech:
-    """A corpus in LibriSpeech's layout. train, validation, test: names of splits, each a folder under `root`."""
+class Folders(Corpus):
+    """A corpus in LibriSpeech's layout: each split is a folder under the root."""
+
+    def prepare(self) -> None:
+        if self.root is None:
+            raise UsageError(
+                f"data.root is not set: the folder that holds {', '.join(self.folders())}; "
+                f"to prepare it: {self.prepare_command()}"
+            )
+        for name in self.missing():
+            raise UsageError(
+                f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())}); "
+                f"to prepare it: {self.prepare_command()}"
+            )
+
+    def missing(self) -> list[str]:
+        """Splits that are not under the root."""
+        assert self.root is not None
+        return [name for name in self.folders() if not (self.root / name).exists()]
+
+    def find(self, split: str) -> list[Utterance]:
+        assert self.root is not None
+        return list_folder(self.root / split)
+
+
+class LibriSpeech(Folders):
+    """named: training sets of several splits under one name, as clean460. download: `address` of the archives
+    <split>.tar.gz and their SHA-256 by split.
+    """
 
     def __init__(
         self,
         *,
         root: str | Path | None,
-        train: Sequence[str],
-        validation: Sequence[str],
-        test: Sequence[str],
-        language: str,
-        alphabet: str,
+        train: str | Sequence[str],
+        named: Mapping[str, Sequence[str]],
+        download: Mapping[str, object],
+        **options: object,
     ) -> None:
-        self.root = Path(root).expanduser() if root else None
-        self.train, self.validation, self.test = list(train), list(validation), list(test)
-        self.language, self.characters = language, alphabet
+        super().__init__(root=root, train=train, **options)  # type: ignore[arg-type]
+        self.train = [split for name in listed(train) for split in named.get(name, [name])]
+        self.download = download
+        # torchaudio and the archives themselves put a folder LibriSpeech around the splits
+        if self.root is not None and self.missing() and (self.root / "LibriSpeech").is_dir():
+            self.root = self.root / "LibriSpeech"
 
-    def prepare(self) -> None:
-        """See that every split is there. Raises UsageError with the folder that is missing."""
-        if self.root is None:
-            raise UsageError(f"data.root is not set: the folder that holds {', '.join(self.folders())}")
-        for name in self.folders():
-            if not (self.root / name).is_dir():
-                raise UsageError(
-                    f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())})"
-                )
+    def fetch(self) -> None:
+        """Download, verify and unpack the splits that are not there."""
+        from asr_ablations.data.archives import fetch
 
-    def folders(self) -> list[str]:
-        """Folders that must lie under the root."""
-        return list(dict.fromkeys([*self.train, *self.validation, *self.test]))
-
-    def read(self, split: str) -> list[Utterance]:
-        """The utterances of one split, in the order of their ids."""
-        assert self.root is not None
-        return read_folder(self.root / split)
+        if self.root is not None:
+            fetch(self.missing(), self.root, **self.download)  # type: ignore[arg-type]
+        self.prepare()
 
 
-def read_folder(folder: Path) -> list[Utterance]:
-    """Utterances of a folder in LibriSpeech's layout. Raises UsageError for a missing or unlisted file."""
-    utterances = []
-    for transcripts in sorted(folder.glob("*/*/*.trans.txt")):
-        speaker = transcripts.parent.parent.name
-        for number, line in enumerate(transcripts.read_text(encoding="utf-8").splitlines(), start=1):
-            id_, _, text = line.strip().partition(" ")
-            if not id_:
-                continue
-            file = transcripts.parent / f"{id_}.flac"
-            if not file.is_file():
-                raise UsageError(f"{transcripts}:{number}: no audio file {file.name} beside it")
-            utterances.append(Utterance(id_, speaker, file, 0.0, audio.duration(file), normalise(text)))
-    if not utterances:
+def list_folder(folder: Path) -> list[Utterance]:
+    """What the transcripts of a split name, in their order, and what lies there without a transcript. Raises
+    UsageError where nothing does.
+    """
+    found = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
+    if not found:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
-    return utterances
+    return found
+
+
+def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
+    if isinstance(speaker, Utterance):
+        yield speaker
+        return
+    for chapter in folders_in(speaker):
+        if isinstance(chapter, Utterance):
+            yield chapter
+        else:
+            yield from _list_chapter(chapter)
+
+
+def _list_chapter(chapter: Path) -> Iterator[Utterance]:
+    inside = entries(chapter)
+    yield from (path for path in inside if isinstance(path, Utterance))
+    paths = {path.name: path for path in inside if isinstance(path, Path)}
+    for name in [name for name in paths if name.endswith(".trans.txt")]:
+        for line in filter(None, map(str.strip, text_of(paths[name]).splitlines())):
+            id_, _, text = line.partition(" ")
+            file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
+            yield whole_file(id_, chapter.parent.name, file, normalise(text))
+    for name, file in paths.items():
+        if name.endswith(".flac"):
+            yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

@@ -1,98 +1,23 @@
 """The LightningDataModule: utterances → batches."""
 
-import hashlib
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
 
-from asr_ablations.data import audio
-from asr_ablations.data.alphabet import Alphabet, shortest_path
-from asr_ablations.data.librispeech import LibriSpeech
-from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.fingerprint import describe_set, fingerprint
+from asr_ablations.data.loader import SpeechLoader, explained
+from asr_ablations.data.sampler import BatchOrder, Order
+from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
+from asr_ablations.data.speech import Perturbation, Speech
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
-from asr_ablations.seeds import generator
-
-log = logging.getLogger(__name__)
-
-Order = Callable[[np.ndarray, int, int, np.random.Generator], list[np.ndarray]]
-REMEMBERED_BYTES = 2 * 1024**3
-"""Audio kept in memory after the first read, per process."""
-
-
-class Speech(Dataset):
-    """Utterances as (int16 samples, labels, utterance)."""
-
-    def __init__(self, utterances: list[Utterance], alphabet: Alphabet) -> None:
-        self.utterances = utterances
-        self.labels = [alphabet.encode(u.text) for u in utterances]
-        self.durations = np.array([u.duration for u in utterances])
-        self._remembered: dict[int, np.ndarray] = {}
-        self._remembered_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, list[int], Utterance]:
-        samples = self._remembered.get(index)
-        utterance = self.utterances[index]
-        if samples is None:
-            samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
-            if self._remembered_bytes + samples.nbytes <= REMEMBERED_BYTES:
-                self._remembered[index] = samples
-                self._remembered_bytes += samples.nbytes
-        return samples, self.labels[index], utterance
-
-
-def collate(items: list[tuple[np.ndarray, list[int], Utterance]]) -> Batch:
-    """A ragged batch."""
-    samples, labels, utterances = zip(*items, strict=True)
-    return Batch(
-        audio=torch.from_numpy(np.concatenate(samples)),
-        lengths=torch.tensor([len(s) for s in samples]),
-        targets=torch.tensor([label for utterance_labels in labels for label in utterance_labels], dtype=torch.long),
-        target_lengths=torch.tensor([len(x) for x in labels]),
-        ids=[u.id for u in utterances],
-        texts=[u.text for u in utterances],
-    )
-
-
-class BatchOrder(Sampler[list[int]]):
-    """The batches of an epoch, which depend on (seed, epoch) only; rank r of n takes every n-th.
-
-    Every rank gets the same number of batches: those that do not divide are filled from the epoch's first.
-    """
-
-    def __init__(self, durations: np.ndarray, batch_size: int, order: Order, seed: int, rank: int, ranks: int) -> None:
-        self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
-        self.rank, self.ranks = rank, ranks
-        self.epoch = 0
-        self._resumed = (0, 0)
-        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def resume(self, epoch: int, done: int) -> None:
-        """Leave out the first `done` batches of `epoch`, which comes next."""
-        self.epoch, self._resumed = epoch, (epoch, done)
-
-    def batches(self) -> list[list[int]]:
-        drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
-        turns = range(self.rank, -(-len(drawn) // self.ranks) * self.ranks, self.ranks)
-        return [drawn[i % len(drawn)].tolist() for i in turns]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        epoch, done = self._resumed
-        return iter(self.batches()[done if self.epoch == epoch else 0 :])
-
-    def __len__(self) -> int:
-        whole = -(-len(self.durations) // self.batch_size)
-        return -(-whole // self.ranks)
 
 
 class SpeechData(pl.LightningDataModule):
@@ -102,101 +27,114 @@ class SpeechData(pl.LightningDataModule):
 
     def __init__(
         self,
-        corpus: LibriSpeech,
+        corpus: Corpus,
         alphabet: Alphabet,
         order: Order,
         output_frames: Callable[[torch.Tensor], torch.Tensor],
         *,
-        batch_size: int,
+        batch_count: int | None,
+        batch_seconds: float | None,
         seed: int,
+        augment_seed: int,
         workers: int,
+        cache: Any,
+        augment: Any,
     ) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise UsageError(f"batch.size={batch_size}: expected 1 or more")
         self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames
-        self.batch_size, self.seed, self.workers = batch_size, seed, workers
+        self.batch_count, self.batch_seconds = batch_count, batch_seconds
+        self.seed, self.workers, self.cache = seed, workers, cache
+        if cache.holds_features and augment.changes_waveforms:
+            raise UsageError(
+                "cache=features: expected pcm or none with an augmentation of waveforms, whose features are other ones "
+                "in every epoch"
+            )
+        self.perturbation = (
+            Perturbation(augment.waveform, output_frames, augment_seed) if augment.changes_waveforms else None
+        )
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
-        self._position = (0, 0)
+        self.screened: dict[str, Screened] = {}
+        self._resumed = {"epoch": 0, "batches": 0}
 
     def setup(self, stage: str | None = None) -> None:
-        """Read every split once. Raises UsageError for missing data or foreign characters."""
+        """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        for name in dict.fromkeys(["train", *self.corpus.validation, *self.corpus.test]):
-            folders = self.corpus.train if name == "train" else [name]
-            utterances = [u for folder in folders for u in self.corpus.read(folder)]
-            self.alphabet.check(utterances)
-            self.sets[name] = Speech(utterances, self.alphabet)
-        self._leave_out_infeasible()
+        self.screened = screen(self.corpus, self.alphabet, self.output_frames)
+        for name, screened in self.screened.items():
+            store = self.cache.open(name, _readable(screened), self.workers)
+            perturbation = self.perturbation if name == "train" else None
+            self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
+        self._check_longest()
 
-    def _leave_out_infeasible(self) -> None:
-        train = self.sets["train"]
-        frames = self.output_frames(torch.tensor([round(d * 16000) for d in train.durations])).tolist()
-        short = {u.id for u, x, n in zip(train.utterances, train.labels, frames, strict=True) if n < shortest_path(x)}
-        if short:
-            self.left_out = sorted(short)
-            log.warning(
-                "%d of %d training utterances have fewer output frames than CTC needs and are left out: %s%s",
-                len(short), len(train), ", ".join(self.left_out[:5]), " …" if len(short) > 5 else "",
-            )  # fmt: skip
-            self.sets["train"] = Speech([u for u in train.utterances if u.id not in short], self.alphabet)
-        if not len(self.sets["train"]):
-            raise UsageError("no training utterance is left: each has fewer output frames than labels")
+    def _check_longest(self) -> None:
+        longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
+        if self.batch_seconds is not None and longest.duration > self.batch_seconds:
+            raise UsageError(
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, what utterance "
+                f"{longest.id} lasts"
+            )
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Of everything that training and evaluation read."""
-        told = {name: _describe(speech.utterances)["sha256"] for name, speech in self.sets.items()}
-        return hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
+        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        return fingerprint(self.screened)
 
     def resume(self, epoch: int, batches: int) -> None:
         """Go on after that many batches of an epoch."""
-        self._position = (epoch, batches)
+        self._resumed = {"epoch": epoch, "batches": batches}
 
     def describe(self) -> dict[str, Any]:
-        """For the record: what each set holds, a hash of its utterances, and what was left out of training."""
-        sets = {name: _describe(speech.utterances) for name, speech in self.sets.items()}
-        return {"sets": sets, "left_out_of_training": self.left_out, "alphabet": self.alphabet.characters}
+        """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
+        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
+        alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
+        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
 
-    def _loader(self, name: str, sampler: Sampler[list[int]]) -> DataLoader:
-        pin = torch.cuda.is_available()
-        return DataLoader(
-            self.sets[name],
-            batch_sampler=sampler,
-            collate_fn=collate,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
-            pin_memory=pin,
-            # of its own: a loader draws a seed at each pass, and torch's global stream belongs to dropout
-            generator=torch.Generator(),
-        )
-
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> SpeechLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        durations = self.sets["train"].durations
-        order = BatchOrder(durations, self.batch_size, self.order, self.seed, rank, ranks)
-        order.resume(*self._position)
-        return self._loader("train", order)
+        size = batch_size(self.batch_count, self.batch_seconds, ranks)
+        order = BatchOrder(self.sets["train"].durations, size, self.order, self.seed, rank, ranks)
+        order.resume(self._resumed["epoch"], self._resumed["batches"])
+        return SpeechLoader(self.sets["train"], order, self.workers)
 
-    def val_dataloader(self) -> list[DataLoader]:
+    def state_dict(self) -> dict[str, int]:
+        """Where training stands: the epoch, and the batches of it that the weights have seen, on each rank."""
+        if self.trainer is None:
+            return dict(self._resumed)
+        loop = self.trainer.fit_loop
+        epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
+        # `processed` counts a batch from its optimiser's step on, an epoch from its last batch's validation on; between
+        # two epochs the batch counter still stands at the end of the one before
+        within = epochs["started"] > epochs["processed"]
+        return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on from there: Lightning calls this before it asks for the training batches."""
+        self.resume(**state_dict)
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Tell which utterance a worker died over, wherever in the loop torch noticed it."""
+        if (told := explained(exception, self.sets["train"])) is not exception:
+            raise told from exception
+
+    def val_dataloader(self) -> list[SpeechLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
 
-    def evaluation_dataloader(self, name: str) -> DataLoader:
+    def evaluation_dataloader(self, name: str) -> SpeechLoader:
         """One split, the longest utterances first, so that too little memory shows at once."""
         durations = self.sets[name].durations
-        order = np.argsort(-durations, kind="stable")
-        size = self.batch_size
-        return self._loader(name, [order[i : i + size].tolist() for i in range(0, len(order), size)])  # type: ignore[arg-type]
+        order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
+        batches, begin = [], 0
+        while begin < len(order):
+            end = begin + size.count(float(durations[order[begin]]))
+            batches.append(order[begin:end].tolist())
+            begin = end
+        return SpeechLoader(self.sets[name], batches, self.workers)  # type: ignore[arg-type]
 
 
-def _describe(utterances: list[Utterance]) -> dict[str, Any]:
-    lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}" for u in utterances)
-    return {
-        "utterances": len(utterances),
-        "hours": sum(u.duration for u in utterances) / 3600,
-        "speakers": len({u.speaker for u in utterances}),
-        "words": sum(len(u.text.split()) for u in utterances),
-        "sha256": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-    }
+def _readable(screened: Screened) -> list[Utterance]:
+    """What a cache holds: also what this model or this max_seconds leaves out, so that all arms share it."""
+    also = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
+    return sorted([*screened.kept, *also], key=lambda utterance: utterance.id)

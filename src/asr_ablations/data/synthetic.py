@@ -1,33 +1,20 @@
 """The built-in corpus: sentences spoken by espeak-ng, generated on first use, without account or download."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from asr_ablations.data.librispeech import LibriSpeech
+from asr_ablations.data.librispeech import Folders
 from asr_ablations.errors import UsageError
 
 
-class Synthetic(LibriSpeech):
+class Synthetic(Folders):
     """Spoken sentences of `words` different words; `hours` of training audio; generated under `root`.
 
     The splits train, dev-clean, dev-other, test-clean, test-other share no speaker, and no sentence of a dev or test
     split stands in train. What is generated depends on language, words, hours and corpus_seed only.
     """
 
-    def __init__(
-        self,
-        *,
-        root: str | Path,
-        language: str,
-        hours: float,
-        words: int,
-        corpus_seed: int,
-        train: Sequence[str],
-        validation: Sequence[str],
-        test: Sequence[str],
-        alphabet: str,
-    ) -> None:
-        super().__init__(root=root, train=train, validation=validation, test=test, language=language, alphabet=alphabet)
+    def __init__(self, *, root: str | Path, hours: float, words: int, corpus_seed: int, **options: object) -> None:
+        super().__init__(root=root, **options)  # type: ignore[arg-type]
         self.hours, self.words, self.corpus_seed = hours, words, corpus_seed
         self.store = Path(root).expanduser()
 

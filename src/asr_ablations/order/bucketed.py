@@ -1,22 +1,36 @@
 """Utterances of similar duration together: little padding, batches in random order."""
 
+from collections.abc import Callable
+
 import numpy as np
+
+from asr_ablations.data.batch_size import BatchSize
 
 
 def bucketed(
-    durations: np.ndarray, batch_size: int, epoch: int, generator: np.random.Generator, *, buckets: int
+    durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices. The utterances are cut into `buckets` of equal count by duration and shuffled within each;
-    what is left of a bucket after its full batches goes into the next one.
+    """Batches of indices: shuffled within each of `buckets`, and then among one another."""
+    batches = by_bucket(durations, batch_size, buckets, generator.permutation)
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def by_bucket(
+    durations: np.ndarray, batch_size: BatchSize, buckets: int, shuffle: Callable[[np.ndarray], np.ndarray]
+) -> list[np.ndarray]:
+    """Batches by increasing duration of their longest. The utterances are cut into `buckets` of equal count by duration
+    and each bucket shuffled; what is left of a bucket after its full batches goes into the next one.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []
     rest = np.empty(0, dtype=np.int64)
-    for bucket in np.array_split(by_duration, max(1, min(buckets, len(durations) // batch_size))):
-        members = np.concatenate([rest, generator.permutation(bucket)])
-        whole = len(members) // batch_size
-        batches += list(members[: whole * batch_size].reshape(whole, batch_size))
-        rest = members[whole * batch_size :]
+    fullest = batch_size.count(float(durations.max(initial=0.0)))
+    for bucket in np.array_split(by_duration, max(1, min(buckets, len(durations) // fullest))):
+        members = np.concatenate([rest, shuffle(bucket)])
+        count = batch_size.count(float(durations[bucket].max(initial=0.0)))
+        whole = len(members) // count
+        batches += list(members[: whole * count].reshape(whole, count))
+        rest = members[whole * count :]
     if len(rest):
         batches.append(rest)
-    return [batches[i] for i in generator.permutation(len(batches))]
+    return batches

@@ -2,8 +2,12 @@
 
 import numpy as np
 
+from asr_ablations.data.batch_size import BatchSize
 
-def shuffled(durations: np.ndarray, batch_size: int, epoch: int, generator: np.random.Generator) -> list[np.ndarray]:
+
+def shuffled(
+    durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
+) -> list[np.ndarray]:
     """Batches of indices in random order."""
     order = generator.permutation(len(durations))
-    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    return np.split(order, batch_size.cut(durations[order])) if len(order) else []

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from asr_ablations.order.bucketed import bucketed
-from asr_ablations.order.sorted import sorted_
+from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.order.bucketed import bucketed, by_bucket
 
 
 def sortagrad(
-    durations: np.ndarray, batch_size: int, epoch: int, generator: np.random.Generator, *, buckets: int
+    durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices: sorted in epoch 0, bucketed from epoch 1 on."""
+    """Batches of indices: in epoch 0 by increasing length of the longest utterance in the batch, bucketed from epoch 1
+    on. Every epoch has as many batches.
+    """
     if epoch == 0:
-        return sorted_(durations, batch_size, epoch, generator)
+        return by_bucket(durations, batch_size, buckets, lambda bucket: bucket)
     return bucketed(durations, batch_size, epoch, generator, buckets=buckets)

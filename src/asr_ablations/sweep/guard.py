@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from asr_ablations.errors import UsageError
-from asr_ablations.run import MACHINE_KEYS
+from asr_ablations.run import MACHINE_KEYS, WHEREABOUTS
 from asr_ablations.sweep.result import RunRecord
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
-NOT_COMPARED = (*MACHINE_KEYS, "seed", "data.root")
+NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = "data.json"
 """Stands for the hash of each set of data.json among the keys: data.json.train and so on."""
 

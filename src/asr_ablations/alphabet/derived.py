@@ -1,0 +1,14 @@
+"""The alphabet of the training text."""
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.corpus import Corpus
+
+
+def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
+    """Every character of the training text and the space, in the order of their code points.
+
+    Cost: the corpus is prepared and the training split read before the model is built, whose size this decides.
+    """
+    corpus.prepare()
+    texts = (utterance.text for split in corpus.train for utterance in corpus.read(split))
+    return Alphabet.with_separation("".join(sorted(set(" ").union(*texts))), separation)

@@ -1,0 +1,94 @@
+"""Splits of a corpus out of <split>.tar.gz archives: downloaded, verified, unpacked, put in place whole."""
+
+import fcntl
+import gzip
+import shutil
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from asr_ablations.data.download import BLOCK, download
+from asr_ablations.errors import UsageError, choices
+from asr_ablations.report.bar import bar
+
+
+def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[str, str]) -> None:
+    """Put each split at <root>/<split>. An archive lies beside them until its split is unpacked.
+
+    Raises UsageError for a split without an archive, a download that fails, and an archive that would write elsewhere.
+    """
+    for split in splits:
+        if split not in sha256:
+            raise choices("split", split, f"a folder in {root}, or one that can be downloaded: {', '.join(sha256)}")
+    if not splits:
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _alone(root / ".prepare.lock"):
+            for split in splits:
+                if not (root / split).exists():
+                    archive = root / f"{split}.tar.gz"
+                    download(f"{address.rstrip('/')}/{archive.name}", archive, sha256[split])
+                    unpack(archive, split, root)
+                    archive.unlink()
+    except OSError as error:
+        raise UsageError(f"data.root={root}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that prepares {path.parent}", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def unpack(archive: Path, split: str, root: Path) -> None:
+    """The folder LibriSpeech/<split> of an archive to <root>/<split>, all of it or nothing.
+
+    Raises UsageError for an archive that is damaged, lacks the folder, or holds a path outside of itself, a link or a
+    device: nothing of it stays.
+    """
+    temporary = root / f".{split}.partial"
+    shutil.rmtree(temporary, ignore_errors=True)  # left by an attempt that was killed
+    try:
+        with bar(f"unpacking {split}", archive.stat().st_size, as_bytes=True) as advance:
+            _extract(archive, temporary, advance)
+        inside = temporary / "LibriSpeech" / split
+        if not inside.is_dir():
+            raise UsageError(f"{archive}: no folder LibriSpeech/{split} in it")
+        inside.rename(root / split)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk; a damaged gzip has none
+        raise UsageError(f"{archive}: damaged: {error}; remove it and try again") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _extract(archive: Path, folder: Path, advance: Any) -> None:
+    # tarfile's own reading of gzip does not look at its checksum, the gzip module does, at the very end
+    with archive.open("rb") as file, gzip.open(file) as plain, tarfile.open(fileobj=plain, mode="r|") as members:
+        read = 0
+        for member in members:
+            _check(member, archive)
+            members.extract(member, folder, filter="data")  # a second guard: it stays within the folder by itself
+            advance(file.tell() - read)
+            read = file.tell()
+        while plain.read(BLOCK):
+            pass
+
+
+def _check(member: tarfile.TarInfo, archive: Path) -> None:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"{archive}: refused, {member.name!r} leads out of the target folder")
+    if not (member.isfile() or member.isdir()):
+        raise UsageError(f"{archive}: refused, {member.name!r} is a link or a device")

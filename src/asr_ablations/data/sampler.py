@@ -1,0 +1,84 @@
+"""Which utterances make the batches of an epoch, and which rank gets which."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.seeds import generator
+
+Order = Callable[[np.ndarray, BatchSize, int, np.random.Generator], list[np.ndarray]]
+
+
+class EpochBatch(list[int]):
+    """Indices of a batch's utterances, and the epoch that their augmentation is drawn for."""
+
+    epoch: int
+
+
+class BatchOrder(Sampler[list[int]]):
+    """The batches of an epoch, which depend on (seed, epoch) only.
+
+    `batch_size` and `order` make the batch of a whole step; its utterances are dealt to the ranks by duration, so that
+    every rank has a share of each step and all shares are about as long. Nothing is lost and nothing seen twice: fewer
+    utterances than ranks, at most one such batch an epoch, join the batch before.
+    """
+
+    def __init__(
+        self, durations: np.ndarray, batch_size: BatchSize, order: Order, seed: int, rank: int, ranks: int
+    ) -> None:
+        self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
+        self.rank, self.ranks = rank, ranks
+        self.epoch = 0
+        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
+        self._resumed = (0, 0)
+        self._count: int | None = None
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def resume(self, epoch: int, done: int) -> None:
+        """Stand at `epoch`, whose next iteration leaves out the `done` batches that the weights have seen. Every other
+        iteration is whole, and so is the length.
+        """
+        self.epoch, self._resumed = epoch, (epoch, done)
+
+    def batches(self) -> list[EpochBatch]:
+        """This rank's share of every batch of the epoch."""
+        drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
+        return [self._share(batch) for batch in _joined(drawn, self.ranks)]
+
+    def _share(self, batch: np.ndarray) -> EpochBatch:
+        if self.ranks > 1:
+            batch = batch[np.argsort(self.durations[batch], kind="stable")][self.rank :: self.ranks]
+        share = EpochBatch(batch.tolist())
+        share.epoch = self.epoch
+        return share
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # A generator, so that it begins with the first batch: a DataLoader with workers makes two iterators and throws
+        # the first away.
+        epoch, done = self._resumed
+        if epoch != self.epoch:
+            done = 0
+        self._resumed = (self.epoch, 0)
+        yield from self.batches()[done:]
+
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = len(self.batches())
+        return self._count
+
+
+def _joined(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+    """Batches of at least one utterance a rank."""
+    joined: list[np.ndarray] = []
+    for batch in batches:
+        if len(batch) < ranks and joined:
+            joined[-1] = np.concatenate([joined[-1], batch])
+        else:
+            joined.append(batch)
+    if len(joined) > 1 and len(joined[0]) < ranks:
+        joined[:2] = [np.concatenate(joined[:2])]
+    return joined

@@ -1,0 +1,124 @@
+"""Which utterances a run uses: what is wrong with the others, and what to do about it."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+FEATURE_FRAMES = 100
+"""a second, in every published setting here (a hop of 10 ms): no model has more frames than that for a transcript, and
+nobody speaks so fast. What one model's own frames cannot hold is left out of training instead (`infeasible`)."""
+INFEASIBLE, OVER_LONG = "infeasible", "longer than data.max_seconds"
+
+
+@dataclass(frozen=True)
+class Screened:
+    """One set: the utterances it keeps, those it leaves out by reason, and the ids of those whose transcripts need
+    more than the model's output frames: left out of training, kept in evaluation.
+    """
+
+    kept: list[Utterance]
+    left_out: dict[str, list[Utterance]] = field(default_factory=dict)
+    infeasible: list[str] = field(default_factory=list)
+
+    def left_out_ids(self) -> dict[str, list[str]]:
+        return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
+
+
+def screen(
+    corpus: Corpus, alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
+) -> dict[str, Screened]:
+    """Every set of the corpus: train, and the splits of validation and test. Raises UsageError that counts the unusable
+    utterances and names the first, unless the corpus skips them.
+    """
+    judged = judge(corpus, alphabet)
+    bad = [u for utterances in judged.values() for u in utterances if u.fault]
+    if bad and corpus.on_bad == "stop":
+        more = f"; {len(bad) - 1} more are wrong, src/prepare.py with the same data lists all" if bad[1:] else ""
+        raise UsageError(f"{bad[0].id}: {bad[0].fault}{more} (data.on_bad=skip leaves them out)")
+    return select(judged, corpus, alphabet, output_frames)
+
+
+def judge(corpus: Corpus, alphabet: Alphabet) -> dict[str, list[Utterance]]:
+    """The utterances of every set with the faults of their texts and ids beside those of their audio."""
+    found = {}
+    for name in dict.fromkeys(["train", *corpus.validation, *corpus.test]):
+        splits = corpus.train if name == "train" else [name]
+        utterances = [u for split in splits for u in corpus.read(split)]
+        times = Counter(u.id for u in utterances)
+        faults = (u.fault or _fault(u, alphabet, times[u.id]) for u in utterances)
+        found[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]
+    return found
+
+
+def select(
+    judged: Mapping[str, Sequence[Utterance]],
+    corpus: Corpus,
+    alphabet: Alphabet,
+    output_frames: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, Screened]:
+    """The sets without what is unusable, and train without what cannot be learnt or is too long. Raises UsageError
+    where that leaves nothing.
+    """
+    found = {}
+    for name, utterances in judged.items():
+        sound = [u for u in utterances if not u.fault]
+        infeasible = _infeasible(sound, alphabet, output_frames)
+        longest = (corpus.max_seconds or math.inf) if name == "train" else math.inf
+        reasons = [_reason(u, name == "train" and u.id in infeasible, longest) for u in utterances]
+        left_out: dict[str, list[Utterance]] = {}
+        for utterance, reason in zip(utterances, reasons, strict=True):
+            if reason:
+                left_out.setdefault(reason, []).append(utterance)
+        _tell(name, len(utterances), left_out)
+        kept = [u for u, reason in zip(utterances, reasons, strict=True) if not reason]
+        found[name] = Screened(kept, left_out, sorted(infeasible))
+    return found
+
+
+def _reason(utterance: Utterance, infeasible: bool, longest: float) -> str:
+    """Why the utterance is left out, "" where it is not."""
+    if utterance.fault:
+        return utterance.fault.partition(":")[0]
+    return INFEASIBLE if infeasible else OVER_LONG if utterance.duration > longest else ""
+
+
+def _fault(utterance: Utterance, alphabet: Alphabet, times: int) -> str:
+    if times > 1:
+        return f"duplicate id: {times} utterances are called so, one of them {utterance.audio}"
+    if not utterance.text:
+        return f"empty transcript: {utterance.audio}"
+    if foreign := alphabet.foreign(utterance.text):
+        return f"characters outside the alphabet: {' '.join(map(repr, foreign))} in {utterance.text!r}"
+    needed, there = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
+    if needed > there:
+        return f"transcript longer than frames: {needed} labels and repeats, {there} frames of {utterance.audio}"
+    return ""
+
+
+def _infeasible(
+    utterances: list[Utterance], alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
+) -> set[str]:
+    """Ids of those whose transcripts CTC cannot lay over the model's output frames."""
+    frames = output_frames(torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances], dtype=torch.long))
+    needed = (shortest_path(alphabet.encode(u.text)) for u in utterances)
+    return {u.id for u, there, wanted in zip(utterances, frames.tolist(), needed, strict=True) if there < wanted}
+
+
+def _tell(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
+    for reason, utterances in left_out.items():
+        ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
+        log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)
+    if left_out and count == sum(map(len, left_out.values())):
+        raise UsageError(f"no {'training utterance' if name == 'train' else f'utterance of {name}'} is left")

@@ -1,0 +1,23 @@
+"""Prepare a corpus: generate or download it, check every file of it, say what it holds.
+
+python src/prepare.py                                             the built-in corpus
+python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
+python src/prepare.py --help
+"""
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from asr_ablations.entry import entry
+
+
+@entry("prepare")
+def main(cfg: DictConfig) -> Any:
+    from asr_ablations.preparation import prepare  # torch is imported only when there is work to do
+
+    return prepare(cfg)
+
+
+if __name__ == "__main__":
+    main()

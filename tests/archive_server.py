@@ -1,0 +1,90 @@
+"""A web server on the loopback that resumes and breaks off as real ones do, and LibriSpeech archives to put on it."""
+
+import hashlib
+import io
+import re
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class Server(ThreadingHTTPServer):
+    """files: contents by name. breaks: for each coming request, bytes after which the connection is cut. requests:
+    (path, Range) of those that came. resumes: whether Range is heeded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.breaks: list[int] = []
+        self.requests: list[tuple[str, str | None]] = []
+        self.resumes = True
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/resources/12"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        self.server.requests.append((self.path, asked))
+        content = self.server.files.get(self.path.rpartition("/")[2])
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.server.resumes else 0  # type: ignore[index]
+        if start >= len(content) > 0:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        cut = self.server.breaks.pop(0) if self.server.breaks else len(content)
+        self.wfile.write(content[start : start + cut])
+        self.wfile.flush()
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def archive(folder: Path, split: str, *more: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """<split>.tar.gz of a split's folder, as LibriSpeech's archives are made; `more` members at the end."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as tar:
+        readme = tarfile.TarInfo("LibriSpeech/README.TXT")
+        readme.size = 4
+        tar.addfile(readme, io.BytesIO(b"read"))
+        tar.add(folder, f"LibriSpeech/{split}")
+        for member, content in more:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,178 @@
+"""python src/prepare.py: corpora made, fetched and checked, and what it says of those that are wrong."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import soundfile
+from command import SHRUNKEN, run, run_folders
+from test_readme import PYTHON
+
+from archive_server import archive, serving, sha256
+from asr_ablations.config import build
+from asr_ablations.errors import UsageError
+from asr_ablations.experiment import run as train
+from asr_ablations.preparation import prepare
+from support import compose, group_options, shared_data
+
+SMALL = ["model=tiny", *SHRUNKEN[2:], "max_epochs=1", "logger=csv"]
+MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The table's rows by their first cell."""
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    return {row[0]: row[1:] for row in cells}
+
+
+def test_help_helps(corpora, tmp_path):
+    done = run(["src/prepare.py", "--help"], corpora, tmp_path)
+    assert done.returncode == 0
+    for told in ("prepare.py", "clean460", "data.on_bad=skip", ", ".join(group_options("data"))):
+        assert told in done.stdout
+
+
+def test_the_built_in_corpus_is_generated(corpora, tmp_path):
+    done = run(["src/prepare.py", *SHRUNKEN[:2]], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(rows(done.stdout)) == ["train", "dev-clean", "test-clean", "test-other"]
+    assert re.search(r"fingerprint [0-9a-f]{16}", done.stdout)
+
+
+def test_real_speech_is_checked_and_counted(corpora, tmp_path):
+    """The genuine LibriSpeech utterances, where they lie; hours by soundfile's own account."""
+    root = shared_data("librispeech-mini/LibriSpeech")
+    done = run(["src/prepare.py", "data=librispeech", f"data.root={root}", *MINI], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = rows(done.stdout)
+    for name, split in {"train": "train-clean-5", "dev-clean-2": "dev-clean-2", "test-clean": "test-clean"}.items():
+        files = list((root / split).rglob("*.flac"))
+        lines = [line for path in (root / split).rglob("*.trans.txt") for line in path.read_text().splitlines()]
+        words = [line.split()[1:] for line in lines]
+        hours = sum(soundfile.info(path).duration for path in files) / 3600
+        different = {word for sentence in words for word in sentence}
+        counts = [len(files), len({path.parent.parent for path in files}), sum(map(len, words)), len(different)]
+        assert told[name] == [*map(str, counts), f"{hours:.2f}", "0"]
+
+
+def test_librispeech_is_downloaded_after_a_break(corpora, tmp_path):
+    mini = shared_data("librispeech-mini/LibriSpeech")
+    there = {"train-clean-100": "train-clean-5", "dev-clean": "dev-clean-2", "test-clean": "test-clean"}
+    wanted = [f"data.root={tmp_path / 'root'}", "data.validation=dev-clean", "data.test=test-clean"]
+    with serving() as server:
+        server.files = {f"{name}.tar.gz": archive(mini / split, name) for name, split in there.items()}
+        server.breaks = [1000]
+        sums = [f"data.download.sha256.{x.removesuffix('.tar.gz')}={sha256(c)}" for x, c in server.files.items()]
+        command = ["src/prepare.py", "data=librispeech", *wanted, f"data.download.address={server.address}", *sums]
+        done = run(command, corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(rows(done.stdout)) == ["train", "dev-clean", "test-clean"]
+    assert ("/resources/12/train-clean-100.tar.gz", "bytes=1000-") in server.requests
+
+
+def bad_corpus(root: Path) -> None:
+    """A sound utterance in each split, and four kinds of bad ones in train."""
+    for split in ("train", "dev", "test"):
+        chapter = root / split / "1" / "2"
+        chapter.mkdir(parents=True)
+        lines = ["1-2-0000 GOOD"]
+        if split == "train":
+            lines += ["1-2-0001 MISSING", "1-2-0002", "1-2-0003 ÑANDÚ", "1-2-0004 SILENT"]
+        for number in (0, 2, 3):
+            soundfile.write(chapter / f"1-2-000{number}.flac", [0.1, -0.1] * 8000, 16000)
+        soundfile.write(chapter / "1-2-0004.flac", [0.0] * 16000, 16000)
+        if split != "train":
+            for number in (2, 3, 4):
+                (chapter / f"1-2-000{number}.flac").unlink()
+        (chapter / "1-2.trans.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+BAD = {
+    "1-2-0001": "missing file",
+    "1-2-0002": "empty transcript",
+    "1-2-0003": "characters outside the alphabet",
+    "1-2-0004": "silent audio",
+}
+SETS = ["data=librispeech", "data.train=train", "data.validation=dev", "data.test=test"]
+
+
+def test_all_that_is_wrong_is_listed_before_it_ends(corpora, tmp_path):
+    bad_corpus(tmp_path / "root")
+    done = run(["src/prepare.py", *SETS, f"data.root={tmp_path / 'root'}"], corpora, tmp_path)
+    assert done.returncode == 2
+    *listed, last = done.stderr.splitlines()
+    assert [line.split(": ")[:3] for line in listed] == [["train", id_, reason] for id_, reason in BAD.items()]
+    assert last.startswith("error: 4 utterances cannot be used")
+
+
+def test_what_is_skipped_stands_in_the_runs_record(corpora, tmp_path):
+    bad_corpus(tmp_path / "root")
+    overrides = [*SETS, f"data.root={tmp_path / 'root'}", "data.on_bad=skip"]
+    done = run(["src/prepare.py", *overrides], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert rows(done.stdout)["train"][0] == "1"
+    assert rows(done.stdout)["train"][-1] == "4"
+    assert all(id_ in done.stderr for id_ in BAD)
+    (told,) = re.findall(r"fingerprint ([0-9a-f]{16})", done.stdout)
+    done = run(["src/train.py", *overrides, *SMALL], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    record = json.loads((folder / "data.json").read_text())
+    assert record["fingerprint"] == told
+    assert record["sets"]["train"]["left_out"] == {
+        reason: [id_] for id_, reason in sorted(BAD.items(), key=lambda x: x[1])
+    }
+    assert json.loads((folder / "summary.json").read_text())["left_out"] == list(BAD)
+
+
+def test_any_manifest_can_be_trained_on(manifests, corpora, tmp_path):
+    derived = ["data=manifest", f"data.root={manifests}", "alphabet=derived", "alphabet.separation=_"]
+    done = run(["src/train.py", *derived, *SMALL], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    record = json.loads((folder / "data.json").read_text())
+    assert record["alphabet"] == " abcdefh_"
+    assert record["separation"] == "_"
+    assert set(json.loads((folder / "summary.json").read_text())["sets"]) == {"dev", "test"}
+
+
+MISTAKES = [
+    (["data=librispeech"], ["data.root is not set", "src/prepare.py data=librispeech data.root=FOLDER"]),
+    (["data=mls", "data.root=/nowhere"], ["/nowhere", "no folder train"]),
+    (["data=manifest"], ["no manifest train.jsonl"]),
+    (["data=kaldi"], ["data/train/wav.scp"]),
+    (["data.on_bad=maybe"], ["data.on_bad=maybe", "stop, skip"]),
+    (["data.language=xx"], ["data.language=xx", "en, pl", "alphabet=derived"]),
+    (["alphabet.separation=a"], ["alphabet.separation=a", "one character"]),
+]
+
+
+@pytest.mark.parametrize(("overrides", "told"), MISTAKES, ids=lambda value: " ".join(value))
+@pytest.mark.parametrize("action", [prepare, train], ids=["prepare", "train"])
+def test_a_mistake_is_told_in_one_line(action, overrides, told, corpora, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASR_ABLATIONS_DATA", str(corpora))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as error:
+        action(compose(*SHRUNKEN[:2] if "data=" not in overrides[0] else [], *overrides, "logger=csv", "gpus=0"))
+    assert "\n" not in str(error.value)
+    assert all(part in str(error.value) for part in told), error.value
+
+
+def test_a_mistake_ends_with_exit_code_2(corpora, tmp_path):
+    done = run(["src/prepare.py", "data=librispeech", "data.root=/nowhere", "data.train=clean99"], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "clean99" in line
+    assert "train-clean-100" in line
+    done = run(["src/prepare.py", "alphabet=greek"], corpora, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "error: alphabet=greek: expected derived, english, language, polish"
+
+
+@pytest.mark.parametrize("line", [line for line in PYTHON if "prepare.py" in line])
+def test_the_readmes_lines_are_understood(line):
+    """What they do stands above; LibriSpeech itself is not downloaded in tests."""
+    words = shlex.split(re.sub(r"<.*?>", "FOLDER", line))
+    build(compose(*words[1:]).data)

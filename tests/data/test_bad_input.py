@@ -1,0 +1,257 @@
+"""Every kind of bad input: found, named by its utterance, told with all the others; left out only where asked."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from asr_ablations.data import audio, hearing, memory
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.module import SpeechData
+from asr_ablations.data.screening import judge
+from asr_ablations.errors import UsageError
+from support import component
+
+LETTERS = Alphabet("abcdefgh ")
+SOUND = 0.3 * np.sin(np.arange(16000) / 7)
+
+
+def truncated(path: Path) -> None:
+    """The header still promises a second."""
+    soundfile.write(path, np.random.default_rng(0).normal(size=16000) / 10, 16000, format="FLAC")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def not_a_number(path: Path) -> None:
+    soundfile.write(path, np.where(np.arange(16000) == 900, np.nan, SOUND), 16000, subtype="FLOAT", format="WAV")
+
+
+Make = Callable[[Path], Any]
+BAD_FILES: dict[str, tuple[str, Make]] = {
+    "missing file": ("bad.flac", lambda path: None),
+    "zero-length file": ("bad.flac", lambda path: path.write_bytes(b"")),
+    "zero-length audio": ("bad.wav", lambda path: soundfile.write(path, np.zeros(0), 16000)),
+    "unreadable audio": ("bad.flac", lambda path: path.write_bytes(b"no audio at all")),
+    "wrong extension": ("bad.flac", lambda path: soundfile.write(path, SOUND, 16000, format="WAV")),
+    "truncated audio": ("bad.flac", truncated),
+    "not a number": ("bad.wav", not_a_number),
+    "silent audio": ("bad.flac", lambda path: soundfile.write(path, 0 * SOUND, 16000)),
+}
+BY_HEADER = ("missing file", "zero-length file", "zero-length audio", "unreadable audio", "wrong extension")
+BAD_TEXTS = {
+    "empty transcript": "",
+    "characters outside the alphabet": "añ",
+    "transcript longer than frames": "ab" * 60,
+}
+
+
+def line(name: str, text: str = "a bad cab", **more: Any) -> dict[str, Any]:
+    return {"audio_filepath": name, "text": text, "id": Path(name).stem, **more}
+
+
+def write(folder: Path, split: str, *lines: dict[str, Any]) -> None:
+    (folder / f"{split}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A manifest corpus with one sound utterance in each set."""
+    soundfile.write(tmp_path / "good.flac", SOUND, 16000)
+    for split in ("train", "dev", "test"):
+        write(tmp_path, split, line("good.flac"))
+    return tmp_path
+
+
+def corpus(folder: Path, **options: Any) -> Any:
+    return component("data", "manifest", root=str(folder), **options)
+
+
+def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
+    """With a model of `frames` output frames a second."""
+    order = component("order", "shuffled")
+    model = lambda samples: samples * frames // 16000  # noqa: E731
+    made = SpeechData(corpus(folder, **options), LETTERS, order, model, batch_size=2, seed=0, workers=0)
+    made.setup()
+    return made
+
+
+def faults(folder: Path, thorough: bool, name: str = "train") -> dict[str, str]:
+    made = corpus(folder)
+    made.thorough = thorough
+    return {u.id: u.fault.partition(":")[0] for u in judge(made, LETTERS)[name] if u.fault}
+
+
+@pytest.mark.parametrize("reason", BAD_FILES)
+def test_a_bad_file_is_found_at_the_latest_when_it_is_decoded(folder: Path, reason: str) -> None:
+    name, make = BAD_FILES[reason]
+    make(folder / name)
+    write(folder, "train", line("good.flac"), line(name))
+    assert faults(folder, thorough=False) == ({"bad": reason} if reason in BY_HEADER else {})
+    assert faults(folder, thorough=True) == {"bad": reason}
+    assert faults(folder, thorough=False) == {"bad": reason}, "what was heard once is known to later runs"
+
+
+@pytest.mark.parametrize("reason", BAD_TEXTS)
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_bad_text_is_found_in_every_set(folder: Path, reason: str, split: str) -> None:
+    soundfile.write(folder / "bad.flac", SOUND, 16000)
+    write(folder, split, line("good.flac"), line("bad.flac", BAD_TEXTS[reason]))
+    assert faults(folder, thorough=False, name=split) == {"bad": reason}
+
+
+def test_every_utterance_of_a_duplicate_id_is_bad(folder: Path) -> None:
+    soundfile.write(folder / "other.flac", SOUND, 16000)
+    write(folder, "train", line("good.flac"), line("other.flac", id="twice"), line("good.flac", id="twice", offset=0.1))
+    assert faults(folder, thorough=False) == {"twice": "duplicate id"}
+
+
+def all_bad(folder: Path) -> dict[str, str]:
+    """Every kind of bad file and text in the training set; reasons by id."""
+    lines, expected = [line("good.flac")], {}
+    for reason, (name, make) in BAD_FILES.items():
+        path = folder / name.replace("bad", reason.replace(" ", "-"))
+        make(path)
+        lines.append(line(path.name))
+        expected[path.stem] = reason
+    for reason, text in BAD_TEXTS.items():
+        lines.append(line("good.flac", text, id=reason))
+        expected[reason] = reason
+    write(folder, "train", *lines)
+    return expected
+
+
+def test_all_that_is_wrong_is_found_at_once(folder: Path) -> None:
+    assert all_bad(folder) == faults(folder, thorough=True)
+
+
+def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
+    (folder / "bad.flac").write_bytes(b"")
+    write(folder, "dev", line("good.flac"), line("bad.flac"), line("none.flac"))
+    with pytest.raises(UsageError, match=r"^bad: zero-length file: .*bad\.flac.*; 1 more .*data\.on_bad=skip"):
+        data(folder)
+
+
+def test_skipped_utterances_are_told_and_listed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    expected = all_bad(folder)
+    with caplog.at_level(logging.WARNING):
+        made = data(folder, on_bad="skip")
+    assert [u.id for u in made.sets["train"].utterances] == ["good"]
+    told = made.describe()["sets"]["train"]
+    assert told["utterances"] == 1
+    assert {id_: reason for reason, ids in told["left_out"].items() for id_ in ids} == expected
+    assert made.left_out == sorted(expected)
+    for reason in expected.values():
+        assert f"1 of {1 + len(expected)} utterances of train are left out, {reason}: " in caplog.text
+
+
+def test_nothing_left_is_an_error(folder: Path) -> None:
+    write(folder, "test", line("none.flac"))
+    with pytest.raises(UsageError, match="no utterance of test is left"):
+        data(folder, on_bad="skip")
+
+
+def test_long_utterances_are_left_out_of_training_and_of_nothing_else(folder: Path) -> None:
+    soundfile.write(folder / "long.flac", np.tile(SOUND, 3), 16000)
+    for split in ("train", "dev", "test"):
+        write(folder, split, line("good.flac"), line("long.flac"))
+    told = data(folder, max_seconds=2.5).describe()["sets"]
+    assert told["train"]["left_out"] == {"longer than data.max_seconds": ["long"]}
+    assert [told[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
+    assert data(folder, max_seconds=3.0).left_out == [], "3 s are not longer than 3 s"
+
+
+def test_what_the_model_cannot_hold_is_left_out_of_training_and_named_elsewhere(folder: Path) -> None:
+    """30 labels in a second: too many for 20 output frames, not for the 100 of the features."""
+    text = "ab" * 15
+    for split in ("train", "dev", "test"):
+        write(folder, split, line("good.flac"), line("good.flac", text, id="fast"))
+    told = data(folder, frames=20).describe()["sets"]
+    assert told["train"]["left_out"] == {"infeasible": ["fast"]}
+    assert told["dev"]["left_out"] == told["test"]["left_out"] == {}
+    assert [told[name]["infeasible"] for name in ("train", "dev", "test")] == [["fast"]] * 3
+    assert [told[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
+
+
+@pytest.mark.parametrize("reason", ["truncated audio", "not a number", "unreadable audio"])
+def test_the_reader_names_what_turns_bad_later(tmp_path: Path, reason: str) -> None:
+    name, make = BAD_FILES[reason]
+    make(tmp_path / name)
+    with pytest.raises(audio.AudioError, match=f"cannot read audio .*{name}"):
+        audio.read(tmp_path / name, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("ending", "options"), [
+    ("wav", {"subtype": "PCM_24"}), ("wav", {"subtype": "FLOAT"}), ("wav", {"subtype": "DOUBLE"}), ("flac", {}),
+    ("ogg", {}), ("mp3", {}),
+])  # fmt: skip
+@pytest.mark.parametrize("rate", [16000, 44100])
+def test_formats_sound_alike(tmp_path: Path, ending: str, options: dict[str, str], rate: int) -> None:
+    """The same second of a tone: to the sample where nothing is lost, closely where the format loses."""
+    at = np.arange(rate) / rate
+    path = tmp_path / f"a.{ending}"
+    soundfile.write(path, 0.3 * np.sin(2 * np.pi * 440 * at), rate, **options)
+    assert audio.duration(path) == pytest.approx(1.0, abs=1e-6)
+    found = audio.read(path, 0.0, audio.duration(path))
+    expected = 0.3 * 32768 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
+    inner = slice(400, -400)  # resampling and lossy coding reach past the ends
+    loss = {"ogg": 500, "mp3": 500}.get(ending, 1 if rate == 16000 else 10)
+    assert np.abs(found[inner] - expected[inner]).max() <= loss
+
+
+def test_a_changed_file_is_noticed_though_it_is_as_long(folder: Path) -> None:
+    """Size, duration and text stay: the content decides."""
+    path = folder / "good.wav"
+    soundfile.write(path, SOUND, 16000)
+    write(folder, "train", line("good.wav"))
+    first = data(folder)
+    assert data(folder).fingerprint == first.fingerprint
+    size = path.stat().st_size
+    soundfile.write(path, SOUND[::-1], 16000)
+    changed = data(folder)
+    assert path.stat().st_size == size
+    assert changed.fingerprint != first.fingerprint
+    told = [made.describe()["sets"] for made in (first, changed)]
+    assert told[0]["train"]["sha256"] != told[1]["train"]["sha256"]
+    assert told[0]["dev"] == told[1]["dev"]
+
+
+def test_the_fingerprint_is_of_contents_and_not_of_places(folder: Path) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    for path in [*folder.glob("*.jsonl"), *folder.glob("*.flac")]:
+        (elsewhere / path.name).write_bytes(path.read_bytes())
+    assert data(elsewhere).fingerprint == data(folder).fingerprint
+    write(elsewhere, "test", line("good.flac", "another text".replace("n", "a").replace("o", "a")
+                                  .replace("t", "b").replace("r", "d").replace("x", "f")))  # fmt: skip
+    assert data(elsewhere).fingerprint != data(folder).fingerprint
+
+
+def test_files_are_read_once_for_all_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run asks the file system for sizes and times alone."""
+    corpus(folder).read("train")
+    monkeypatch.setattr(audio, "header", None)
+    monkeypatch.setattr(hearing, "_content", None)
+    (found,) = corpus(folder).read("train")
+    assert found.fault == ""
+    assert found.content
+
+
+@pytest.mark.parametrize("broken", ["damaged", "a folder"])
+def test_without_a_memory_everything_works(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    place = tmp_path / "memory.sqlite"
+    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(place))
+    if broken == "damaged":
+        place.write_bytes(b"no database" * 1000)
+    else:
+        place.mkdir()
+    (found,) = corpus(folder).read("train")
+    assert found.fault == ""
+    assert "is not kept" in caplog.text
+    assert memory.recall("files", [folder / "good.flac"]) == []

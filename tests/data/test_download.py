@@ -1,0 +1,201 @@
+"""Downloads from a real server: broken off and gone on with, verified, unpacked without leaving the folder."""
+
+import errno
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from archive_server import Server, archive, serving, sha256
+from asr_ablations.data import download as module
+from asr_ablations.data.archives import fetch, unpack
+from asr_ablations.data.download import download
+from asr_ablations.errors import UsageError
+from support import component, shared_data
+
+CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, dtype=np.uint8).tobytes()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    with serving() as made:
+        made.files["a.tar.gz"] = CONTENT
+        yield made
+
+
+def fetched(server: Server, folder: Path, checksum: str = sha256(CONTENT)) -> bytes:
+    download(f"{server.address}/a.tar.gz", folder / "a.tar.gz", checksum)
+    return (folder / "a.tar.gz").read_bytes()
+
+
+def ranges(server: Server) -> list[str | None]:
+    return [asked for _, asked in server.requests]
+
+
+def test_a_file_comes_once(server: Server, tmp_path: Path) -> None:
+    assert fetched(server, tmp_path) == fetched(server, tmp_path) == CONTENT
+    assert ranges(server) == [None]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+def test_a_broken_connection_is_resumed_where_it_broke(server: Server, tmp_path: Path) -> None:
+    server.breaks = [30_000, 20_000]
+    assert fetched(server, tmp_path) == CONTENT
+    assert ranges(server) == [None, "bytes=30000-", "bytes=50000-"]
+
+
+def test_a_broken_download_is_resumed_by_the_next_command(server: Server, tmp_path: Path) -> None:
+    server.breaks = [40_000, *[0] * module.TRIES]
+    with pytest.raises(
+        UsageError, match=r"broke off after 40000 of 100000 bytes; what came is kept in .*a\.tar\.gz\.part"
+    ):
+        fetched(server, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz.part"]
+    server.requests.clear()
+    assert fetched(server, tmp_path) == CONTENT
+    assert ranges(server) == ["bytes=40000-"]
+
+
+def test_a_server_that_cannot_resume_starts_anew(server: Server, tmp_path: Path) -> None:
+    server.breaks, server.resumes = [40_000], False
+    assert fetched(server, tmp_path) == CONTENT
+
+
+def test_what_was_whole_already_is_only_verified(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT)
+    assert fetched(server, tmp_path) == CONTENT
+    assert ranges(server) == ["bytes=100000-"]
+
+
+def test_what_is_longer_than_the_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT + b"x")
+    assert fetched(server, tmp_path) == CONTENT
+
+
+def test_a_wrong_checksum_is_told_and_what_came_removed(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz.part").write_bytes(b"of something else" * 100)
+    with pytest.raises(UsageError, match=f"SHA-256 [0-9a-f]{{64}}, expected {sha256(CONTENT)}; the file was removed"):
+        fetched(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert fetched(server, tmp_path) == CONTENT
+
+
+def test_what_the_server_has_not_is_told_at_once(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot download http://127.*/b\.tar\.gz: HTTP Error 404"):
+        download(f"{server.address}/b.tar.gz", tmp_path / "b.tar.gz", "")
+    assert len(server.requests) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_at_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_append", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        fetched(server, tmp_path)
+    assert len(server.requests) == 1
+
+
+MINI = {"train-clean-100": "train-clean-5", "dev-clean": "dev-clean-2", "test-clean": "test-clean"}
+"""Genuine utterances under the names of LibriSpeech's archives."""
+
+
+@pytest.fixture(scope="module")
+def archives() -> dict[str, bytes]:
+    root = shared_data("librispeech-mini/LibriSpeech")
+    return {f"{split}.tar.gz": archive(root / there, split) for split, there in MINI.items()}
+
+
+def librispeech(server: Server, root: Path, archives: dict[str, bytes]) -> Any:
+    server.files = dict(archives)
+    checksums = {name.removesuffix(".tar.gz"): sha256(content) for name, content in archives.items()}
+    sets = {"train": "clean100", "validation": ["dev-clean"], "test": ["test-clean"]}
+    download = {"address": server.address, "sha256": checksums}
+    return component("data", "librispeech", root=str(root), download=download, **sets)
+
+
+def test_librispeech_is_downloaded_and_reads_as_where_it_came_from(
+    server: Server, tmp_path: Path, archives: dict[str, bytes]
+) -> None:
+    corpus = librispeech(server, tmp_path / "new" / "root", archives)
+    corpus.fetch()
+    root = shared_data("librispeech-mini/LibriSpeech")
+    for split, there in MINI.items():
+        original = component("data", "librispeech", root=str(root), train=[there]).read(there)
+        assert [(u.id, u.text, u.content) for u in corpus.read(split)] == [(u.id, u.text, u.content) for u in original]
+    assert {path.name for path in (tmp_path / "new" / "root").iterdir()} == {*MINI, ".prepare.lock"}
+    server.requests.clear()
+    corpus.fetch()
+    assert server.requests == [], "what is there is not asked for again"
+
+
+def test_two_processes_do_not_fetch_the_same(server: Server, tmp_path: Path, archives: dict[str, bytes]) -> None:
+    corpora = [librispeech(server, tmp_path, archives) for _ in range(2)]
+    threads = [threading.Thread(target=corpus.fetch) for corpus in corpora]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(path for path, _ in server.requests) == sorted(f"/resources/12/{name}" for name in archives)
+    corpora[1].prepare()
+
+
+def test_a_split_that_cannot_be_downloaded_is_told(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"split=train-clean-7: expected .*train-clean-100"):
+        fetch(["train-clean-7"], tmp_path, address=server.address, sha256={"train-clean-100": ""})
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, target
+    return made
+
+
+EVIL = {
+    "parent": member("LibriSpeech/s/../../../outside"),
+    "absolute": member("/tmp/w-outside"),
+    "symbolic link": member("LibriSpeech/s/link", tarfile.SYMTYPE, "../../.."),
+    "symbolic link inside": member("LibriSpeech/s/link", tarfile.SYMTYPE, "1"),
+    "hard link": member("LibriSpeech/s/link", tarfile.LNKTYPE, "../outside"),
+    "device": member("LibriSpeech/s/device", tarfile.CHRTYPE),
+    "pipe": member("LibriSpeech/s/pipe", tarfile.FIFOTYPE),
+}
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
+    tiny_corpus: Path, tmp_path: Path, kind: str
+) -> None:
+    content = b"evil" if EVIL[kind].type == tarfile.REGTYPE else b""
+    path = tmp_path / "root" / "s.tar.gz"
+    path.parent.mkdir()
+    path.write_bytes(archive(tiny_corpus / "test", "s", (EVIL[kind], content)))
+    with pytest.raises(UsageError, match=r"refused, '.*' (leads out of the target folder|is a link or a device)"):
+        unpack(path, "s", path.parent)
+    assert list(tmp_path.rglob("*")) == [path.parent, path]
+    assert not Path("/tmp/w-outside").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no archive"])
+def test_a_damaged_archive_leaves_nothing(tiny_corpus: Path, tmp_path: Path, damage: str) -> None:
+    content = archive(tiny_corpus / "test", "s")
+    half = len(content) // 2
+    flipped = content[:half] + bytes(255 - x for x in content[half : half + 64]) + content[half + 64 :]
+    path = tmp_path / "s.tar.gz"
+    path.write_bytes({"cut": content[:half], "flipped": flipped, "no archive": b"hello"}[damage])
+    with pytest.raises(UsageError, match="damaged"):
+        unpack(path, "s", tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_archive_of_something_else_is_told(tiny_corpus: Path, tmp_path: Path) -> None:
+    path = tmp_path / "s.tar.gz"
+    path.write_bytes(archive(tiny_corpus / "test", "other"))
+    with pytest.raises(UsageError, match="no folder LibriSpeech/s"):
+        unpack(path, "s", tmp_path)

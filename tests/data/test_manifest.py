@@ -1,0 +1,200 @@
+"""Manifests and Kaldi directories: the same utterances as from the folders they describe, and every wrong line told."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from asr_ablations.data.paths import name_paths
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import UsageError
+from support import component, shared_data
+
+
+@pytest.fixture(scope="module")
+def an4() -> dict[str, list[Utterance]]:
+    corpus = component("data", "an4", root=str(shared_data("an4")))
+    return {name: corpus.read(name) for name in ("train", "dev", "test")}
+
+
+def write_manifest(path: Path, lines: Sequence[dict[str, Any] | str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), encoding="utf-8")
+    return path
+
+
+def manifest(root: Path, **options: Any) -> Any:
+    return component("data", "manifest", root=str(root), **options)
+
+
+def kaldi(root: Path, **options: Any) -> Any:
+    return component("data", "kaldi", root=str(root), **options)
+
+
+def tone(path: Path, seconds: float = 1.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, 0.3 * np.sin(np.arange(round(16000 * seconds)) / 7), 16000)
+    return path
+
+
+def test_an4_through_a_manifest_is_an4(an4: dict[str, list[Utterance]], tmp_path: Path) -> None:
+    for name, utterances in an4.items():
+        lines = [{"audio_filepath": str(u.audio), "text": u.text.upper(), "speaker": u.speaker} for u in utterances]
+        write_manifest(tmp_path / f"{name}.jsonl", lines)
+    corpus = manifest(tmp_path)
+    corpus.prepare()
+    assert (corpus.train, corpus.validation, corpus.test) == (["train"], ["dev"], ["test"])
+    assert {name: corpus.read(name) for name in an4} == an4
+
+
+def test_an4_through_kaldi_directories_is_an4(an4: dict[str, list[Utterance]], tmp_path: Path) -> None:
+    for name, utterances in an4.items():
+        folder = tmp_path / "data" / name
+        folder.mkdir(parents=True)
+        (folder / "wav.scp").write_text("".join(f"{u.id} {u.audio}\n" for u in utterances))
+        (folder / "text").write_text("".join(f"{u.id} {u.text.upper()}\n" for u in utterances))
+        (folder / "utt2spk").write_text("".join(f"{u.id}\t{u.speaker}\n" for u in utterances))
+    corpus = kaldi(tmp_path)
+    corpus.prepare()
+    assert {name: corpus.read(name) for name in an4} == an4
+
+
+def test_segments_lie_within_their_recording(tmp_path: Path) -> None:
+    """The times of both kinds of list, in seconds; -1 is Kaldi's end of a recording."""
+    tone(tmp_path / "clips" / "a.wav", 3.0)
+    clip = {"audio_filepath": "clips/a.wav", "speaker": "a"}
+    first = {**clip, "text": "one", "offset": 0.5, "duration": 1.25, "id": "a-1"}
+    write_manifest(tmp_path / "train.jsonl", [first, {**clip, "text": "two", "offset": 2.0, "id": "a-2"}])
+    folder = tmp_path / "data" / "train"
+    folder.mkdir(parents=True)
+    (folder / "wav.scp").write_text("a clips/a.wav\n")
+    (folder / "segments").write_text("a-1 a 0.5 1.75\na-2 a 2.0 -1\n")
+    (folder / "text").write_text("a-1 ONE\na-2 TWO\n")
+    found = manifest(tmp_path).read("train")
+    assert [(u.id, u.speaker, u.offset, u.duration, u.text) for u in found] == [
+        ("a-1", "a", 0.5, 1.25, "one"),
+        ("a-2", "a", 2.0, 1.0, "two"),
+    ]
+    assert kaldi(tmp_path).read("train") == found
+
+
+def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
+    for name in ("x/1.wav", "y/1.wav", "2.wav"):
+        tone(tmp_path / name)
+    lines = [{"audio_filepath": name, "text": "a"} for name in ("x/1.wav", "y/1.wav", "2.wav")]
+    lines += [{"audio_filepath": "2.wav", "text": "a", "offset": 0.25, "duration": 0.5}]
+    write_manifest(tmp_path / "train.jsonl", lines)
+    found = manifest(tmp_path).read("train")
+    assert [u.id for u in found] == ["x-1", "y-1", "2", "2-0000250"]
+    assert [u.speaker for u in found] == ["x-1", "y-1", "2", "2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{audio", "not JSON"),
+        ("[1, 2]", "not JSON: expected an object"),
+        ('"text"', "not JSON: expected an object"),
+        ({"text": "a"}, "no audio_filepath"),
+        ({"audio_filepath": 3, "text": "a"}, "no audio_filepath"),
+        ({"audio_filepath": "a.wav"}, "no text"),
+        ({"audio_filepath": "a.wav", "text": None}, "no text"),
+        ({"audio_filepath": "a.wav", "text": "a", "offset": -1}, "wrong offset"),
+        ({"audio_filepath": "a.wav", "text": "a", "duration": "1 s"}, "wrong duration"),
+        ('{"audio_filepath": "a.wav", "text": "a", "duration": NaN}', "wrong duration"),
+        ({"audio_filepath": "a.wav", "text": "a", "duration": True}, "wrong duration"),
+    ],
+)
+def test_a_wrong_line_is_told_by_its_number(tmp_path: Path, line: dict[str, Any] | str, told: str) -> None:
+    tone(tmp_path / "a.wav")
+    good = {"audio_filepath": "a.wav", "text": "a"}
+    write_manifest(tmp_path / "train.jsonl", [good, "", line])
+    sound, bad = manifest(tmp_path).read("train")
+    assert sound.fault == ""
+    assert bad.id == "train.jsonl:3"
+    assert bad.fault.startswith(told)
+    assert "\n" not in bad.fault
+
+
+@pytest.mark.parametrize(("offset", "duration", "told"), [
+    (0.5, 0.6, "beyond the end"), (1.5, None, "zero-length audio"), (0.2, 0.0, "zero-length audio"), (0.0, 1.04, ""),
+])  # fmt: skip
+def test_times_are_those_of_the_file(tmp_path: Path, offset: float, duration: float | None, told: str) -> None:
+    """1.04 s of a file of 1 s is a rounded duration and is cut."""
+    tone(tmp_path / "a.wav")
+    line = {"audio_filepath": "a.wav", "text": "a", "offset": offset, "duration": duration}
+    write_manifest(tmp_path / "train.jsonl", [line])
+    (found,) = manifest(tmp_path).read("train")
+    assert found.fault.partition(":")[0] == told
+    if not told:
+        assert found.duration == 1.0
+
+
+def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "train"
+    folder.mkdir(parents=True)
+    (folder / "wav.scp").write_text(f"a touch {tmp_path / 'run'} |\n")
+    (folder / "text").write_text("a A\n")
+    with pytest.raises(UsageError, match=r"recording a is the command .*refused"):
+        kaldi(tmp_path).read("train")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("text", "a ONE\na TWO\n", "text:2: duplicate id a"),
+        ("segments", "a-1 a 0.5\n", "segments:1: .*expected utterance, recording, start, end"),
+        ("segments", "a-1 a x y\n", "segments:1: .*expected utterance, recording, start, end"),
+        ("wav.scp", "", "no utterances"),
+    ],
+)
+def test_a_broken_kaldi_table_is_told_with_its_line(tmp_path: Path, name: str, content: str, told: str) -> None:
+    folder = tmp_path / "data" / "train"
+    tone(tmp_path / "a.wav")
+    folder.mkdir(parents=True)
+    for file, lines in {"wav.scp": "a a.wav\n", "text": "a ONE\n", name: content}.items():
+        (folder / file).write_text(lines)
+    with pytest.raises(UsageError, match=told):
+        kaldi(tmp_path).read("train")
+
+
+def test_kaldi_tables_that_do_not_fit_are_faults(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "train"
+    tone(tmp_path / "a.wav")
+    folder.mkdir(parents=True)
+    for file, lines in {
+        "wav.scp": "a a.wav\n",
+        "segments": "a-1 a 0 1\nb-1 b 0 1\n",
+        "text": "a-1 ONE\nc-1 THREE\n",
+    }.items():
+        (folder / file).write_text(lines)
+    found = {u.id: u.fault for u in kaldi(tmp_path).read("train")}
+    assert found["a-1"] == ""
+    assert found["b-1"].startswith("missing file: no recording b")
+    assert found["c-1"].startswith("missing file: a text without audio")
+
+
+def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> None:
+    here = Path("/here")
+    assert name_paths(here, ["a/train.jsonl", "dev.json"]) == {"train": "a/train.jsonl", "dev": "dev.json"}
+    assert name_paths(here, ["/x/one/m.jsonl", "/x/two/m.jsonl"]) == {
+        "one-m": "/x/one/m.jsonl",
+        "two-m": "/x/two/m.jsonl",
+    }
+    assert name_paths(here, ["m.jsonl", "m.jsonl"]) == {"m": "m.jsonl"}
+    assert name_paths(here, ["../there/m.jsonl", "m.jsonl"]) == {"there-m": "../there/m.jsonl", "here-m": "m.jsonl"}
+    assert name_paths(here, ["m.json", "m.jsonl"]) == {"m.json": "m.json", "m.jsonl": "m.jsonl"}
+    assert list(name_paths(here, ["data/train.clean", "data/train.other"])) == ["train.clean", "train.other"]
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    write_manifest(tmp_path / "train.jsonl", [])
+    with pytest.raises(UsageError, match=rf"no manifest {tmp_path / 'dev.jsonl'}"):
+        manifest(tmp_path).prepare()
+    with pytest.raises(UsageError, match="no utterances in"):
+        manifest(tmp_path).read("train")
