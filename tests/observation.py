@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.config import build, check
 from asr_ablations.evaluation import transcribe_set
-from asr_ablations.run import ranks
 
 Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""
@@ -29,10 +28,10 @@ def observe(cfg: DictConfig) -> Seen:
     steps = Steps()
     fitter = trainer(cfg, devices, [], [steps])
     seen: Seen = {
-        "processes": (devices, ranks(cfg)),
+        "devices": devices,
         "rounding": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
         "data": data.describe(),
-        "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks)],  # type: ignore[attr-defined]
+        "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
         "first weights": _weights(task.model),
         "decoding": task.decoder(*_uncertain(task.alphabet.outputs)),
     }
@@ -66,18 +65,21 @@ class Steps(pl.Callback):
         self.seen["validation"].append(dict(sorted(figures.items())))
 
 
-def differing(one: Seen, other: Seen) -> list[str]:
-    """The aspects that are not the same; numbers are, where not a bit differs."""
-    return [aspect for aspect in one if one[aspect] != other[aspect]]
+def differing(one: Seen, other: Seen, tolerance: float = 0.0) -> list[str]:
+    """The aspects that are not the same: to the bit, or losses to a relative tolerance and nothing said of weights."""
+    if not tolerance:
+        return [aspect for aspect in one if one[aspect] != other[aspect]]
+    near = np.allclose(one["losses"], other["losses"], rtol=tolerance, atol=0)
+    return [] if near and one["losses"] else ["losses"]
 
 
 def kept(folder: Path) -> Seen:
     """What a finished run's folder says of its numbers."""
     last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-    rows = (folder / "utterances.csv").read_text(encoding="utf-8")
+    rows, losses = ((folder / name).read_text(encoding="utf-8") for name in ("utterances.csv", "losses.csv"))
     return {
         "weights": _digest(value for key, value in last["state_dict"].items() if isinstance(value, torch.Tensor)),
-        "losses": (folder / "losses.csv").read_text(encoding="utf-8"),
+        "losses": [float(line.split(",")[1]) for line in losses.splitlines()[1:]],
         "transcripts": rows,
     }
 
