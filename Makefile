@@ -12,7 +12,7 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install train test test-fast lint format clean
+.PHONY: help install lmplz train test test-fast lint format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
@@ -32,6 +32,21 @@ install:  ## make .venv with exact versions (about 5 GB with CUDA; TORCH_INDEX=<
 	fi
 	@if [ ! -e .venv ] || [ -L .venv ]; then ln -sfn $(ENVIRONMENT) .venv; \
 	else echo ".venv exists and is not a link made by this Makefile: move it away" >&2; exit 2; fi
+
+# KenLM's own programs are not in its wheel. BOOST=<prefix> where Boost is not installed for the whole machine.
+PROGRAMS ?= .venv/bin
+lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minutes; needs CMake, a C++ compiler, Boost)
+	@command -v cmake >/dev/null || { echo "cmake is needed (on Debian: apt install cmake)" >&2; exit 2; }
+	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	.venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary kenlm -c constraints.txt \
+		-d "$$work" kenlm; \
+	tar -xzf "$$work"/kenlm-*.tar.gz -C "$$work"; mv "$$work"/kenlm-*/ "$$work/source"; \
+	cmake -S "$$work/source" -B "$$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_BUILD_WITH_INSTALL_RPATH=OFF \
+		$(if $(BOOST),-DCMAKE_PREFIX_PATH=$(BOOST)) >"$$work/log" 2>&1 || { tail -n 20 "$$work/log" >&2; \
+		echo "Boost is needed: program_options, system, thread, test (on Debian: apt install libboost-all-dev)" >&2; exit 2; }; \
+	cmake --build "$$work/build" --target lmplz build_binary -j 2 >"$$work/log" 2>&1 || { tail -n 20 "$$work/log" >&2; exit 2; }; \
+	mkdir -p $(PROGRAMS); cp "$$work"/build/bin/lmplz "$$work"/build/bin/build_binary $(PROGRAMS)
+	@echo "lmplz and build_binary are in $(PROGRAMS)"
 
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
 	.venv/bin/python src/train.py $(ARGS)

@@ -17,6 +17,7 @@ from asr_ablations.config import build
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONF = REPOSITORY / "conf"
+OTHER_GROUPS = ("benchmark", "lm")
 SHARED = Path(os.environ.get("ASR_ABLATIONS_SHARED", REPOSITORY.parent / "shared"))
 
 LIGHTNING_WARNINGS = (
@@ -30,8 +31,8 @@ LIGHTNING_WARNINGS = (
 
 
 def groups() -> list[str]:
-    """The config groups: one folder each."""
-    return sorted(folder.name for folder in CONF.iterdir() if folder.is_dir())
+    """The config groups of a training: one folder each. The others belong to commands of their own."""
+    return sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHER_GROUPS)
 
 
 def group_options(group: str) -> list[str]:
@@ -109,4 +110,4 @@ def standing_corpus(validation: tuple[str, ...] = ("dev",)) -> Any:
 def tiny_overrides(root: Path) -> list[str]:
     """The fixture tiny_corpus as `data`, with batches that it has several of."""
     splits = ["data.train=[train]", "data.validation=[dev]", "data.test=[test]"]
-    return ["data=librispeech", f"data.root={root}", *splits, "batch.size=4"]
+    return ["data=librispeech", f"data.root={root}", *splits, "batch.size=4", "cache=none"]

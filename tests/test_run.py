@@ -23,12 +23,15 @@ MACHINE = {
     "plan": True,
     "threads": 2,
     "checkpoint_minutes": 1,
+    "pruning": {"_target_": "asr_ablations.pruning.median.MedianStopping"},
     "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},
     "languages": {"de": {"characters": "abc"}},
 }
-CHOICES = [group for group in groups() if group not in ("logger", "benchmark") and len(group_options(group)) > 1]
+CHOICES = [
+    group for group in groups() if group not in ("logger", "benchmark", "pruning") and len(group_options(group)) > 1
+]
 
 
 def changed(key: str, value: Any) -> DictConfig:
@@ -60,7 +63,7 @@ def leaves(node: Any, prefix: str = "") -> list[str]:
     found: list[str] = []
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         path = f"{prefix}{key}"
-        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.gigabytes"):
+        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes"):
             continue
         found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
     return found

@@ -11,6 +11,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config import build
+from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
 from asr_ablations.metrics.loss_scale import LossScale
@@ -21,9 +22,12 @@ from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
 
-def assemble(cfg: DictConfig, corpus: Any) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before."""
-    alphabet = build(cfg.alphabet)(corpus)
+def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
+    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before.
+
+    alphabet: of a trained model, which may have been derived from a corpus that is not at hand.
+    """
+    alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
     features = build(cfg.features)

@@ -9,8 +9,9 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
-    *("alphabet", "augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient", "init"),
-    *("logger", "loss", "model", "norm", "optimizer", "order", "pretrain", "rnn", "schedule", "trainer"),
+    *("alphabet", "augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient"),
+    *("init", "lm", "logger", "loss", "model", "norm", "optimizer", "order", "pretrain", "pruning", "rnn"),
+    *("schedule", "trainer"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""
@@ -21,10 +22,7 @@ PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
 def check(cfg: DictConfig) -> None:
     """Values of plain keys. Raises UsageError with the value and the choices."""
     _check_language(cfg)
-    try:
-        OmegaConf.resolve(cfg)
-    except OmegaConfBaseException as error:
-        raise UsageError(" ".join(str(error).split())) from error
+    check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
@@ -53,6 +51,14 @@ def check(cfg: DictConfig) -> None:
         raise choices("hardware.price_per_hour", price, "a number, 0 or more, or null for none")
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
+
+
+def check_targets(cfg: DictConfig) -> None:
+    """Resolve any config, and see what it would build. Raises UsageError for what is missing or not trusted."""
+    try:
+        OmegaConf.resolve(cfg)
+    except OmegaConfBaseException as error:
+        raise UsageError(" ".join(str(error).split())) from error
     content = OmegaConf.to_container(cfg)
     assert isinstance(content, dict)
     content.pop("overrides", None)  # what the user typed, interpolations and all; nothing is built from it

@@ -25,11 +25,13 @@ SOURCE = Path(__file__).resolve().parents[1]
 CONF = SOURCE.parent / "conf"
 
 
-def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
-    """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it."""
+def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[[Task], Callable[..., Any]]:
+    """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it.
+    checked: of configs that are no training config.
+    """
 
     def decorate(task: Task) -> Callable[..., Any]:
-        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(_told(task))
+        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(_told(task, checked))
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> Any:
@@ -61,7 +63,7 @@ def entry(config_name: str) -> Callable[[Task], Callable[..., Any]]:
     return decorate
 
 
-def _told(task: Task) -> Task:
+def _told(task: Task, checked: Callable[[Any], None]) -> Task:
     """The task with mistakes told before Hydra sees them: it would add lines of its own."""
 
     @functools.wraps(task)
@@ -69,7 +71,7 @@ def _told(task: Task) -> Task:
         try:
             if "sweep" in cfg and cfg.sweep is None:
                 cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
-            check(cfg)  # before the task imports torch, so that a wrong value is told at once
+            checked(cfg)  # before the task imports torch, so that a wrong value is told at once
             return task(cfg)
         except UsageError as error:
             _stop(error)

@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
+
 PACKAGES = (
     *("torch", "torchaudio", "pytorch-lightning", "hydra-core", "omegaconf", "wandb", "torchmetrics", "numpy"),
     *("soundfile", "pyctcdecode", "kenlm", "espeakng-loader"),
@@ -23,10 +25,22 @@ def environment() -> dict[str, Any]:
     return {
         "started": iso(time.time()),
         "command": sys.argv,
+        "composed": composed(),
         "versions": versions(),
         "hardware": hardware(),
         "code": code(),
     }
+
+
+def composed() -> dict[str, str | None] | None:
+    """Name of the file that Hydra composed the config from, and the folder that -cd gave; None for a config that was
+    frozen before.
+    """
+    if not HydraConfig.initialized():
+        return None
+    hydra = HydraConfig.get()
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    return {"config_name": hydra.job.config_name, "config_dir": folders[0] if folders else None}
 
 
 def versions() -> dict[str, str]:

@@ -30,7 +30,7 @@ from asr_ablations.metrics.utilisation import INTERVAL, Utilisation
 from asr_ablations.precision import notice
 from asr_ablations.report.progress import Progress
 from asr_ablations.report.tables import print_finished, print_run
-from asr_ablations.run import Run, rank, ranks, write_csv, write_json
+from asr_ablations.run import Pruned, Run, rank, ranks, read_status, write_csv, write_json
 from asr_ablations.sweep.processes import LAUNCHED
 from asr_ablations.task import CTCTask
 
@@ -70,15 +70,17 @@ def run_fresh(cfg: DictConfig) -> Path:
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
     record, task, data = prepare(cfg)
-    if not rank():
-        status = record.status()
-        if cfg.force and status is not None:
-            record.keep_previous()
-        elif status == "done":
+    status = record.status()
+    if status == "done" and not cfg.force:
+        if not rank():
             print_finished(record.folder)
-            return record.folder
+        return record.folder
+    if cfg.force and not rank():
+        record.keep_previous()
+    if not cfg.force and _was_pruned(record, cfg):
+        return record.folder
     with record:
-        checkpoint = _last_checkpoint(record)
+        checkpoint = None if cfg.force else _last_checkpoint(record)
         if checkpoint is not None:
             _as_many_threads(record)
         _execute(cfg, devices, record, task, data, stop, checkpoint)
@@ -94,6 +96,15 @@ def prepare(cfg: DictConfig) -> tuple[Run, CTCTask, SpeechData]:
     corpus.prepare()
     data.setup()
     return Run(cfg, data.fingerprint), task, data
+
+
+def _was_pruned(record: Run, cfg: DictConfig) -> bool:
+    """Whether it need not go on: it was pruned, and still may be."""
+    told = read_status(record.folder) or {}
+    if told.get("status") != "pruned" or build(cfg.pruning)(record.folder, "") is None:
+        return False
+    print(f"pruned already: {told['reason']}\nrun folder  {record.folder}\npruning=none goes on with it", flush=True)
+    return True
 
 
 def _last_checkpoint(record: Run) -> dict[str, Any] | None:
@@ -146,6 +157,7 @@ def _execute(
             enable_version_counter=False,
         )
         losses = StepLosses(record.folder)
+        pruning = build(cfg.pruning)(record.folder, best.monitor)
         go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
         callbacks = [
             last,
@@ -155,12 +167,18 @@ def _execute(
             best,
             losses,
             Progress(cfg.progress, record.folder),
+            *([pruning] if pruning is not None else []),
             go_on,
         ]
         fitter = trainer(cfg, devices, [table, *([logger] if logger else [])], callbacks)
         if not rank():
             write_json(record.folder / "data.json", data.describe())
-        fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        try:
+            fitter.fit(task, data, ckpt_path=record.checkpoints / LAST if checkpoint is not None else None)
+        except RuntimeError as error:
+            if (failure := data.explain(error)) is error:
+                raise
+            raise failure from error
         record.phases["train"] = last.seconds
         if rank():
             utilisation.close()
@@ -174,6 +192,15 @@ def _execute(
         write_csv(record.folder / "utterances.csv", rows)
         write_json(record.folder / "summary.json", summary)
         _log_result(logger, summary, rows)
+    except Pruned as pruned:
+        utilisation.close()
+        record.phases["train"] = last.state_dict()["seconds"]
+        if not rank():
+            summary = _summary(cfg, record, fitter, task, data, [], throughput)
+            write_json(record.folder / "summary.json", {**summary, "phase_seconds": utilisation.phases})
+            print(f"pruned: {pruned}\nrun folder  {record.folder}", flush=True)
+        _finish(logger, 0)
+        raise
     except BaseException:
         utilisation.close()
         _finish(logger, 1)

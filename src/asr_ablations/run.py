@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.claim import Claim
+from asr_ablations.claim import Claim, ClaimedError, owner
 from asr_ablations.config import slug
 from asr_ablations.errors import Stopped, UsageError
 
@@ -22,7 +22,7 @@ BEHAVIOUR = 1
 
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
-    *("force", "plan", "threads", "checkpoint_minutes"),
+    *("force", "plan", "threads", "checkpoint_minutes", "pruning"),
     "languages",  # what data.language can choose from: the chosen one stands in alphabet.characters
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
@@ -72,9 +72,13 @@ def rank() -> int:
     return int(os.environ.get("RANK", 0))
 
 
+class Pruned(Exception):  # noqa: N818
+    """The run was ended because it does worse than others: neither done nor failed, and it can go on."""
+
+
 class Run:
-    """The folder of one run as a context: claims it, says running, then done or failed with the reason. Of several
-    ranks, only the first writes.
+    """The folder of one run as a context: claims it, says running, then done, or pruned or failed with the reason. Of
+    several ranks, only the first writes.
 
     fingerprint: of the data, "" where there is none.
     """
@@ -90,7 +94,9 @@ class Run:
         self._claim = Claim(self.folder, lost=lambda: os._exit(75))
 
     def status(self) -> str | None:
-        """running, done, failed, or None where nothing has begun. Raises UsageError for a folder of another content."""
+        """running, done, pruned, failed, or None where nothing has begun. Raises UsageError for a folder of another
+        content.
+        """
         told = read_status(self.folder)
         if told is None:
             return None
@@ -98,9 +104,13 @@ class Run:
         return str(told["status"])
 
     def keep_previous(self) -> None:
-        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost."""
+        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost. Raises ClaimedError where another
+        process is still at it.
+        """
         if not self.folder.exists():
             return
+        if who := owner(self.folder):
+            raise ClaimedError(f"{self.folder.name}: {who}")
         number = 1
         while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
             number += 1
@@ -120,12 +130,15 @@ class Run:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
         if error is None:
             self._status("done")
+        elif isinstance(error, Pruned):
+            self._status("pruned", reason=str(error))
         else:
             self._status("failed", reason=reason(error))
         self._claim.release()
+        return isinstance(error, Pruned)
 
     def _refuse_another_content(self) -> None:
         try:

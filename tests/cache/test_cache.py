@@ -18,7 +18,6 @@ from asr_ablations.cache import pcm, store
 from asr_ablations.cache.store import CacheFolder, fingerprint
 from asr_ablations.config import build
 from asr_ablations.data import audio
-from asr_ablations.data.librispeech import read_folder
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
 from asr_ablations.run import identity
@@ -29,7 +28,8 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture(scope="module")
 def utterances(tiny_corpus: Path) -> list[Utterance]:
-    return read_folder(tiny_corpus / "train")
+    read: list[Utterance] = build(compose(*tiny_overrides(tiny_corpus)).data).read("train")
+    return read
 
 
 def read_all(cache: Any, utterances: Sequence[Utterance]) -> list[np.ndarray]:

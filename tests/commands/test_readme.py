@@ -13,6 +13,9 @@ BLOCKS = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text()
 LINES = [line.split("  #")[0].split(" # ")[0].strip() for block in BLOCKS for line in block.splitlines()]
 PYTHON = [line.removeprefix("python ") for line in LINES if line.startswith("python ")]
 OTHER = [line for line in LINES if line and not line.startswith("python ")]
+SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
+OWN_TESTS = ("src/compare.py", "src/evaluate.py", "src/prepare.py", "src/reproduce.py", "src/sweep.py", SEARCH)
+"""Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 
 
@@ -28,6 +31,8 @@ def arguments(line, manifests):
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
+    if "benchmark=decode" in words:
+        extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=utilisation" in words:
@@ -52,9 +57,7 @@ def test_other_commands_are_targets_of_the_makefile():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "line", [line for line in PYTHON if not re.search(r"(compare|prepare)\.py", line)]
-)  # their own tests do
+@pytest.mark.parametrize("line", [line for line in PYTHON if not line.startswith(OWN_TESTS)])
 def test_it_runs(line, manifests, corpora, tmp_path):
     done = run(arguments(line, manifests), corpora, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -75,7 +75,19 @@ def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
     """With a model of `frames` output frames a second."""
     order = component("order", "shuffled")
     model = lambda samples: samples * frames // 16000  # noqa: E731
-    made = SpeechData(corpus(folder, **options), LETTERS, order, model, batch_size=2, seed=0, workers=0)
+    rest = {"cache": component("cache", "none"), "augment": component("augment", "none")}
+    made = SpeechData(
+        corpus(folder, **options),
+        LETTERS,
+        order,
+        model,
+        batch_count=2,
+        batch_seconds=None,
+        seed=0,
+        augment_seed=0,
+        workers=0,
+        **rest,
+    )
     made.setup()
     return made
 

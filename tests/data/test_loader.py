@@ -1,6 +1,7 @@
 """Reading processes: the same batches whatever their number, and one line for what goes wrong in one of them."""
 
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,5 +120,8 @@ class Late(pl.Callback):
 def test_a_worker_that_dies_between_batches_is_told_too(tiny_corpus: Path) -> None:
     cfg = compose("width=8", "layers=1", "gpus=0", "max_epochs=1", *tiny_overrides(tiny_corpus), "workers=1")
     task, data = assemble(cfg, build(cfg.data))
-    with pytest.raises(UsageError, match=r"a process that reads audio .*utterance 1\d-1-000\d"):
+    with pytest.raises(RuntimeError) as told:
         trainer(cfg, 0, [], [Late()]).fit(task, data)
+    explained = data.explain(told.value)
+    assert isinstance(explained, UsageError)
+    assert re.match(r"a process that reads audio died; it was at utterance 1\d-1-000\d \(.*flac\)$", str(explained))

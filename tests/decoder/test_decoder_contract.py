@@ -1,15 +1,14 @@
 """Every decoder, and greedy decoding of a real model's outputs."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from support import component, group_options, shared_data
+from small_models import LETTERS, decoder
+from support import group_options, shared_data
 
-LETTERS = Alphabet("ab ")
 every_variant = pytest.mark.parametrize("name", group_options("decoder"))
 
 
@@ -20,7 +19,7 @@ def certain(path: str) -> torch.Tensor:
 
 
 def read(name: str, path: str, length: int | None = None) -> str:
-    decode: Callable[..., list[str]] = component("decoder", name)(LETTERS)
+    decode = decoder(name)
     (text,) = decode(certain(path), torch.tensor([len(path) if length is None else length]))
     return text
 
@@ -53,7 +52,7 @@ def test_frames_past_the_length_are_not_read(name: str, length: int, text: str) 
 
 @every_variant
 def test_alone_as_in_a_batch(name: str) -> None:
-    decode = component("decoder", name)(LETTERS)
+    decode = decoder(name)
     log_probs = torch.randn(6, 12, LETTERS.outputs, generator=torch.Generator().manual_seed(1)).mul(3).log_softmax(-1)
     lengths = torch.tensor([12, 0, 5, 1, 12, 7])
     alone = [decode(log_probs[i : i + 1, :n], lengths[i : i + 1])[0] for i, n in enumerate(lengths.tolist())]
@@ -64,7 +63,7 @@ def test_alone_as_in_a_batch(name: str) -> None:
 
 @every_variant
 def test_no_frames_at_all(name: str) -> None:
-    decode = component("decoder", name)(LETTERS)
+    decode = decoder(name)
     assert decode(torch.zeros(2, 0, LETTERS.outputs), torch.tensor([0, 0])) == ["", ""]
 
 
@@ -73,6 +72,6 @@ def test_greedy_reads_a_real_models_outputs() -> None:
     outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text()))
     alphabet = Alphabet(" abcdefghijklmnopqrstuvwxyz'")
     log_probs = outputs.float().roll(1, dims=1).log_softmax(dim=-1)[None]
-    assert component("decoder", "greedy")(alphabet)(log_probs, torch.tensor([371])) == [
+    assert decoder("greedy", alphabet)(log_probs, torch.tensor([371])) == [
         "i have a good deal of will you remember and what i have set my mind upon no doubt i shall some day achieve"
     ]

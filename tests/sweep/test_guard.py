@@ -49,6 +49,7 @@ def compared(runs: list[RunRecord], *allow: str) -> Any:
 
 
 RNN = {"factor": "rnn"}
+NO_FACTORS = ("logger", "benchmark", "data", "decoder", "pruning")
 
 
 def test_flatten_keeps_lists_whole() -> None:
@@ -127,7 +128,7 @@ def test_seeds_machine_keys_and_the_place_of_the_data_are_no_difference() -> Non
     assert differing([first, second]) == {}
 
 
-@pytest.mark.parametrize("group", [g for g in groups() if g not in ("logger", "benchmark", "data", "decoder")])
+@pytest.mark.parametrize("group", [g for g in groups() if g not in NO_FACTORS])
 def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> None:
     """Also model, whose files set width and layers beside it."""
     options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets

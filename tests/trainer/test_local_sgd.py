@@ -11,7 +11,9 @@ import torch
 
 from asr_ablations.assembly import assemble, device_count
 from asr_ablations.config import build
-from asr_ablations.data.module import BatchOrder, collate
+from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.sampler import BatchOrder
+from asr_ablations.data.speech import collate
 from asr_ablations.errors import UsageError
 from fits import WARNINGS, fit, model_of, same
 from support import REPOSITORY, component, compose, tiny_overrides
@@ -54,10 +56,11 @@ def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, 
     optimizers = [task.make_optimizer(task.model.parameters()) for task in workers]
     after, step = [], 0
     for epoch in range(cfg.max_epochs):
-        orders = [BatchOrder(train.durations, cfg.batch.size, data.order, cfg.seed, rank, 2) for rank in range(2)]
+        size = batch_size(cfg.batch.size, None, ranks=2)
+        orders = [BatchOrder(train.durations, size, data.order, cfg.seed, rank, 2) for rank in range(2)]
         for order in orders:
             order.set_epoch(epoch)
-        batches = [[collate([train[i] for i in indices]) for indices in order] for order in orders]
+        batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
         for number in range(len(batches[0])):
             for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
                 step_of(task, optimizer, mine[number])

@@ -58,7 +58,7 @@ def _loader(data: SpeechData, cache: Any, workers: int, batches: int) -> SpeechL
     data.setup()
     loader = data.train_dataloader()
     first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]  # without their epoch
-    return SpeechLoader(loader.dataset, first, workers)  # type: ignore[arg-type]
+    return SpeechLoader(loader.dataset, first, workers)
 
 
 def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Any]:

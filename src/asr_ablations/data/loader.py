@@ -2,10 +2,11 @@
 
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from asr_ablations.data.speech import Speech, Unreadable, collate
 from asr_ablations.data.utterance import Batch, Utterance
@@ -21,7 +22,7 @@ class SpeechLoader(DataLoader):
 
     dataset: Speech
 
-    def __init__(self, speech: Speech, sampler: Sampler[list[int]], workers: int) -> None:
+    def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int) -> None:
         if workers:
             speech.watch(workers)
         super().__init__(
@@ -60,7 +61,8 @@ def explained(error: BaseException, speech: Speech) -> BaseException:
 def _died(speech: Speech) -> list[Utterance]:
     """What workers that are no more read last. A process closes its pipes a moment before it is gone."""
     for _ in range(20):
-        if died := speech.left_by({process.pid for process in multiprocessing.active_children()}):
-            return died
-        time.sleep(0.05)
+        with suppress(RuntimeError):  # torch's handler of SIGCHLD may say it again, right here
+            if died := speech.left_by({process.pid for process in multiprocessing.active_children()}):
+                return died
+            time.sleep(0.05)
     return []

@@ -56,18 +56,26 @@ class SpeechData(pl.LightningDataModule):
         self.sets: dict[str, Speech] = {}
         self.screened: dict[str, Screened] = {}
         self._resumed = {"epoch": 0, "batches": 0}
+        self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        self.screened = screen(self.corpus, self.alphabet, self.output_frames)
-        for name, screened in self.screened.items():
+        self._take(screen(self.corpus, self.alphabet, self.output_frames))
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
+        self._check_longest()
+
+    def read(self, name: str) -> None:
+        """Read one set alone: "train", which may be several splits, or a split. Raises UsageError as setup."""
+        self._take(screen(self.corpus, self.alphabet, self.output_frames, [name]))
+
+    def _take(self, sets: dict[str, Screened]) -> None:
+        for name, screened in sets.items():
             store = self.cache.open(name, _readable(screened), self.workers)
             perturbation = self.perturbation if name == "train" else None
             self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
-        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
-        self._check_longest()
+        self.screened |= sets
 
     def _check_longest(self) -> None:
         longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
@@ -115,9 +123,12 @@ class SpeechData(pl.LightningDataModule):
         self.resume(**state_dict)
 
     def on_exception(self, exception: BaseException) -> None:
-        """Tell which utterance a worker died over, wherever in the loop torch noticed it."""
-        if (told := explained(exception, self.sets["train"])) is not exception:
-            raise told from exception
+        """Find out which utterance a worker died over, wherever in the loop torch noticed it, while the others live."""
+        self._failure = explained(exception, self.sets["train"]) if self.sets else exception
+
+    def explain(self, error: BaseException) -> BaseException:
+        """What ended a fit, as an error that names the utterance where it was a worker's death."""
+        return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
@@ -131,7 +142,7 @@ class SpeechData(pl.LightningDataModule):
             end = begin + size.count(float(durations[order[begin]]))
             batches.append(order[begin:end].tolist())
             begin = end
-        return SpeechLoader(self.sets[name], batches, self.workers)  # type: ignore[arg-type]
+        return SpeechLoader(self.sets[name], batches, self.workers)
 
 
 def _readable(screened: Screened) -> list[Utterance]:

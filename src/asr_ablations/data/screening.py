@@ -37,12 +37,15 @@ class Screened:
 
 
 def screen(
-    corpus: Corpus, alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
+    corpus: Corpus,
+    alphabet: Alphabet,
+    output_frames: Callable[[torch.Tensor], torch.Tensor],
+    names: Sequence[str] | None = None,
 ) -> dict[str, Screened]:
-    """Every set of the corpus: train, and the splits of validation and test. Raises UsageError that counts the unusable
-    utterances and names the first, unless the corpus skips them.
+    """The named sets of the corpus, by default every one: train, and the splits of validation and test. Raises
+    UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
     """
-    judged = judge(corpus, alphabet)
+    judged = judge(corpus, alphabet, names)
     bad = [u for utterances in judged.values() for u in utterances if u.fault]
     if bad and corpus.on_bad == "stop":
         more = f"; {len(bad) - 1} more are wrong, src/prepare.py with the same data lists all" if bad[1:] else ""
@@ -50,10 +53,12 @@ def screen(
     return select(judged, corpus, alphabet, output_frames)
 
 
-def judge(corpus: Corpus, alphabet: Alphabet) -> dict[str, list[Utterance]]:
-    """The utterances of every set with the faults of their texts and ids beside those of their audio."""
+def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, list[Utterance]]:
+    """The utterances of the named sets, by default of every one, with the faults of their texts and ids beside those of
+    their audio.
+    """
     found = {}
-    for name in dict.fromkeys(["train", *corpus.validation, *corpus.test]):
+    for name in dict.fromkeys(names or ["train", *corpus.validation, *corpus.test]):
         splits = corpus.train if name == "train" else [name]
         utterances = [u for split in splits for u in corpus.read(split)]
         times = Counter(u.id for u in utterances)

@@ -10,16 +10,21 @@ if TYPE_CHECKING:
 
 
 def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger":
-    """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config."""
+    """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config.
+
+    Under a W&B agent the run is the agent's: id, project and entity come from its environment, and keys that the agent
+    sets have its values in W&B's config. The folder's name keeps the id of the content.
+    """
     import wandb
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
 
     config: Any = OmegaConf.to_container(run.cfg, resolve=True)
+    of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
     experiment = wandb.init(
-        project=project,
-        entity=entity,
-        id=run.id,
+        project=None if of_agent else project,
+        entity=None if of_agent else entity,
+        id=None if of_agent else run.id,
         name=run.name,
         group=str(run.cfg.sweep),
         config=config,

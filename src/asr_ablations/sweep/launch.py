@@ -10,7 +10,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.claim import owner
 from asr_ablations.config import check
 from asr_ablations.environment import iso
 from asr_ablations.errors import UsageError
@@ -45,8 +44,6 @@ def freeze(configs: Sequence[DictConfig]) -> list[Arm]:
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _put_aside(cfg, fingerprint)
         arm = Arm.freeze(cfg, fingerprint)
-        if arm.id in {other.id for other in arms}:
-            raise UsageError(f"arm {arm.name}: another arm of this sweep has the same content")
         Run(cfg, fingerprint).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
@@ -60,7 +57,10 @@ def plan(arms: Sequence[Arm], jobs: int | None = None, per_gpu: int = 1) -> None
 
 
 def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[str, Any]) -> list[State]:
-    """Write the sweep's manifest with what is `told` of it, run the arms, show them, and tell the end of each."""
+    """Write the sweep's manifest with what is `told` of it, run the arms, show them, and tell the end of each. Arms of
+    the same content, as a search may ask for, are run once.
+    """
+    asked, arms = arms, list({arm.id: arm for arm in arms}.values())
     if arms:
         _write_manifest(arms[0].folder.parent / MANIFEST, arms, told)
     places = slots(options["jobs"], options["per_gpu"])
@@ -72,7 +72,8 @@ def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[s
     _tell_failures(states)
     if runner.asked_to_stop is not None:
         raise ArmsFailedError(128 + runner.asked_to_stop)
-    return states
+    by_id = {state.arm.id: state for state in states}
+    return [by_id[arm.id] for arm in asked]
 
 
 def _tell_failures(states: Sequence[State]) -> None:
@@ -94,11 +95,7 @@ def _put_aside(cfg: DictConfig, fingerprint: str) -> None:
     """Where a run is to start anew, or is a measurement: keep what there is beside."""
     if is_training(cfg) and not cfg.get("force"):
         return
-    run = Run(cfg, fingerprint)
-    if run.folder.exists():
-        if who := owner(run.folder):
-            raise UsageError(f"{run.folder}: {who}")
-        run.keep_previous()
+    Run(cfg, fingerprint).keep_previous()
     if "force" in cfg:
         cfg.force = False
 

@@ -135,7 +135,7 @@ def _print(arms: Sequence[Arm], costs: Sequence[Cost | None], slots: Slots) -> N
     if not console.is_terminal:
         console.width = 120
     table = Table(title="plan: nothing was trained", title_justify="left")
-    for column in ("arm", "steps", "h:m:s", "GPU hours", "memory GiB", "disk MiB"):
+    for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
         table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
     for name, cost in zip(what_varies([arm.overrides for arm in arms]), costs, strict=True):
         table.add_row(name, *(_cells(cost) if cost else ["done", "", "", "", ""]))

@@ -14,6 +14,7 @@ from rich.progress import track
 
 from asr_ablations.claim import owner
 from asr_ablations.errors import UsageError
+from asr_ablations.sweep.evaluations import FOLDER, read_evaluations
 from asr_ablations.sweep.result import RunRecord
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
@@ -39,7 +40,11 @@ def load(folders: Sequence[Path]) -> Found:
     """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
     runs: dict[Path, RunRecord] = {}
     unfinished: dict[Path, str] = {}
-    for path in _with_bar([path for folder in folders for path in _run_folders(folder)]):
+    sweeps = [folder for folder in folders if folder.name != FOLDER]
+    for folder in folders:
+        if folder.name == FOLDER:
+            runs |= {run.folder: run for run in read_evaluations(folder, read_run, _utterances)}
+    for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
         if reason := why_unfinished(path):
             unfinished[path.resolve()] = reason
         elif path.resolve() not in runs:
@@ -86,7 +91,7 @@ def read_run(folder: Path) -> RunRecord:
             overrides=(folder / "overrides").read_text(encoding="utf-8").splitlines(),
             summary=_json(folder / "summary.json"),
             metrics=[_numbers(row) for row in _rows(folder / "metrics.csv")],
-            utterances=[_counts(row) for row in _rows(folder / "utterances.csv")],
+            utterances=_utterances(folder / "utterances.csv"),
             environment=_json(folder / "environment.json"),
             data=_json(folder / "data.json") if (folder / "data.json").exists() else {},
         )
@@ -112,6 +117,10 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
         head = next(lines, [])
         for line in lines:
             yield dict(zip(head, line, strict=True))
+
+
+def _utterances(path: Path) -> list[dict[str, Any]]:
+    return [_counts(row) for row in _rows(path)]
 
 
 def _numbers(row: dict[str, str]) -> dict[str, float | None]:

@@ -1,0 +1,37 @@
+"""Lists of words: of a lexicon, of a language model."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.errors import UsageError
+
+WORDS = "words.txt"
+"""The list that src/lm.py leaves beside its model."""
+
+
+def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
+    """A list's file, and its words, a line each, in order and once. Raises UsageError for a list that is missing or
+    empty, and for a word that cannot be spelled.
+    """
+    if not path:
+        raise UsageError("decoder.words is not set: a file with a word a line, or the folder that src/lm.py left")
+    file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
+    try:
+        words = list(dict.fromkeys(file.read_text(encoding="utf-8").split()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
+    if not words:
+        raise UsageError(f"decoder.words={path}: there is no word in it")
+    if odd := unspellable(words, alphabet):
+        raise UsageError(
+            f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
+            f"{alphabet.characters!r}, as {odd[0]!r}"
+        )
+    return file, words
+
+
+def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
+    """Words with a character outside of the alphabet."""
+    letters = set(alphabet.characters)
+    return [word for word in words if not letters.issuperset(word)]

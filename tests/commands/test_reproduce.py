@@ -1,0 +1,246 @@
+"""python src/reproduce.py: real runs on the corpus of tones, undisturbed and with one thing changed."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+import yaml
+from command import REPOSITORY, clean_environment, run_folders
+
+from support import tiny_overrides
+
+SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "logger=csv", "progress=false"]
+
+
+def python(script: Path, *arguments: Any, folder: Path, threads: int = 2) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        cwd=folder,
+        env=clean_environment(folder, folder, OMP_NUM_THREADS=str(threads)),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def train(corpus: Path, outputs: Path, *overrides: str, source: Path = REPOSITORY) -> Path:
+    """A run's folder."""
+    asked = [*tiny_overrides(corpus), *SMALL, *overrides, f"outputs={outputs}"]
+    done = python(source / "src" / "train.py", *asked, folder=outputs.parent)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(outputs)
+    return folder
+
+
+def reproduce(*arguments: Any, folder: Path, source: Path = REPOSITORY, **more: Any) -> subprocess.CompletedProcess:
+    return python(source / "src" / "reproduce.py", *arguments, folder=folder, **more)
+
+
+def told(run: Path, attempt: str = "1") -> dict[str, Any]:
+    """reproduction.json"""
+    home = run.parents[1] / "reproductions" / run.parent.name / run.name / attempt
+    found: dict[str, Any] = json.loads((home / "reproduction.json").read_text())
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def original(tiny_corpus, tmp_path_factory):
+    return train(tiny_corpus, tmp_path_factory.mktemp("reproduce") / "outputs")
+
+
+@pytest.fixture
+def copied(original, tmp_path):
+    """The run in a place of its own, as when a colleague sends it."""
+    folder = tmp_path / "outputs" / "single" / original.name
+    shutil.copytree(original, folder)
+    return folder
+
+
+def test_an_untouched_run_matches_whatever_the_threads_of_today(copied, tmp_path):
+    before = contents(copied)
+    done = reproduce(copied, folder=tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "\nmatch: the losses of all 6 steps, metrics, hypotheses of 8 utterances and weights" in done.stdout
+    assert contents(copied) == before, "the original is only read"
+    found = told(copied)
+    assert (found["verdict"], found["differences"], found["weights"][0]) == ("match", [], found["weights"][1])
+    assert Path(found["reproduction"]).name == copied.name, "the same content has the same identity"
+    done = reproduce(copied, "--outputs", tmp_path / "elsewhere", folder=tmp_path)
+    assert done.returncode == 0
+    assert len(run_folders(tmp_path / "elsewhere")) == 1
+
+
+def test_one_changed_weight_decay_differs(copied, tmp_path):
+    path = copied / "config.yaml"
+    path.write_text(path.read_text().replace("weight_decay: 0.01", "weight_decay: 0.5"))
+    done = reproduce(copied, folder=tmp_path)
+    assert done.returncode == 1
+    found = told(copied)
+    cause = {"kind": "config", "what": "optimizer.weight_decay", "original": 0.01, "reproduction": 0.5}
+    assert (found["verdict"], found["differences"]) == ("differs", [cause])
+    assert found["parting"]["step"] == 2, "the first loss is of the same weights still"
+    assert "config: optimizer.weight_decay: 0.01 then, 0.5 now" in done.stdout
+
+
+def changed_audio(tiny_corpus: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Of a run whose corpus had the samples of one training file turned around afterwards: its length stays."""
+    corpus = tmp_path / "corpus"
+    shutil.copytree(tiny_corpus, corpus)
+    run = train(corpus, tmp_path / "outputs")
+    path = next(iter(sorted(corpus.glob("train/*/*/*.flac"))))
+    samples, rate = soundfile.read(path, dtype="int16")
+    soundfile.write(path, samples[::-1], rate, subtype="PCM_16")
+    return reproduce(run, folder=tmp_path), told(run)
+
+
+@pytest.mark.slow
+def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_path):
+    done, found = changed_audio(tiny_corpus, tmp_path)
+    assert done.returncode == 1
+    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("data", "train")]
+    assert found["why"].startswith("the data is not the same; losses part at step ")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A git checkout of this source."""
+    folder = tmp_path_factory.mktemp("checkout") / "repository"
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("src", "conf"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignore)
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "all")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def change(path: Path, line: str, other: str) -> None:
+    text = path.read_text()
+    assert text.count(line) == 1
+    path.write_text(text.replace(line, other))
+
+
+@pytest.mark.slow
+def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, tiny_corpus, tmp_path):
+    """The original ran on a commit with a change of its own; the line was changed after it."""
+    model = checkout / "src" / "asr_ablations" / "model" / "ds2.py"
+    (model.parent / "ds2.py").write_text(model.read_text() + "\n# not committed\n")
+    run = train(tiny_corpus, tmp_path / "outputs", source=checkout)
+    change(model, "return self.output(x), lengths", "return 1.01 * self.output(x), lengths")
+    done = reproduce(run, folder=tmp_path, source=checkout)
+    assert done.returncode == 1, done.stderr
+    found = told(run)
+    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("code", "model/ds2.py")]
+    assert found["parting"]["step"] == 1
+    assert "code: model/ds2.py has changed" in done.stdout
+
+    done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)
+    assert done.returncode == 0, done.stderr
+    assert (told(run, "1-checkout")["verdict"], told(run, "1-checkout")["differences"]) == ("match", [])
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+    git(checkout, "checkout", "--quiet", ".")
+
+
+def test_a_new_run_differs_in_the_seed_alone(copied, tmp_path):
+    done = reproduce(copied, "seed=7", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the new run differs in seed: 7 instead of 0" in done.stdout
+    (new,) = [folder for folder in run_folders(tmp_path / "outputs") if folder != copied]
+    assert new.parent == copied.parent
+    configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in (copied, new)]
+    moved = {"outputs", "threads"}  # where it lies, and that it takes as many
+    assert {key for key in configs[0] if configs[0][key] != configs[1][key]} - moved == {"seed", "overrides"}
+    assert (new / "overrides").read_text() == (copied / "overrides").read_text() + "seed=7\n"
+    results = [(folder / "losses.csv").read_text() for folder in (copied, new)]
+    assert results[0] != results[1]
+
+
+def wrong(run: Path, what: str, content: Any) -> None:
+    """Change one key of environment.json's `code`."""
+    path = run / "environment.json"
+    environment = json.loads(path.read_text())
+    environment["code"][what] = content
+    path.write_text(json.dumps(environment))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "arguments", "said"),
+    [
+        (lambda run: None, ["seed=1,2"], "seed=1,2: expected one value"),
+        (lambda run: None, ["rnn=mine"], "rnn=mine: expected gru, lstm"),
+        (lambda run: None, ["seed=-1"], "seed=-1: expected a whole number"),
+        (lambda run: None, ["other-run"], "other-run: expected KEY=VALUE"),
+        (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),
+        (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
+        (lambda run: (run / "status.json").unlink(), [], "is no run's folder"),
+        (lambda run: (run / "summary.json").write_text("{"), [], "its record cannot be read"),
+        (lambda run: change(run / "config.yaml", "asr_ablations.rnn.lstm.LSTM", "os.system"), [], "os.system: refused"),
+        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),
+        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],
+         "(max_epochs: 3 then, 2 now)"),
+        (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"], "commit ffffffff is not in"),
+        (lambda run: wrong(run, "commit", "--help"), ["--checkout"], "names no commit"),
+        (lambda run: wrong(run, "commit", None), ["--checkout"], "names no commit"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_mistake_is_one_line_and_exit_code_2(prepare, arguments, said, copied, tmp_path):
+    prepare(copied)
+    done = reproduce(copied, *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert said in line
+    assert not (tmp_path / "outputs" / "reproductions").exists()
+
+
+@pytest.mark.parametrize("what", ["outside git", "a diff that does not apply"])
+def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path):
+    source = checkout
+    wrong(copied, "commit", git(checkout, "rev-parse", "HEAD").strip())
+    wrong(copied, "dirty_diff", "--- a/src/none.py\n+++ b/src/none.py\n@@ -1 +1 @@\n-a\n+b\n")
+    if what == "outside git":
+        source = tmp_path / "plain"
+        shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", "__pycache__"))
+    done = reproduce(copied, "--checkout", folder=tmp_path, source=source)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert ("is no git checkout" if what == "outside git" else "do not apply to") in line
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_an_interrupted_reproduction_goes_on_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
+    run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=60")
+    command = [sys.executable, "-u", str(REPOSITORY / "src" / "reproduce.py"), str(run)]
+    environment = clean_environment(tmp_path, tmp_path)
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("epoch   3"):
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    home = tmp_path / "outputs" / "reproductions" / "single" / run.name
+    assert [path.name for path in home.iterdir()] == ["1"]
+    done = reproduce(run, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "goes on from epoch" in done.stdout
+    assert told(run)["verdict"] == "match"
+    assert reproduce(run, folder=tmp_path).returncode == 0
+    assert sorted(path.name for path in home.iterdir()) == ["1", "2"]

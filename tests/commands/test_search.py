@@ -1,0 +1,33 @@
+"""The search of sweeps/hyperparameters.yaml, shrunken: Hydra's Optuna sweeper over our launcher."""
+
+import json
+
+import pytest
+import yaml
+from command import run, run_folders
+
+TINY = ["data.hours=0.02", "data.words=60", "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
+
+
+@pytest.mark.slow
+def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tmp_path):
+    options = [*TINY, "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1"]
+    arguments = ["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options]
+    done = run(arguments, corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = run_folders(tmp_path)
+    rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
+    assert len(rates) == 2
+    told = yaml.safe_load((tmp_path / "optimization_results.yaml").read_text())
+    assert told["best_value"] == min(rates.values())
+    best = [
+        yaml.safe_load((folder / "config.yaml").read_text())
+        for folder in folders
+        if rates[folder] == told["best_value"]
+    ]
+    assert told["best_params"]["optimizer.lr"] in [config["optimizer"]["lr"] for config in best]
+    assert 3e-4 <= told["best_params"]["optimizer.lr"] <= 1e-2
+
+    before = {folder: (folder / "status.json").read_bytes() for folder in folders}
+    assert run(arguments, corpora, tmp_path).returncode == 0
+    assert {folder: (folder / "status.json").read_bytes() for folder in run_folders(tmp_path)} == before

@@ -1,0 +1,271 @@
+"""python src/lm.py: what goes in, what comes out, what is refused; KenLM's numbers."""
+
+import gzip
+import hashlib
+import json
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import kenlm
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config import check
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.errors import UsageError
+from asr_ablations.language_models import programs
+from asr_ablations.language_models.build import make
+from asr_ablations.language_models.fit import fit
+from asr_ablations.language_models.model import load, load_words
+from asr_ablations.language_models.text import collect
+from small_models import LETTERS, bigrams, decoder
+from support import CONF, group_options, shared_data, tiny_overrides
+
+ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+
+
+def request(outputs: Path, root: Path | None, *overrides: str) -> DictConfig:
+    data = tiny_overrides(root) if root else ["data=librispeech"]
+    asked = [*data, f"outputs={outputs}", *overrides]
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = hydra_compose("language_model", overrides=["overrides=[]", *asked])
+    cfg.overrides = asked
+    return cfg
+
+
+def made(outputs: Path, root: Path | None, *overrides: str) -> tuple[Path, dict[str, Any]]:
+    folder = make(request(outputs, root, *overrides))
+    return folder, json.loads((folder / "lm.json").read_text())
+
+
+@pytest.mark.parametrize("name", group_options("lm"))
+def test_every_option_composes_and_passes(name: str, tmp_path: Path) -> None:
+    check(request(tmp_path, None, f"lm={name}"))
+
+
+def test_training_transcripts_make_a_model(tiny_corpus: Path, tmp_path: Path) -> None:
+    folder, told = made(tmp_path, tiny_corpus, "lm.program=null")
+    assert (told["unit"], told["order"], told["estimator"]) == ("word", 3, "python")
+    assert [(one["source"], one["sentences"], one["held_out"]) for one in told["sources"]] == [("train", 10, False)]
+    assert told["fit"].keys() == {"dev"}
+    words = (folder / "words.txt").read_text().split()
+    assert words == sorted(load(str(folder)).words)
+    assert told["vocabulary"] == len(words)
+    assert decoder("beam_lm", ENGLISH, lm=str(folder)).model.file.parent == folder
+    assert decoder("lexicon", ENGLISH, words=str(folder)).files == {"words": folder / "words.txt"}
+
+
+def test_lmplz_makes_the_same_one_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
+    if programs.find("lmplz") is None or programs.find("build_binary") is None:
+        pytest.skip("no lmplz on the PATH (make lmplz builds it)")
+    ours, _ = made(tmp_path / "a", tiny_corpus, "lm.program=null")
+    theirs, told = made(tmp_path / "b", tiny_corpus)
+    assert (told["estimator"], told["binary"]) == ("lmplz", True)
+    models = [kenlm.Model(str(file)) for file in (ours / "lm.arpa", theirs / "lm.arpa", theirs / "lm.binary")]
+    for sentence in ("a cab", "dad had a cab", "never heard", ""):
+        scores = [model.score(sentence) for model in models]
+        assert scores == pytest.approx([scores[0]] * 3, abs=1e-4)
+    assert load(str(theirs)).file.name == "lm.binary"
+    assert load(str(theirs)).words == load(str(theirs / "lm.arpa")).words
+    cut = tmp_path / "cut.binary"
+    cut.write_bytes((theirs / "lm.binary").read_bytes()[:-20])
+    with pytest.raises(UsageError, match="damaged"):
+        load(str(cut))
+    cut.write_bytes((theirs / "lm.binary").read_bytes()[:300])
+    with pytest.raises(UsageError, match="KenLM cannot read it"):
+        load(str(cut))
+
+
+def test_held_out_text_enters_only_when_asked_and_is_told(
+    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, told = made(tmp_path, tiny_corpus, "lm.include=[dev]", "lm.program=null")
+    assert [(one["source"], one["held_out"]) for one in told["sources"]] == [("train", False), ("dev", True)]
+    assert "HELD-OUT TEXT" in capsys.readouterr().out
+    made(tmp_path, tiny_corpus, "lm.program=null")
+    assert "HELD-OUT" not in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"lm\.include=train: expected dev, test"):
+        make(request(tmp_path, tiny_corpus, "lm.include=[train]"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_text_file(tmp_path: Path, packed: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / ("text.txt.gz" if packed else "text.txt")
+    content = "A Cab\n\ndad   had a cab\nHe had 3 cabs\n"
+    file.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    folder, told = made(tmp_path, None, f"lm.text={file}", "lm.program=null")
+    assert told["sources"][0]["sentences"] == 2
+    assert told["fit"] == {}  # no corpus at hand
+    assert (folder / "words.txt").read_text().split() == ["a", "cab", "dad", "had"]
+    assert "1 of 3 lines have other characters" in capsys.readouterr().out
+
+
+def test_a_model_of_characters(tiny_corpus: Path, tmp_path: Path) -> None:
+    folder, told = made(tmp_path, tiny_corpus, "lm.unit=character", "lm.order=4", "lm.program=null")
+    assert set(load(str(folder)).words) == set("abcdefhd|")
+    assert told["fit"]["dev"]["oov_rate"] == 0
+    assert decoder("beam_charlm", ENGLISH, lm=str(folder)).model.ngrams.order == 4
+
+
+def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> None:
+    whole, _ = made(tmp_path, tiny_corpus, "lm.program=null")
+    pruned, _ = made(tmp_path, tiny_corpus, "lm.program=null", "lm.prune=[0,1]")
+    sizes = [len((folder / "lm.arpa").read_text().splitlines()) for folder in (whole, pruned)]
+    assert sizes[1] < sizes[0]
+    assert load(str(whole)).words == load(str(pruned)).words
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("lm.order=1", "lm.order=1: expected a whole number, 2 to 6"),
+        ("lm.order=7", "lm.order=7: expected a whole number, 2 to 6"),
+        ("lm.unit=phone", "lm.unit=phone: expected word, character"),
+        ("lm.prune=[1]", "lm.prune="),
+        ("lm.prune=[0,2,1]", "lm.prune="),
+        ("lm.prune=[]", "lm.prune="),
+        ("lm.text=nowhere.txt", "lm.text=nowhere.txt: cannot be read"),
+        ("lm=arpa", "lm.file is not set"),
+        ("lm=librispeech lm.name=5-gram", "lm.name=5-gram: expected 3-gram"),
+    ],
+)
+def test_what_is_refused(override: str, told: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=told) as error:
+        make(request(tmp_path, tiny_corpus, *override.split()))
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_of_other_letters_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "greek.txt").write_text("αβ γδ\nab\nαβ\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"2 of its 3 lines have characters outside .*α β γ δ"):
+        make(request(tmp_path, None, f"lm.text={tmp_path / 'greek.txt'}"))
+
+
+def test_upper_case_becomes_lower(tmp_path: Path) -> None:
+    upper = bigrams("make-upper.arpa", ["CAB", "DAD"])
+    folder, told = made(tmp_path, None, "lm=arpa", f"lm.file={upper}")
+    model = load_words(str(folder), ENGLISH)
+    assert model.words == ["cab", "dad"]
+    assert kenlm.Model(str(upper)).score("CAB DAD") == pytest.approx(model.ngrams.score("cab dad"))
+    assert told["vocabulary"] == 2
+    both = bigrams("make-both.arpa", ["CAB", "cab"])
+    with pytest.raises(UsageError, match="would be one word"):
+        make(request(tmp_path, None, "lm=arpa", f"lm.file={both}"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Any:
+    """Serves <tmp_path>/served on the loopback interface."""
+    served = tmp_path / "served"
+    served.mkdir()
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(served))) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield served, f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+        thread.join()
+
+
+def offered(served: Path) -> dict[str, Any]:
+    content = gzip.compress(bigrams("make-served.arpa", ["CAB", "DAD"]).read_bytes())
+    (served / "small.arpa.gz").write_bytes(content)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def download(address: str, expected: dict[str, Any], outputs: Path) -> Path:
+    cfg = request(outputs, None, "lm=librispeech", f"lm.address={address}")
+    OmegaConf.update(cfg, "lm.files", {"small": expected}, force_add=True)
+    cfg.lm.name = "small"
+    return make(cfg)
+
+
+def test_a_model_is_downloaded_and_verified(server: Any, tmp_path: Path) -> None:
+    served, address = server
+    expected = offered(served)
+    folder = download(address, expected, tmp_path / "a")
+    assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
+    assert json.loads((folder / "lm.json").read_text())["sources"] == [
+        {"source": f"{address}/small.arpa.gz", "sha256": expected["sha256"]}
+    ]
+    assert not list(folder.glob("*.gz"))
+
+
+@pytest.mark.parametrize(("key", "value"), [("bytes", 7), ("sha256", "0" * 64)])
+def test_another_file_than_expected_is_refused(server: Any, tmp_path: Path, key: str, value: Any) -> None:
+    served, address = server
+    with pytest.raises(UsageError, match=f"another file than expected \\({key} "):
+        download(address, {**offered(served), key: value}, tmp_path / "a")
+    assert not list((tmp_path / "a").rglob("lm.arpa"))
+    assert not list((tmp_path / "a").rglob("*.gz"))
+
+
+def test_a_server_that_has_not_got_it(server: Any, tmp_path: Path) -> None:
+    served, address = server
+    expected = offered(served)
+    (served / "small.arpa.gz").unlink()
+    with pytest.raises(UsageError, match=r"small.arpa.gz: cannot be downloaded \(.*404"):
+        download(address, expected, tmp_path / "a")
+    with pytest.raises(UsageError, match="cannot be downloaded"):
+        download("http://127.0.0.1:9", expected, tmp_path / "b")
+
+
+def test_perplexity_as_kenlms_query_has_it() -> None:
+    """query on KenLM's lm/test.arpa: the sum of the scores over words and sentence ends, base 10."""
+    file = shared_data("golden/lm/test.arpa")
+    model = kenlm.Model(str(file))
+    sentences = ["looking on a little", "also would consider higher looking on a little", "unheard of"]
+    told = fit(model, [sentence.split() for sentence in sentences], "word")
+    total = sum(model.score(sentence) for sentence in sentences)
+    assert told["perplexity"] == pytest.approx(10 ** (-total / (4 + 8 + 2 + 3)), rel=1e-4)
+    assert told["oov_rate"] == pytest.approx(2 / 14)
+    assert told["words"] == 14
+    assert model.perplexity(sentences[0]) == pytest.approx(fit(model, [sentences[0].split()], "word")["perplexity"])
+
+
+def test_a_sentence_of_librispeechs_model() -> None:
+    """ "the cat sat on the mat" with sentence ends scores -19.5123 (torchaudio's test of the same file)."""
+    model = load_words(str(shared_data("golden/lm/librispeech_3gram_pruned_tiny.arpa")), ENGLISH)
+    assert model.ngrams.score("the cat sat on the mat") == pytest.approx(-19.5123, abs=1e-3)
+    assert len(model.words) == 200_000
+    assert model.begins("manchest")
+    assert model.knows("manchester")
+    assert not model.begins("manchestx")
+
+
+@pytest.mark.parametrize("name", ["test.arpa", "test_nounk.arpa"])
+@pytest.mark.parametrize(
+    "sentence", ["looking on a little", "also would consider higher looking on a little", "unheard"]
+)
+def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
+    """Word by word as the decoder asks, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
+    from asr_ablations.decoder.beam_lm import Fusion
+    from asr_ablations.language_models.model import NATS
+
+    file = shared_data(f"golden/lm/{name}")
+    kept = bigrams("fusion.arpa", ["a", "b"])
+    one = decoder("beam_lm", LETTERS, lm=str(kept), alpha=1.0, beta=0.0, unknown=-3.0)
+    one.model = load(str(file))
+    fusion = Fusion(one)
+    state, total, words = fusion.get_start_state(), 0.0, sentence.split()
+    for i, word in enumerate(words):
+        score, state = fusion.score(state, word, is_last_word=i == len(words) - 1)
+        total += score
+    unknown = sum(word not in kenlm.Model(str(file)) for word in words)
+    assert total == pytest.approx(kenlm.Model(str(file)).score(sentence) * NATS - 3.0 * unknown, rel=1e-5)
+
+
+def test_collecting_needs_no_corpus_for_a_text(tmp_path: Path) -> None:
+    from support import standing_corpus
+
+    (tmp_path / "t").write_text("ab a\n")
+    assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), []).sentences == [["ab", "a"]]
