@@ -4,6 +4,7 @@ import hashlib
 
 from asr_ablations.data.librispeech import Folders
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import choices
 
 
 class AN4(Folders):
