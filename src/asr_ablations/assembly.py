@@ -21,6 +21,9 @@ from asr_ablations.schedule.on_validation import StepOnValidation
 from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
 
+STREAMS = ("init", "order", "augment", "dropout")
+"""What draws on a seed of its own, or on `seed`."""
+
 
 def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
     """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before.

@@ -18,7 +18,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from asr_ablations.assembly import assemble, device_count, trainer
+from asr_ablations.assembly import STREAMS, assemble, device_count, seed_of, trainer
 from asr_ablations.checkpoints import LAST, GoOn, LastCheckpoint, StopRequest
 from asr_ablations.config import build, check
 from asr_ablations.data.module import SpeechData
@@ -246,6 +246,7 @@ def _summary(
         "train_hours": float(data.sets["train"].durations.sum()) / 3600,
         "left_out": data.left_out,
         "precision": fitter.precision,
+        "seed_streams": {name: seed_of(cfg, name) for name in STREAMS},
         "ranks": fitter.world_size,
         "launch_seconds": throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
         "peak_memory_bytes": _peak_memory(fitter),

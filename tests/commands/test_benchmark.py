@@ -53,3 +53,15 @@ def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
     done = run(["src/benchmark.py", "benchmark=input", "benchmark.workers=[0,-1]"], corpora, tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: benchmark.workers=[0, -1]: expected whole numbers, 0 or more\n"
+
+
+@pytest.mark.slow
+def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
+    options = ["benchmark=launch", "benchmark.arms=2", *SHRUNKEN, "max_epochs=1"]
+    done = run(["src/benchmark.py", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    for way in ("forked", "processes", "in_one_process"):
+        assert 0 < min(found[f"{way}_median"], found[f"{way}_first"]) < found[f"{way}_all"]
+    assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
