@@ -91,6 +91,7 @@ CASES = {
     "data.download.address": Case(value="http://nowhere.invalid"),
     "data.ending": Case(value="opus", refused="opus"),
     "data=synthetic/data.words": Case(value=80),
+    "data=synthetic/data.max_seconds": Case(value=2.0),
     "data=synthetic/data.train.0": Case(value="dev-clean"),
     "data=synthetic/data.validation.0": Case(value="test-clean"),
     "data=synthetic/data.test.0": Case(value="dev-clean"),
