@@ -44,6 +44,9 @@ NEEDS = {
     "gradient=outliers": ("gradient.warm_up=1", "gradient.factor=1.01", "batch.size=1", "max_epochs=1"),
     "averaging=last": ("max_epochs=3", "averaging.count=3"),
     "pretrain=layers": ("max_epochs=3",),
+    "decoder=beam_lm": ("decoder.lm=<words.arpa>",),
+    "decoder=beam_charlm": ("decoder.lm=<letters.arpa>",),
+    "decoder=lexicon": ("decoder.words=<words.txt>",),
     "augment=noise": ("augment.folder=<tones>",),
 }
 """What every key of an option stands beside."""
@@ -112,6 +115,14 @@ CASES = {
     "data=mls/data.language": Case(value="pl"),
     "cache.root": Case(("cache.root=<store>",), "<store-copy>"),
     "cache.features": Case(("cache.root=<store>",), {"_target_": LOGMEL, **BANDS, "low": 100.0}),
+    # decoding
+    "decoder.beam_width": Case(value=1),
+    "decoder.prune_beams": Case(value=0.1),
+    "decoder.prune_symbols": Case(value=0.5),
+    "decoder.lm": Case(value="<other.arpa>"),
+    "decoder=beam_charlm/decoder.lm": Case(value="<other-letters.arpa>"),
+    "decoder.unknown": Case(("decoder.alpha=2",), 0.0),
+    "decoder.words": Case(value="<other.txt>"),
     # choices by name
     "model.directions": Case(value="concat"),
     "model.lookahead": Case(value=2),

@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from asr_ablations.language_models.model import SPACE
+from small_models import bigrams
+
 
 def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
     """Folders tones, manifests, kaldi and mls under `places`, each with a -copy (tones: `copy`), and what else keys point
@@ -17,6 +20,14 @@ def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
         for split in ("train", "dev", "test"):
             _write_kaldi(tones / split, places / f"kaldi{end}" / "data" / split)
             _write_mls(tones / split, places / f"mls{end}" / split)
+    letters = "abcdefghijklmnopqrstuvwxyz'"
+    for seed, name in enumerate(("words", "other")):
+        words = [a + b for a in letters[seed : seed + 12] for b in letters[:12]] + list(letters[:26])
+        (places / f"{name}.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+        (places / f"{name}.arpa").write_bytes(bigrams(f"{name}-of-layouts.arpa", words, seed).read_bytes())
+    for seed, name in enumerate(("letters", "other-letters")):
+        symbols = [SPACE, *letters]
+        (places / f"{name}.arpa").write_bytes(bigrams(f"{name}-of-layouts.arpa", symbols, seed).read_bytes())
     (places / "quiet").mkdir()
     soundfile.write(places / "quiet" / "noise.wav", np.random.default_rng(0).standard_normal(8000) / 10, 16000)
 

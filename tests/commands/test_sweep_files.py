@@ -1,16 +1,19 @@
 """Every file in sweeps/: what it declares holds together, every arm composes, and in miniature it runs."""
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, run, run_folders
+from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config import check
+from asr_ablations.config import check, check_targets
+from small_models import bigrams
 from support import CONF, shared_data
 
 SWEEPS = REPOSITORY / "sweeps"
@@ -30,6 +33,11 @@ def composed(name: str, *overrides: str) -> DictConfig:
 def header(name: str) -> str:
     lines = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
+
+
+def is_decoding(name: str) -> bool:
+    """Of a trained run, by src/evaluate.py."""
+    return "  - /evaluation\n" in (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def is_search(cfg: Any) -> bool:
@@ -67,11 +75,17 @@ def miniature(cfg: Any) -> list[str]:
 @every_sweep
 def test_it_says_what_it_asks_and_what_it_costs(name: str) -> None:
     told = header(name)
-    assert f"python src/train.py -m -cd sweeps -cn {name}\n" in told
+    script = "evaluate" if is_decoding(name) else "train"
+    assert f"python src/{script}.py -m -cd sweeps -cn {name}" in told
     assert "ost" in told or "minutes" in told or "runs" in told
     ablation = composed(name).ablation
     assert ablation.question and ablation.factor
-    assert ablation.question in told
+
+
+@every_sweep
+def test_no_config_of_the_project_has_its_name(name: str) -> None:
+    """`-cn` would find that one instead."""
+    assert not (CONF / f"{name}.yaml").exists()
 
 
 @every_sweep
@@ -86,7 +100,7 @@ def test_every_arm_composes_and_differs_in_the_factor_alone(name: str) -> None:
         one = composed(name, *arm, "overrides=[]")
         OmegaConf.set_struct(one, False)
         del one["hydra"]
-        check(one)
+        check_targets(one) if is_decoding(name) else check(one)
 
 
 @every_sweep
@@ -99,7 +113,7 @@ def test_the_baseline_is_an_arm(name: str) -> None:
 
 
 @pytest.mark.slow
-@every_sweep
+@pytest.mark.parametrize("name", [name for name in NAMES if not is_decoding(name)])
 def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     cfg = composed(name)
     few = miniature(cfg)
@@ -110,6 +124,30 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(run_folders(tmp_path)) == 2
     assert "WER" in done.stdout[done.stdout.rindex("arms") :]
+
+
+@pytest.fixture(scope="module")
+def trained(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    done = run(["src/train.py", *SHRUNKEN, "max_epochs=1", "logger=csv"], corpora, folder)
+    assert done.returncode == 0, done.stderr
+    (found,) = run_folders(folder)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if is_decoding(name)])
+def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_path: Path) -> None:
+    few = [f"run={trained}", "untrained=decode", "sets=[dev-clean]", *miniature(composed(name))]
+    if "decoder.lm" in composed(name).ablation.factor:
+        few.append(f"decoder.lm={bigrams('sweep.arpa', ['a', 'the', 'i', 'and'])}")
+    words = ["src/evaluate.py", "-m", "-cd", "sweeps", "-cn", name, *few]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=REPOSITORY, env=clean_environment(corpora, tmp_path), capture_output=True,
+        text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WER" in done.stdout
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import copy
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,13 +53,13 @@ def step_speed(
         names = {"rnn": rnn, "precision": precision, "batch": batch}
         measured = Measured(point, corpus, steps, device)
         rows.append({**names, **measured.row(repeats)})
-        parts.append({**names, **measured.parts(frames, rows[-1]["ms"])})
+        parts.append({**names, **measured.parts(frames)})
     return {
         "model_width": cfg.width,
         "model_layers": cfg.layers,
         "device": _name(device),
         "threads": torch.get_num_threads(),
-        "product_gflops": product_rate(device, torch.float32) / 1e9,
+        "product_gflops": statistics.median(row["product GFLOP/s"] for row in rows),
         "steps": rows,
         "parts": parts,
     }
@@ -100,48 +100,54 @@ class Measured:
         self.task = plugin.convert_module(self.task).to(device).train()
         self.precision = plugin.forward_context
         self.port = _port(self.task, cfg.precision)
+        self.step = _stepper(self.task, self.task.model, self.precision)
 
     def row(self, repeats: int) -> dict[str, Any]:
-        ours, theirs = self._in_turn(repeats)
-        seconds = statistics.median(ours)
+        ours, theirs, products = self._in_turn(repeats)
+        seconds, product = statistics.median(ours), statistics.median(products)
+        # of a known GPU in 16 bits by its data sheet, else what was measured beside the steps
+        known = next((peak for part, peak in PEAKS.items() if part in _name(self.device)), product)
+        peak = product if self.cfg.precision == 32 else known
         valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
         counts = [self.task.features.frames(batch.lengths) for batch in self.batches]  # type: ignore[operator]
         flops = sum(training_flops(self.task.model, count) for count in counts)
         return {
-            "ms": 1000 * seconds / len(self.batches),
+            "ms": _milliseconds(seconds / len(self.batches)),
             "R": valid / 3600 / seconds,
             "GFLOP/s": flops / seconds / 1e9,
-            "MFU %": 100 * flops / seconds / _peak(self.device, self.cfg.precision),
-            "port ms": 1000 * statistics.median(theirs) / len(self.batches) if theirs else None,
+            "product GFLOP/s": product / 1e9,
+            "MFU %": 100 * flops / seconds / peak,
+            "port ms": _milliseconds(statistics.median(theirs) / len(self.batches)) if theirs else None,
             "port / ours": statistics.median(b / a for a, b in zip(ours, theirs, strict=True)) if theirs else None,
         }
 
-    def parts(self, frames: list[int], milliseconds: float) -> dict[str, Any]:
+    def parts(self, frames: list[int]) -> dict[str, Any]:
         peak = _peak_memory(self.device)
+        # the whole step once more, next to its parts, so that what else the machine does disturbs both alike
+        whole = [self._time(self.step, [batch]) for batch in self.batches]
         found = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
         layer: Any = self.task.model.recurrent[-1]  # type: ignore[index, union-attr]
-        shares = {
-            f"{kind} %": 1e5 * statistics.mean(part[kind] for part in found) / milliseconds for kind in found[0]
-        }
+        shares = {f"{kind} %": 100 * sum(part[kind] for part in found) / sum(whole) for kind in found[0]}
         tau = microseconds_a_frame(layer, self.cfg.batch.size, frames, self.precision)
         return {**shares, "tau us": tau, "peak GB": peak / 1e9}
 
-    def _in_turn(self, repeats: int) -> tuple[list[float], list[float]]:
+    def _in_turn(self, repeats: int) -> tuple[list[float], list[float], list[float]]:
+        """Seconds of our steps, of the port's, and the rate of a matrix product, one after another."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        step = _stepper(self.task, self.task.model, self.precision)
         other = _stepper(self.task, self.port, self.precision) if self.port is not None else None
-        ours, theirs = [], []
+        ours, theirs, products = [], [], []
         for number in range(repeats + 1):  # the first warms up
-            for found, run in ((ours, step), (theirs, other)):
-                if run is not None and (took := self._time(run)) and number:
+            for found, run in ((ours, self.step), (theirs, other)):
+                if run is not None and (took := self._time(run, self.batches)) and number:
                     found.append(took)
-        return ours, theirs
+            products.append(product_rate(self.device))
+        return ours, theirs, products
 
-    def _time(self, step: Callable[[Any], None]) -> float:
+    def _time(self, step: Callable[[Any], None], batches: Sequence[Any]) -> float:
         wait(self.device)
         started = time.perf_counter()
-        for batch in self.batches:
+        for batch in batches:
             step(batch)
         wait(self.device)
         return time.perf_counter() - started
@@ -176,11 +182,11 @@ def _stepper(task: CTCTask, model: torch.nn.Module, precision: Any) -> Callable[
     return step
 
 
-def product_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations a second of the product of two square matrices, the best of five."""
-    x, y = (torch.randn(SIDE, SIDE, device=device, dtype=dtype) for _ in range(2))
+def product_rate(device: torch.device) -> float:
+    """Operations a second of the product of two square float32 matrices, the best of three."""
+    x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     took = []
-    for _ in range(5):
+    for _ in range(3):
         wait(device)
         started = time.perf_counter()
         x @ y
@@ -189,11 +195,8 @@ def product_rate(device: torch.device, dtype: torch.dtype) -> float:
     return 2 * SIDE**3 / min(took)
 
 
-def _peak(device: torch.device, precision: Any) -> float:
-    """Of a known GPU in 16 bits by its data sheet, else as measured in float32."""
-    name = _name(device)
-    known = next((peak for part, peak in PEAKS.items() if part in name), None)
-    return known if known and precision != 32 else product_rate(device, torch.float32)
+def _milliseconds(seconds: float) -> float:
+    return round(1000 * seconds, 1) if seconds < 1 else round(1000 * seconds)
 
 
 def _name(device: torch.device) -> str:
