@@ -22,7 +22,8 @@ BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}
 class Case:
     """How a key is made to act. beside: overrides without which it has nothing to do; value: another one that is
     allowed, where half of a number or the opposite of a switch is not; refused: what a run says that refuses one of
-    the two values, where that is the effect. rounds: sums may be taken in another order. <place> stands for a folder of layouts.Places.
+    the two values, where that is the effect; rounds: sums may be taken in another order. <name> stands for what
+    layouts.write_layouts leaves under that name.
     """
 
     beside: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from small_models import bigrams
 
 
 def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
-    """Folders tones, manifests, kaldi and mls under `places`, each with a -copy (tones: `copy`), and what else keys point
-    to: `quiet` with another noise, `store` and `store-copy` for caches.
+    """Folders tones, manifests, kaldi and mls under `places`, each with a -copy (of tones: `copy`), and what else keys
+    point to: language models and lists of words in pairs, and `quiet` with another noise.
     """
     for folder, name in ((tones, "tones"), (tones, "copy"), (manifests, "manifests"), (manifests, "manifests-copy")):
         shutil.copytree(folder, places / name)

@@ -1,6 +1,7 @@
 """Every file in sweeps/: what it declares holds together, every arm composes, and in miniature it runs."""
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,8 @@ def choices(cfg: Any) -> dict[str, list[str]]:
 def arms(cfg: Any) -> list[list[str]]:
     values = choices(cfg)
     return [
-        [f"{key}={value}" for key, value in zip(values, arm, strict=True)] for arm in itertools.product(*values.values())
+        [f"{key}={value}" for key, value in zip(values, arm, strict=True)]
+        for arm in itertools.product(*values.values())
     ]
 
 
@@ -77,9 +79,10 @@ def test_it_says_what_it_asks_and_what_it_costs(name: str) -> None:
     told = header(name)
     script = "evaluate" if is_decoding(name) else "train"
     assert f"python src/{script}.py -m -cd sweeps -cn {name}" in told
-    assert "ost" in told or "minutes" in told or "runs" in told
+    assert re.search("Cost:|minutes each", told)
     ablation = composed(name).ablation
-    assert ablation.question and ablation.factor
+    assert ablation.question
+    assert ablation.factor
 
 
 @every_sweep
@@ -153,14 +156,16 @@ def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_pa
 @pytest.mark.slow
 def test_one_runs_on_an4(tmp_path: Path, corpora: Path) -> None:
     data = ["data=an4", f"data.root={shared_data('an4')}"]
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "dropout", *data, *SHORT, "dropout=0,0.1", "seed=0"], corpora, tmp_path)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert len(run_folders(tmp_path)) == 2
+    _runs_twice("dropout", [*data, "dropout=0,0.1"], corpora, tmp_path)
 
 
 @pytest.mark.slow
 def test_one_runs_on_genuine_librispeech(tmp_path: Path, corpora: Path) -> None:
     data = ["data=librispeech", f"data.root={shared_data('librispeech-mini/LibriSpeech')}", *MINI]
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "batch_size", *data, *SHORT, "batch.size=4,8", "seed=0"], corpora, tmp_path)  # fmt: skip
+    _runs_twice("batch_size", [*data, "batch.size=4,8"], corpora, tmp_path)
+
+
+def _runs_twice(name: str, options: list[str], corpora: Path, folder: Path) -> None:
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *options, *SHORT, "seed=0"], corpora, folder)
     assert done.returncode == 0, done.stderr
-    assert len(run_folders(tmp_path)) == 2
+    assert len(run_folders(folder)) == 2

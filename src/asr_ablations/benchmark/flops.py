@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,7 +10,7 @@ from torch import nn
 GATES = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
-def training_flops(model: nn.Module, frames: torch.Tensor) -> float:
+def training_flops(model: Any, frames: torch.Tensor) -> float:
     """Forwards and backwards over utterances of `frames` (B,) feature frames, padding not counted. A gradient costs as
     much as the product again, for the inputs and for the weights; the first layer's input needs none.
 
@@ -19,10 +20,10 @@ def training_flops(model: nn.Module, frames: torch.Tensor) -> float:
     return 3 * sum(counted) - counted[0]
 
 
-def _forward(model: nn.Module, frames: torch.Tensor) -> Iterator[float]:
-    for part in model.convolutions:  # type: ignore[union-attr]
-        frames = part.output_lengths(frames)  # type: ignore[operator]
-        yield 2 * part.convolve.weight.numel() * part.bins * float(frames.sum())  # type: ignore[union-attr, operator]
+def _forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
+    for part in model.convolutions:
+        frames = part.output_lengths(frames)
+        yield 2 * part.convolve.weight.numel() * part.bins * float(frames.sum())
     after = [model.recurrent, model.lookahead, model.output]
     layers = itertools.chain.from_iterable(part.modules() for part in after if isinstance(part, nn.Module))
     yield sum(_a_frame(layer) for layer in layers) * float(frames.sum())

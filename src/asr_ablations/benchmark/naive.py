@@ -1,7 +1,8 @@
 """DeepSpeech2 as it is usually ported to PyTorch: what benchmark=step is measured against.
 
-The structure of deepspeech.pytorch's model: each utterance's padding overwritten in a loop after every convolution, norm
-and rectifier (MaskConv), every recurrent layer packed and unpacked (BatchRNN), and batch normalisation over the padding.
+The structure of deepspeech.pytorch's model: each utterance's padding overwritten in a loop after every convolution,
+norm and rectifier (MaskConv), every recurrent layer packed and unpacked (BatchRNN), batch normalisation over the
+padding.
 """
 
 from typing import Any
@@ -75,8 +76,8 @@ def _without_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 def _transposed(convolve: nn.Conv2d) -> nn.Conv2d:
     """From (B, C, T, F) to (B, C, F, T)."""
-    sizes: list[Any] = [convolve.kernel_size, convolve.stride, convolve.padding]
-    made = nn.Conv2d(convolve.in_channels, convolve.out_channels, *(tuple(reversed(size)) for size in sizes))
+    options: Any = {name: tuple(reversed(getattr(convolve, name))) for name in ("kernel_size", "stride", "padding")}
+    made = nn.Conv2d(convolve.in_channels, convolve.out_channels, **options)
     made.weight.data.copy_(convolve.weight.data.transpose(2, 3))
     made.bias.data.copy_(convolve.bias.data)  # type: ignore[union-attr]
     return made

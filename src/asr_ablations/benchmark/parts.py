@@ -25,8 +25,9 @@ def seconds_of_parts(task: Any, batch: Any, precision: Context) -> dict[str, flo
         hook.remove()
     spent = dict.fromkeys(("conv", "rnn", "norm", "ctc"), 0.0)
     for part, kind in kinds.items():
-        spent[kind] += _seconds(lambda x, part=part: part(x, *inputs[part][1:]), inputs[part][0], precision)
-    spent["ctc"] = _seconds(lambda x: task.loss(x, lengths, batch), log_probs, precision)
+        x, *others = inputs[part]
+        spent[kind] += _seconds(part, x, others, precision)
+    spent["ctc"] = _seconds(task.loss, log_probs, [lengths, batch], precision)
     return spent
 
 
@@ -37,7 +38,7 @@ def microseconds_a_frame(layer: Directions, batch: int, frames: list[int], preci
     for count in (frames[0], frames[-1]):
         x = torch.randn(batch, count, _input_size(layer), device=weight.device, dtype=weight.dtype)
         lengths = torch.full((batch,), count)
-        took.append(min(_seconds(lambda x, n=lengths: layer(x, n), x, precision) for _ in range(3)))
+        took.append(min(_seconds(layer, x, [lengths], precision) for _ in range(3)))
     return 1e6 * (took[1] - took[0]) / (frames[-1] - frames[0])
 
 
@@ -49,22 +50,22 @@ def wait(device: torch.device) -> None:
 
 def _kinds(model: Any) -> dict[nn.Module, str]:
     convolutions = {part.convolve: "conv" for part in model.convolutions}
-    norms = {norm: "norm" for norm in (*(part.norm for part in model.convolutions), *model.norms)}
-    return {**convolutions, **norms, **{layer: "rnn" for layer in model.recurrent}}
+    norms = dict.fromkeys((*(part.norm for part in model.convolutions), *model.norms), "norm")
+    return {**convolutions, **norms, **dict.fromkeys(model.recurrent, "rnn")}
 
 
 def _input_size(layer: Directions) -> int:
     return int(next(parameter.shape[-1] for parameter in layer.forwards.parameters() if parameter.dim() == 2))
 
 
-def _seconds(part: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, precision: Context) -> float:
+def _seconds(part: Callable[..., torch.Tensor], x: torch.Tensor, others: list[Any], precision: Context) -> float:
     took = 0.0
     for _ in range(2):
         x = x.detach().requires_grad_()
         wait(x.device)
         started = time.perf_counter()
         with precision():
-            y = part(x)
+            y = part(x, *others)
         if y.requires_grad:
             y.sum().backward()
         wait(x.device)

@@ -17,7 +17,7 @@ from asr_ablations.benchmark.flops import training_flops
 from asr_ablations.benchmark.naive import NaiveDeepSpeech2
 from asr_ablations.benchmark.parts import microseconds_a_frame, seconds_of_parts, wait
 from asr_ablations.config import PRECISIONS, build
-from asr_ablations.data.speech import collate
+from asr_ablations.data.speech import Unreadable, collate
 from asr_ablations.errors import choices
 from asr_ablations.task import CTCTask
 
@@ -38,8 +38,8 @@ def step_speed(
     repeats: int,
     frames: list[int],
 ) -> dict[str, Any]:
-    """For each recurrent layer, precision and batch size, in `steps`: medians of milliseconds, R (hours of valid audio a
-    second), the share of the machine's arithmetic, and the usual port's milliseconds over ours; in `parts`: the times
+    """For each recurrent layer, precision and batch size, in `steps`: medians of milliseconds, R (hours of valid audio
+    a second), the share of the machine's arithmetic, and the usual port's milliseconds over ours; in `parts`: the times
     of parts alone as shares of the step, τ (microseconds a frame of a recurrent layer) and the peak of memory.
     """
     _check(precisions, batches, steps, repeats, frames)
@@ -95,9 +95,11 @@ class Measured:
         size = cfg.batch.size
         starts = [int((len(by_duration) - size) * (n + 0.5) / steps) for n in range(steps)]
         chosen = [by_duration[max(0, start) : max(0, start) + size] for start in starts]
-        self.batches = [collate([data.sets["train"][i] for i in indices]).to(device) for indices in chosen]
+        read = [collate([data.sets["train"][i] for i in indices]) for indices in chosen]
+        self.batches = [batch.to(device) for batch in read if not isinstance(batch, Unreadable)]
         plugin = trainer(cfg, device_count(cfg), [], []).precision_plugin
-        self.task = plugin.convert_module(self.task).to(device).train()
+        plugin.convert_module(self.task)
+        self.task.to(device).train()
         self.precision = plugin.forward_context
         self.port = _port(self.task, cfg.precision)
         self.step = _stepper(self.task, self.task.model, self.precision)
@@ -126,7 +128,7 @@ class Measured:
         # the whole step once more, next to its parts, so that what else the machine does disturbs both alike
         whole = [self._time(self.step, [batch]) for batch in self.batches]
         found = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
-        layer: Any = self.task.model.recurrent[-1]  # type: ignore[index, union-attr]
+        layer: Any = self.task.model.recurrent[-1]  # type: ignore[index]
         shares = {f"{kind} %": 100 * sum(part[kind] for part in found) / sum(whole) for kind in found[0]}
         tau = microseconds_a_frame(layer, self.cfg.batch.size, frames, self.precision)
         return {**shares, "tau us": tau, "peak GB": peak / 1e9}
@@ -136,7 +138,9 @@ class Measured:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         other = _stepper(self.task, self.port, self.precision) if self.port is not None else None
-        ours, theirs, products = [], [], []
+        ours: list[float] = []
+        theirs: list[float] = []
+        products: list[float] = []
         for number in range(repeats + 1):  # the first warms up
             for found, run in ((ours, self.step), (theirs, other)):
                 if run is not None and (took := self._time(run, self.batches)) and number:
