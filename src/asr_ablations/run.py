@@ -37,7 +37,8 @@ def content(cfg: DictConfig) -> dict[str, Any]:
         for key in WHEREABOUTS:
             whole["data"].pop(key, None)
     if isinstance(whole.get("cache"), dict):
-        whole["cache"] = whole["cache"]["_target_"]  # which kind; not where it lies and how large it may be
+        for key in ("root", "gigabytes"):  # where it lies and how large it may be
+            whole["cache"].pop(key, None)
     kept: dict[str, Any] = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(cfg)

@@ -65,3 +65,26 @@ def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
     for way in ("forked", "processes", "in_one_process"):
         assert 0 < min(found[f"{way}_median"], found[f"{way}_first"]) < found[f"{way}_all"]
     assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
+
+
+def test_step_prints_a_row_for_each_layer_precision_and_batch(corpora, tmp_path):
+    options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.batches=[4]", "benchmark.steps=1"]
+    few = ["benchmark.repeats=1", "benchmark.frames=[8,16]"]
+    done = run(["src/benchmark.py", *options, *few, *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
+    assert [(row["rnn"], row["precision"]) for row in found["steps"]] == points
+    for row in found["steps"]:
+        assert row["R"] > 0
+        assert row["MFU %"] == pytest.approx(100 * row["GFLOP/s"] / row["product GFLOP/s"])
+        assert row["port / ours"] > 0
+    assert all(row[f"{kind} %"] > 0 for row in found["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
+
+
+def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):
+    done = run(["src/benchmark.py", "benchmark=step", "benchmark.batches=[0]", *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "benchmark.batches=[0]: expected" in line

@@ -44,6 +44,8 @@ def arguments(line, manifests):
         extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
+    if "benchmark=step" in words:
+        extra += ["benchmark.steps=1", "benchmark.repeats=1", "benchmark.frames=[8,16]"]
     if "benchmark=utilisation" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
     if "benchmark=launch" in words:

@@ -4,6 +4,7 @@ import hashlib
 
 from asr_ablations.data.librispeech import Folders
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.errors import choices
 
 
 class AN4(Folders):
@@ -31,4 +32,6 @@ class AN4(Folders):
 
     def _development_speakers(self, utterances: list[Utterance]) -> set[str]:
         speakers = {u.speaker for u in utterances if not u.fault}
+        if not 1 <= self.held_out < len(speakers):
+            raise choices("data.held_out", self.held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
         return set(sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())[: self.held_out])

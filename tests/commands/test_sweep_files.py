@@ -1,0 +1,171 @@
+"""Every file in sweeps/: what it declares holds together, every arm composes, and in miniature it runs."""
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config import check, check_targets
+from small_models import bigrams
+from support import CONF, shared_data
+
+SWEEPS = REPOSITORY / "sweeps"
+NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))
+every_sweep = pytest.mark.parametrize("name", NAMES)
+MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
+SHORT = ["max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
+
+
+def composed(name: str, *overrides: str) -> DictConfig:
+    """A sweep file as `-cd sweeps -cn <name>` composes it."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(SWEEPS)):
+        words = [f"hydra.searchpath=[file://{CONF}]", *overrides]
+        return compose(name, overrides=words, return_hydra_config=True)
+
+
+def header(name: str) -> str:
+    lines = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
+
+
+def is_decoding(name: str) -> bool:
+    """Of a trained run, by src/evaluate.py."""
+    return "  - /evaluation\n" in (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def is_search(cfg: Any) -> bool:
+    return "n_trials" in cfg.hydra.sweeper
+
+
+def choices(cfg: Any) -> dict[str, list[str]]:
+    """Key → the values that the sweep gives it, as overrides."""
+    parser = OverridesParser.create()
+    read = {key: parser.parse_override(f"{key}={values}") for key, values in cfg.hydra.sweeper.params.items()}
+    return {
+        key: list(one.sweep_string_iterator()) if one.is_sweep_override() else [one.get_value_element_as_str()]
+        for key, one in read.items()
+    }
+
+
+def arms(cfg: Any) -> list[list[str]]:
+    values = choices(cfg)
+    return [
+        [f"{key}={value}" for key, value in zip(values, arm, strict=True)]
+        for arm in itertools.product(*values.values())
+    ]
+
+
+def miniature(cfg: Any) -> list[str]:
+    """Overrides that leave two arms: of each key the first value, of the one with most values the first two."""
+    if is_search(cfg):
+        return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
+    values = choices(cfg)
+    longest = max(values, key=lambda key: (key != "seed", len(values[key])))
+    hours = {"data.hours": "0.02,0.03"}
+    kept = {key: ",".join(found[: 2 if key == longest else 1]) for key, found in values.items()}
+    return [f"{key}={hours.get(key, value)}" for key, value in kept.items()]
+
+
+@every_sweep
+def test_it_says_what_it_asks_and_what_it_costs(name: str) -> None:
+    told = header(name)
+    script = "evaluate" if is_decoding(name) else "train"
+    assert f"python src/{script}.py -m -cd sweeps -cn {name}" in told
+    assert re.search("Cost:|minutes each", told)
+    ablation = composed(name).ablation
+    assert ablation.question
+    assert ablation.factor
+
+
+@every_sweep
+def test_no_config_of_the_project_has_its_name(name: str) -> None:
+    """`-cn` would find that one instead."""
+    assert not (CONF / f"{name}.yaml").exists()
+
+
+@every_sweep
+def test_every_arm_composes_and_differs_in_the_factor_alone(name: str) -> None:
+    cfg = composed(name)
+    factor = cfg.ablation.factor
+    allowed = {*([factor] if isinstance(factor, str) else factor), "seed"}
+    assert set(cfg.hydra.sweeper.params) <= allowed
+    if is_search(cfg):
+        return
+    for arm in arms(cfg):
+        one = composed(name, *arm, "overrides=[]")
+        OmegaConf.set_struct(one, False)
+        del one["hydra"]
+        check_targets(one) if is_decoding(name) else check(one)
+
+
+@every_sweep
+def test_the_baseline_is_an_arm(name: str) -> None:
+    cfg = composed(name)
+    baseline = str(cfg.ablation.get("baseline", ""))
+    own = [[word for word in arm if not word.startswith("seed=")] for arm in ([] if is_search(cfg) else arms(cfg))]
+    names = {",".join(sorted(arm)) for arm in own} | {arm[0].partition("=")[2] for arm in own if len(arm) == 1}
+    assert not baseline or ",".join(sorted(baseline.split(","))) in names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if not is_decoding(name)])
+def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
+    cfg = composed(name)
+    few = miniature(cfg)
+    varied = {*(word.partition("=")[0] for word in few), *cfg.hydra.sweeper.params}
+    small = {word.partition("=")[0]: word for word in (*SHRUNKEN, *SHORT)}
+    fixed = [word for key, word in small.items() if key not in varied]
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(run_folders(tmp_path)) == 2
+    assert "WER" in done.stdout[done.stdout.rindex("arms") :]
+
+
+@pytest.fixture(scope="module")
+def trained(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    done = run(["src/train.py", *SHRUNKEN, "max_epochs=1", "logger=csv"], corpora, folder)
+    assert done.returncode == 0, done.stderr
+    (found,) = run_folders(folder)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if is_decoding(name)])
+def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_path: Path) -> None:
+    few = [f"run={trained}", "untrained=decode", "sets=[dev-clean]", *miniature(composed(name))]
+    if "decoder.lm" in composed(name).ablation.factor:
+        few.append(f"decoder.lm={bigrams('sweep.arpa', ['a', 'the', 'i', 'and'])}")
+    words = ["src/evaluate.py", "-m", "-cd", "sweeps", "-cn", name, *few]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=REPOSITORY, env=clean_environment(corpora, tmp_path), capture_output=True,
+        text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WER" in done.stdout
+
+
+@pytest.mark.slow
+def test_one_runs_on_an4(tmp_path: Path, corpora: Path) -> None:
+    data = ["data=an4", f"data.root={shared_data('an4')}"]
+    _runs_twice("dropout", [*data, "dropout=0,0.1"], corpora, tmp_path)
+
+
+@pytest.mark.slow
+def test_one_runs_on_genuine_librispeech(tmp_path: Path, corpora: Path) -> None:
+    data = ["data=librispeech", f"data.root={shared_data('librispeech-mini/LibriSpeech')}", *MINI]
+    _runs_twice("batch_size", [*data, "batch.size=4,8"], corpora, tmp_path)
+
+
+def _runs_twice(name: str, options: list[str], corpora: Path, folder: Path) -> None:
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *options, *SHORT, "seed=0"], corpora, folder)
+    assert done.returncode == 0, done.stderr
+    assert len(run_folders(folder)) == 2

@@ -1,0 +1,150 @@
+"""Every key of the config does something, or is declared to steer the machine and does nothing to the numbers."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.errors import UsageError
+from asr_ablations.experiment import run
+from asr_ablations.run import MACHINE_KEYS, content
+from every_key import Knob, chosen, every_knob
+from layouts import write_layouts
+from observation import Seen, differing, kept, observe
+from support import LIGHTNING_WARNINGS, REPOSITORY, compose
+
+pytestmark = [
+    *(pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS),
+    pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*before.*optimizer.step"),  # a skipped outlier
+    pytest.mark.filterwarnings("ignore:Total length of `DataLoader` across ranks is zero"),  # nobody is held out
+]
+TWO_RANKS = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.path[:0] = [{source!r}, {tests!r}]
+from omegaconf import OmegaConf
+from asr_ablations.run import rank
+from observation import observe
+seen = observe(OmegaConf.load({config!r}))
+if not rank():
+    open({result!r}, "w").write(json.dumps(seen))
+"""
+
+
+def is_slow(knob: Knob) -> bool:
+    """Needs two processes, or speech to be generated."""
+    return "ranks=2" in knob.case.beside or knob.key == "ranks" or "synthetic" in knob.option
+
+
+KNOBS = [pytest.param(k, id=str(k), marks=[pytest.mark.slow] if is_slow(k) else []) for k in every_knob()]
+
+
+@pytest.fixture(scope="module")
+def places(tiny_corpus: Path, manifests: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What <name> stands for in Case."""
+    folder = tmp_path_factory.mktemp("places")
+    write_layouts(tiny_corpus, manifests, folder)
+    return folder
+
+
+@functools.cache
+def seen(text: str) -> Seen:
+    """Configs are observed once each, in as many processes as they ask for."""
+    cfg: Any = OmegaConf.create(text)
+    found = _in_processes(text) if cfg.ranks == 2 else observe(cfg)
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def _in_processes(text: str) -> Seen:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        config, result, script = (Path(folder) / name for name in ("config.yaml", "seen.json", "worker.py"))
+        config.write_text(text, encoding="utf-8")
+        paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY / "tests")}
+        script.write_text(TWO_RANKS.format(config=str(config), result=str(result), **paths), encoding="utf-8")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
+        assert result.exists(), done.stderr.decode()
+        found: Seen = json.loads(result.read_text())
+    return found
+
+
+def frozen(cfg: DictConfig) -> str:
+    return OmegaConf.to_yaml(cfg, resolve=True)
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_a_key_acts_or_is_declared_to_steer_the_machine(
+    knob: Knob, places: Path, finished: Seen, tmp_path: Path, record_property: Any
+) -> None:
+    """What is part of a run's identity changes the set-up, the steps, validation or decoding of a real fit, or is
+    refused for a reason; what is not changes no bit of it.
+    """
+    before, after = knob.before(places), knob.after(places)
+    assert frozen(before) != frozen(after), f"{knob}: not turned"
+    same_run = content(before) == content(after)
+    if same_run and knob.root in MACHINE_KEYS:
+        changed = differing(finished, kept(run(_kept_apart(after, knob, tmp_path))), 1e-3 * knob.case.rounds)
+    else:
+        changed = _changes(knob, before, after)
+    record_property("changes", ", ".join(changed))
+    if same_run:
+        assert not changed, f"{knob} is no part of a run's identity, and changes {', '.join(changed)}"
+    else:
+        assert changed, f"{knob} is dead: nothing in set-up, batches, steps, validation or decoding is another"
+
+
+def _changes(knob: Knob, before: DictConfig, after: DictConfig) -> list[str]:
+    try:
+        return differing(seen(frozen(before)), seen(frozen(after)))
+    except UsageError as error:
+        if knob.case.refused and knob.case.refused in str(error):
+            return [f"refused: {error}"]
+        raise
+
+
+def _kept_apart(cfg: DictConfig, knob: Knob, folder: Path) -> DictConfig:
+    if knob.key != "outputs":
+        cfg.outputs = str(folder)
+    return cfg
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads() -> Iterator[None]:
+    """The key `threads` sets them for the process."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def finished(places: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Of the run that keys of the machine are turned in."""
+    cfg = Knob("", "progress").before(places)
+    cfg.outputs = str(tmp_path_factory.mktemp("outputs"))
+    return kept(run(cfg))
+
+
+def test_a_key_that_nothing_reads_is_found_out(places: Path) -> None:
+    before = Knob("", "seed").before(places)
+    after = Knob("", "seed").before(places)
+    OmegaConf.update(after, "sead", 1, force_add=True)
+    assert content(before) != content(after)
+    assert not differing(seen(frozen(before)), seen(frozen(after)))
+
+
+def test_every_leaf_of_the_default_config_is_walked() -> None:
+    """Also those that options set for all, as a model sets width."""
+    walked = {knob.key for knob in every_knob()}
+    leaves = OmegaConf.to_container(compose("data.train=[train]"), resolve=False)
+    assert len(walked) > 100
+    assert not {key for key in leaves if not any(k == key or k.startswith(f"{key}.") for k in {*walked, *chosen()})}
