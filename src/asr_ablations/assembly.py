@@ -16,7 +16,7 @@ from asr_ablations.data.module import SpeechData
 from asr_ablations.errors import UsageError
 from asr_ablations.metrics.loss_scale import LossScale
 from asr_ablations.precision import check_fused, set_tf32, trainer_options
-from asr_ablations.run import rank
+from asr_ablations.run import rank, ranks
 from asr_ablations.schedule.on_validation import StepOnValidation
 from asr_ablations.seeds import stream
 from asr_ablations.task import CTCTask
@@ -118,14 +118,15 @@ def _training_callbacks(cfg: DictConfig) -> list[Any]:
 
 
 def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0 is the CPU. auto never takes several: that would change the batch of an
-    update with the machine. Raises UsageError for more than there are.
+    """GPUs that the key `gpus` asks for; 0 is the CPU. auto takes one a rank: all that there are would change the batch
+    of an update with the machine. Raises UsageError for more than there are.
     """
     _check_nodes(cfg.nodes)
     there = torch.cuda.device_count()
-    wanted = min(there, 1) if cfg.gpus == "auto" else cfg.gpus
+    wanted = min(there, 1) * ranks(cfg) if cfg.gpus == "auto" else cfg.gpus
     if wanted > there:
-        raise UsageError(f"gpus={cfg.gpus}: this machine has {there}; expected auto, or 0 to {there}")
+        many = f"ranks={ranks(cfg)}" if cfg.gpus == "auto" else f"gpus={cfg.gpus}"
+        raise UsageError(f"{many}: this machine has {there}; expected auto, or 0 to {there}")
     return int(wanted)
 
 

@@ -43,6 +43,11 @@ def test_without_gpus_arms_take_places_alone() -> None:
     assert Slots([], jobs=1, per_gpu=1).fits(1) is None, "an arm that insists on a GPU never fits"
 
 
+def test_ranks_that_name_no_gpus_get_one_each_where_there_are_any() -> None:
+    assert Slots(["0", "1", "2"], jobs=3, per_gpu=1).fits(None, ranks=2) == ["0", "1"]
+    assert Slots([], jobs=3, per_gpu=1).fits(None, ranks=2) == []
+
+
 def test_defaults_follow_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f, 5")
     assert visible_gpus() == ["3", "GPU-1f", "5"]

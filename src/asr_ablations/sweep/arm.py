@@ -15,8 +15,8 @@ from asr_ablations.run import Run, ranks, write
 
 @dataclass(frozen=True)
 class Arm:
-    """A config on disk that nothing changes any more; `folder` is where its run lies. gpus: None for one if there is
-    one; ranks: processes that train together.
+    """A config on disk that nothing changes any more; `folder` is where its run lies. gpus: None for one a rank if
+    there are any; ranks: processes that train together.
     """
 
     name: str

@@ -66,7 +66,7 @@ class Runner:
                 continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
-            gpus = self.slots.fits(state.arm.gpus)
+            gpus = self.slots.fits(state.arm.gpus, state.arm.ranks)
             if gpus is None:
                 return
             self.slots.take(index, gpus)

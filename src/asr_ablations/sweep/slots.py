@@ -18,9 +18,11 @@ class Slots:
     per_gpu: int
     taken: dict[object, list[str]] = field(default_factory=dict)
 
-    def fits(self, gpus: int | None) -> list[str] | None:
-        """The GPUs that an arm wanting so many (None: one if there is one) would get now; None if it must wait."""
-        gpus = min(1, len(self.gpus)) if gpus is None else gpus
+    def fits(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
+        """The GPUs that an arm wanting so many (None: one a rank, if there are any) would get now; None if it must
+        wait.
+        """
+        gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
         load = {gpu: sum(list(held).count(gpu) for held in self.taken.values()) for gpu in self.gpus}
