@@ -3,6 +3,8 @@
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,3 +63,17 @@ def manifests(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         ]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def memorised_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that has learnt the corpus of tones by heart: no error on its training set. Read only."""
+    outputs = tmp_path_factory.mktemp("memorised")
+    splits = ["data.train=[train]", "data.validation=[train]", "data.test=[train]"]
+    model = ["width=32", "layers=1", "dropout=0", "augment=none", "batch.size=4", "cache=none", "max_epochs=60"]
+    machine = ["logger=csv", "progress=false", "gpus=0", f"outputs={outputs}"]
+    arguments = ["src/train.py", "data=librispeech", f"data.root={tiny_corpus}", *splits, *model, *machine]
+    repository = Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, *arguments], cwd=repository, check=True, capture_output=True, timeout=600)
+    (status,) = outputs.rglob("status.json")
+    return status.parent

@@ -10,8 +10,9 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.assembly import assemble, trainer
-from asr_ablations.checkpoints import GoOn, LastCheckpoint, StopRequest
+from asr_ablations.checkpoints import GoOn, LastCheckpoint
 from asr_ablations.config import build
+from asr_ablations.stopping import StopRequest
 from asr_ablations.task import CTCTask
 from support import LIGHTNING_WARNINGS, compose, tiny_overrides
 

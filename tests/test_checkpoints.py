@@ -11,7 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from asr_ablations import experiment
+from asr_ablations import experiment, fitting
 from asr_ablations.checkpoints import WholeFiles
 from asr_ablations.errors import Stopped
 from support import LIGHTNING_WARNINGS, compose, tiny_overrides
@@ -88,9 +88,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     cfg = config(tiny_corpus, tmp_path)
     number = signal.SIGTERM if moment[1] % 2 else signal.SIGINT
     with monkeypatch.context() as patched:
-        usual = experiment.trainer
+        usual = fitting.trainer
         disturbed = lambda *args: usual(*args[:-1], [*args[-1], SignalAt(*moment, number)])  # noqa: E731
-        patched.setattr(experiment, "trainer", disturbed)
+        patched.setattr(fitting, "trainer", disturbed)
         if moment == MOMENTS[-1]:
             experiment.run(cfg)  # there is no later batch to stop at: the run ends as usual
         else:
@@ -114,14 +114,14 @@ def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Pat
         (path,) = tmp_path.rglob("last.ckpt")
         seen.append(torch.load(path, weights_only=True)["position"])
 
-    usual = experiment.trainer
+    usual = fitting.trainer
     ignored, warned = SignalAt(0, 0, signal.SIGTERM), SignalAt(0, 1, signal.SIGUSR2)
     try:
         signal.signal(signal.SIGUSR2, requeue)
         signal.signal(signal.SIGTERM, lambda number, frame: None)
         with pytest.MonkeyPatch.context() as patched:
             disturbed = lambda *args: usual(*args[:-1], [*args[-1], ignored, warned])  # noqa: E731
-            patched.setattr(experiment, "trainer", disturbed)
+            patched.setattr(fitting, "trainer", disturbed)
             with pytest.raises(Stopped, match="SIGUSR2"):
                 experiment.run(cfg)
         assert seen == [{"epoch": 0, "batches": 2}]

@@ -1,12 +1,9 @@
-"""Checkpoints that a run goes on from as if it had never stopped, and the signal that makes it stop at one."""
+"""Checkpoints that a run goes on from as if it had never stopped."""
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,56 +12,11 @@ from lightning_fabric.utilities.types import _PATH
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from asr_ablations.errors import Stopped
+from asr_ablations.stopping import StopRequest
 
 LAST = "last.ckpt"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 STEPS_BETWEEN_AGREEMENTS = 25
 """Several ranks must save and stop at the same step: this often the first one tells the others, by a collective."""
-
-
-class StopRequest:
-    """SIGINT, SIGTERM and SIGUSR2 as a request, while `holding`; at any other time, and the second time, they end the
-    run at once.
-
-    A cluster's launcher has handlers of its own: what it does about SIGTERM is left to it, and its handler of SIGUSR2,
-    the warning before the time is up, is called when the checkpoint is written (submitit's puts the job in the queue
-    again).
-    """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self.holding = False
-        self._before: dict[int, Any] = {}
-        self._ours: list[int] = []
-
-    def listen(self) -> None:
-        """Take the signals over. Only the main thread may."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if not self._before:
-            self._before = {number: signal.getsignal(number) for number in SIGNALS}
-            self._ours = [number for number, handler in self._before.items() if _is_for_us(number, handler)]
-        for number, handler in self._before.items():  # Lightning's handlers are for its own way of stopping
-            signal.signal(number, self._receive if number in self._ours else handler)
-
-    def close(self) -> None:
-        """Give the signals back, and the one that was received to whom it was meant for."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self.received == signal.SIGUSR2:
-            self._before[self.received](self.received, None)
-        self._before = {}
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        again, self.received = self.received is not None, number
-        if again or not self.holding:
-            raise Stopped(number)
-
-
-def _is_for_us(number: int, handler: Any) -> bool:
-    if number == signal.SIGTERM:  # or what an earlier fit of Lightning's has left behind
-        return handler is signal.SIG_DFL or type(handler).__module__.startswith("pytorch_lightning")
-    return number == signal.SIGINT or callable(handler)
 
 
 class LastCheckpoint(pl.Callback):

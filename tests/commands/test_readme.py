@@ -14,7 +14,16 @@ LINES = [line.split("  #")[0].split(" # ")[0].strip() for block in BLOCKS for li
 PYTHON = [line.removeprefix("python ") for line in LINES if line.startswith("python ")]
 OTHER = [line for line in LINES if line and not line.startswith("python ")]
 SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
-OWN_TESTS = ("src/compare.py", "src/evaluate.py", "src/prepare.py", "src/reproduce.py", "src/sweep.py", SEARCH)
+OWN_TESTS = (
+    "src/compare.py",
+    "src/evaluate.py",
+    "src/export.py",
+    "src/transcribe.py",
+    "src/prepare.py",
+    "src/reproduce.py",
+    "src/sweep.py",
+    SEARCH,
+)
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 

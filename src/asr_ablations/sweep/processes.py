@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,18 @@ def context() -> Any:
     # the server imports before anything sets its path
     os.environ["PYTHONPATH"] = child_environment()["PYTHONPATH"]
     return found
+
+
+def wait_for(words: Sequence[str]) -> int:
+    """Exit code of a command in a session of its own, which is asked to stop when this process is, and ends with it."""
+    process = subprocess.Popen(
+        words, env={**child_environment(), LAUNCHER: announce_launcher()}, start_new_session=True
+    )
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.terminate()  # torchrun passes it on to its ranks
 
 
 def ask(question: Callable[[Any], Any], argument: Any) -> Any:

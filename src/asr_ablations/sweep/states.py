@@ -50,7 +50,7 @@ class State:
         elif killed_for is not None:
             self.status, self.reason = FAILED, killed_for
             self._record(told)
-        elif exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        elif exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM) or _interrupted(told):
             self.status, self.reason = STOPPED, "stopped; it can go on"
         elif told.get("status") == FAILED:
             self.status, self.reason = FAILED, told["reason"]
@@ -70,6 +70,11 @@ def memory_kills() -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def _interrupted(told: dict[str, Any]) -> bool:
+    """Of several ranks the exit code is torchrun's own."""
+    return told.get("status") == FAILED and str(told.get("reason", "")).startswith("interrupted")
 
 
 def _death(exit_code: int, memory_kills: int) -> str:

@@ -1,0 +1,31 @@
+"""The power spectrum as a convolution: ONNX has no sliding window, and its Fourier transforms are slow or missing."""
+
+import torch
+from torch import nn
+from torch.nn.functional import conv1d, pad
+
+from asr_ablations.features.framing import PREEMPHASIS, PowerSpectrum
+
+
+class ConvolvedSpectrum(nn.Module):
+    """Waveforms (B, S) → power spectrum (B, T, F), the numbers of a PowerSpectrum: the windowed cosines and sines are
+    kernels of a convolution whose stride is the hop, and the mean is taken off in them, in float64.
+    """
+
+    kernels: torch.Tensor
+
+    def __init__(self, spectrum: PowerSpectrum) -> None:
+        super().__init__()
+        self.hop, self.frames = spectrum.hop, spectrum.frames
+        size, window = spectrum.window_size, spectrum.window.double().cpu()
+        impulses = torch.eye(size, dtype=torch.float64)
+        centred = impulses - 1 / size  # a frame without its mean, for each sample of it
+        emphasised = centred - PREEMPHASIS * pad(centred, (1, 0))[:, :-1]
+        transformed = torch.fft.rfft(emphasised * window, n=spectrum.fft_size)  # (size, F)
+        kernels = torch.cat([transformed.real, transformed.imag], dim=1).T
+        self.register_buffer("kernels", kernels[:, None].float())
+
+    def forward(self, waveforms: torch.Tensor) -> torch.Tensor:
+        parts = conv1d(waveforms[:, None], self.kernels, stride=self.hop)
+        real, imaginary = parts.chunk(2, dim=1)
+        return (real.square() + imaginary.square()).transpose(1, 2)

@@ -1,0 +1,130 @@
+"use strict";
+const UNSURE = 0.8;
+const at = (id) => document.getElementById(id);
+const limits = document.querySelector("main").dataset;
+let recording = null;
+
+function tell(status, error = "") {
+  at("status").textContent = status;
+  at("error").textContent = error;
+}
+
+/* 16-bit mono WAV of Float32 blocks: what the server's reader knows, whatever the browser would have encoded. */
+function wav(blocks, rate) {
+  const count = blocks.reduce((sum, block) => sum + block.length, 0);
+  const view = new DataView(new ArrayBuffer(44 + 2 * count));
+  const text = (place, letters) => [...letters].forEach((c, i) => view.setUint8(place + i, c.charCodeAt(0)));
+  text(0, "RIFF"); view.setUint32(4, 36 + 2 * count, true); text(8, "WAVEfmt "); view.setUint32(16, 16, true);
+  view.setUint16(20, 1, true); view.setUint16(22, 1, true); view.setUint32(24, rate, true);
+  view.setUint32(28, 2 * rate, true); view.setUint16(32, 2, true); view.setUint16(34, 16, true);
+  text(36, "data"); view.setUint32(40, 2 * count, true);
+  let place = 44;
+  for (const block of blocks) {
+    for (const value of block) {
+      view.setInt16(place, Math.round(32767 * Math.max(-1, Math.min(1, value))), true);
+      place += 2;
+    }
+  }
+  return new Blob([view.buffer], { type: "audio/wav" });
+}
+
+async function start() {
+  tell("");
+  if (!navigator.mediaDevices) throw new Error("this browser gives no microphone to this page");
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
+  const context = new AudioContext();
+  const source = context.createMediaStreamSource(stream);
+  // A worklet would have to be loaded from a file of its own; this node is old, and everywhere.
+  const tap = context.createScriptProcessor(4096, 1, 1);
+  const blocks = [];
+  tap.onaudioprocess = (event) => {
+    blocks.push(new Float32Array(event.inputBuffer.getChannelData(0)));
+    const seconds = (blocks.length * 4096) / context.sampleRate;
+    at("clock").textContent = `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+    if (seconds > 60 * limits.minutes - 1 || seconds * context.sampleRate * 2 > 1e6 * limits.megabytes - 1e5) stop();
+  };
+  source.connect(tap);
+  tap.connect(context.destination);
+  recording = { stream, context, tap, blocks };
+  at("record").textContent = "Stop";
+  at("record").setAttribute("aria-pressed", "true");
+  tell("Recording");
+}
+
+async function stop() {
+  const { stream, context, tap, blocks } = recording;
+  recording = null;
+  tap.onaudioprocess = null;
+  stream.getTracks().forEach((track) => track.stop());
+  const rate = context.sampleRate;
+  await context.close();
+  at("record").textContent = "Record";
+  at("record").setAttribute("aria-pressed", "false");
+  at("clock").textContent = "";
+  if (!blocks.length) return tell("", "nothing was recorded");
+  await send(wav(blocks, rate));
+}
+
+function busy(on) {
+  at("record").disabled = at("file").disabled = on;
+}
+
+async function send(blob) {
+  at("result").hidden = true;
+  if (blob.size > 1e6 * limits.megabytes) return tell("", `the recording is over ${limits.megabytes} MB`);
+  tell("Transcribing …");
+  busy(true);
+  try {
+    const headers = { "Content-Type": "application/octet-stream" };
+    const answer = await fetch("/transcribe", { method: "POST", headers, body: blob });
+    const content = await answer.json();
+    if (!answer.ok) throw new Error(content.detail);
+    show(content, blob);
+    tell(content.words.length ? `${content.seconds.toFixed(1)} s of audio` : "no word was recognised");
+  } catch (error) {
+    tell("", error instanceof TypeError ? "the server does not answer" : error.message);
+  } finally {
+    busy(false);
+  }
+}
+
+function link(id, text, kind) {
+  URL.revokeObjectURL(at(id).href);
+  at(id).href = URL.createObjectURL(new Blob([text], { type: kind }));
+}
+
+function show(content, blob) {
+  const player = at("player");
+  URL.revokeObjectURL(player.src);
+  player.src = URL.createObjectURL(blob);
+  player.hidden = false;
+  at("text").replaceChildren(...content.words.flatMap((word) => {
+    const button = document.createElement("button");
+    const sure = Math.round(100 * word.confidence);
+    button.type = "button";
+    button.textContent = word.word;
+    button.title = `${word.start.toFixed(2)} to ${word.end.toFixed(2)} s, confidence ${sure} %`;
+    button.className = word.confidence < UNSURE ? "unsure" : "";
+    button.onclick = () => { player.currentTime = word.start; player.play(); };
+    return [button, " "];
+  }));
+  const { srt, ...rest } = content;
+  link("json", JSON.stringify(rest, null, 2), "application/json");
+  link("srt", srt, "text/plain");
+  at("copy").onclick = async () => {
+    await navigator.clipboard.writeText(content.text);
+    tell("copied");
+  };
+  at("result").hidden = !content.words.length;
+  if (content.words.length) at("text").focus();
+}
+
+at("record").onclick = async () => {
+  try {
+    await (recording ? stop() : start());
+  } catch (error) {
+    const refused = error.name === "NotAllowedError" ? "the microphone is not allowed for this page" : error.message;
+    tell("", refused);
+  }
+};
+at("file").onchange = () => { if (at("file").files.length) send(at("file").files[0]); };

@@ -1,0 +1,122 @@
+"""Exported models under onnxruntime against torch, on real speech."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.assembly import assemble
+from asr_ablations.data.audio import duration, read
+from asr_ablations.data.utterance import Batch
+from asr_ablations.errors import UsageError
+from asr_ablations.onnx_export.graph import Graph
+from asr_ablations.onnx_export.job import largest_difference, metadata, write_graph
+from asr_ablations.task import CTCTask
+from asr_ablations.trained import load_run
+from support import compose, shared_data, standing_corpus
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+STANDARD = ("lstm", "gru", "rnn")
+FORMS = ([], ["model.directions=forward", "model.lookahead=3"], ["model=itu", "features=logmel_mfcc"])
+OTHERS = (
+    ["rnn=rnn_relu", "model.directions=concat", "norm=layer"],
+    ["rnn=lstm_fused", "features=spectrogram", "norm=none"],
+    ["rnn=gru", "model=itu", "model.directions=sum"],
+)
+TOLD = {"samples": "float", "run": "x"}
+
+
+def made(*overrides: str) -> CTCTask:
+    """A small model with running statistics that are not the initial ones."""
+    task, _ = assemble(compose("width=48", "layers=2", *overrides), standing_corpus())
+    generator = torch.Generator().manual_seed(1)
+    for name, buffer in task.model.named_buffers():
+        if "running" in name:
+            buffer.copy_(torch.rand(buffer.shape, generator=generator) + (0.5 if "variance" in name else -0.5))
+    return task.eval()
+
+
+@pytest.fixture(scope="module")
+def speech() -> list[np.ndarray]:
+    """Five utterances of AN4, int16, of different lengths."""
+    files = sorted(shared_data("an4/AN4/test").rglob("*.flac"))[::13]
+    return [read(file, 0, duration(file)) for file in files]
+
+
+def expected(task: CTCTask, samples: np.ndarray) -> torch.Tensor:
+    """torch's log-probabilities (T, V) of an utterance alone."""
+    none = torch.zeros(1, dtype=torch.long)
+    batch = Batch(torch.from_numpy(samples), torch.tensor([len(samples)]), none[:0], none, ["0"], [""])
+    with torch.inference_mode():
+        log_probs, lengths = task(batch)
+    return log_probs[0, : int(lengths[0])]
+
+
+def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
+    """One padded batch of all, garbage behind the lengths, against each alone in torch."""
+    lengths = np.array([len(u) for u in utterances])
+    audio = np.random.default_rng(0).normal(0, 0.3, (len(utterances), lengths.max())).astype(np.float32)
+    for row, one in zip(audio, utterances, strict=True):
+        row[: len(one)] = one / np.float32(32768)
+    found, frames = onnxruntime.InferenceSession(file).run(None, {"audio": audio, "lengths": lengths})
+    for one, answer, count in zip(utterances, found, frames, strict=True):
+        want = expected(task, one)
+        assert count == len(want)
+        np.testing.assert_allclose(answer[:count], want.numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("rnn", STANDARD)
+@pytest.mark.parametrize("form", FORMS, ids=["bidirectional", "forward", "itu"])
+def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form: list[str]) -> None:
+    task = made(f"rnn={rnn}", *form)
+    write_graph(Graph(task, False), tmp_path / "model.onnx", None, TOLD)
+    compare(task, tmp_path / "model.onnx", speech)
+    compare(task, tmp_path / "model.onnx", [speech[0], speech[1][:1], speech[2][:0]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", OTHERS, ids=" ".join)
+def test_other_kinds(tmp_path: Path, speech: list[np.ndarray], overrides: list[str]) -> None:
+    task = made(*overrides)
+    write_graph(Graph(task, False), tmp_path / "model.onnx", 23, TOLD)
+    compare(task, tmp_path / "model.onnx", speech)
+
+
+def test_a_layer_that_onnx_has_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="MinGRU: ONNX has no such layer; expected lstm, gru, rnn"):
+        Graph(made("rnn=min_gru"), False)
+
+
+def test_another_models_file_is_found_out(tmp_path: Path) -> None:
+    """The comparison that stands before every export sees wrong numbers."""
+    write_graph(Graph(made("seed=1", "layers=1"), False), tmp_path / "model.onnx", None, TOLD)
+    assert largest_difference(made("seed=2", "layers=1"), tmp_path / "model.onnx", "float") > 0.01
+
+
+def test_training_goes_on_with_the_same_modules() -> None:
+    task = made("rnn=lstm")
+    before = {key: value.clone() for key, value in task.state_dict().items() if isinstance(value, torch.Tensor)}
+    Graph(task, False)
+    after = task.state_dict()
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+    assert all(parameter.requires_grad for parameter in task.model.parameters())
+
+
+def test_int16_samples_and_metadata(tmp_path: Path, memorised_run: Path, tiny_corpus: Path) -> None:
+    """A trained model: the text comes out of the file's own alphabet."""
+    trained = load_run(memorised_run)
+    told = metadata(trained, "int16")
+    write_graph(Graph(trained.task, True), tmp_path / "model.onnx", None, told)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    kept = session.get_modelmeta().custom_metadata_map
+    assert kept["run"] == json.loads((memorised_run / "environment.json").read_text())["id"]
+    assert json.loads(kept["features"]) == told["features"]
+    file = sorted(tiny_corpus.rglob("train/*/1/*.flac"))[0]
+    samples = read(file, 0, duration(file))
+    found, frames = session.run(None, {"audio": samples[None], "lengths": np.array([len(samples)])})
+    best = found[0, : frames[0]].argmax(axis=-1)
+    symbols = json.loads(kept["symbols"])
+    text = "".join(symbols[s] for s, before in zip(best, [0, *best], strict=False) if s != before)
+    assert text == file.parent.joinpath("10-1.trans.txt").read_text().splitlines()[0].partition(" ")[2].lower()
