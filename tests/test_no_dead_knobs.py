@@ -40,8 +40,9 @@ if not rank():
 
 
 def is_slow(knob: Knob) -> bool:
-    """Needs two processes, or speech to be generated."""
-    return "ranks=2" in knob.case.beside or knob.key == "ranks" or "synthetic" in knob.option
+    """Needs two processes, speech to be generated, or a model whose convolutions take a second."""
+    large = knob.option.startswith("model=ds2")
+    return large or "ranks=2" in knob.case.beside or knob.key == "ranks" or "synthetic" in knob.option
 
 
 KNOBS = [pytest.param(k, id=str(k), marks=[pytest.mark.slow] if is_slow(k) else []) for k in every_knob()]
