@@ -15,7 +15,9 @@ from asr_ablations.sweep.composition import compose
 from asr_ablations.sweep.wandb_sweep import METHODS, arms, definition, parameter
 from support import CONF, REPOSITORY, group_options
 
-SWEEPS = sorted((REPOSITORY / "sweeps").glob("*.yaml"))
+FILES = sorted((REPOSITORY / "sweeps").glob("*.yaml"))
+DECODING = [file for file in FILES if "  - /evaluation" in file.read_text().splitlines()]
+SWEEPS = [file for file in FILES if file not in DECODING]
 
 
 def define(file: Path, *overrides: str, method: str | None = None) -> dict[str, Any]:
@@ -70,6 +72,12 @@ def _value(one: Any) -> Any:
 
 def test_a_glob_is_a_groups_options() -> None:
     assert parameter("rnn", "glob(*)", CONF) == {"values": group_options("rnn")}
+
+
+@pytest.mark.parametrize("file", DECODING, ids=lambda path: path.stem)
+def test_a_sweep_that_trains_nothing_is_none_for_agents(file: Path) -> None:
+    with pytest.raises(UsageError, match="train nothing"):
+        define(file)
 
 
 @pytest.mark.filterwarnings("ignore:.*<_io.FileIO")  # W&B leaves the file open

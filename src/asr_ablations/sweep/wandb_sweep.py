@@ -22,11 +22,13 @@ def definition(
     """What `wandb sweep` takes. overrides: of every arm; method: None for grid where every parameter has a list of
     values, else random.
 
-    Raises UsageError for a file that varies nothing, and for a grid over an interval.
+    Raises UsageError for a file that varies nothing or trains nothing, and for a grid over an interval.
     """
     if not file.is_file():
         raise UsageError(f"{file}: there is no such sweep file; expected one as sweeps/rnn_type.yaml")
     cfg = compose(repository / "conf", overrides, name=file.stem, folder=file.parent.resolve(), with_hydra=True)
+    if "max_epochs" not in cfg:
+        raise UsageError(f"{file}: its arms decode a trained run in one process (src/evaluate.py), and train nothing")
     asked: Any = OmegaConf.to_container(cfg.hydra.sweeper.get("params") or OmegaConf.create({}), resolve=True)
     if not asked:
         raise UsageError(f"{file}: varies nothing, it has no hydra.sweeper.params")
