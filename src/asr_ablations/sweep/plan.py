@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from asr_ablations.report.tables import what_varies
-from asr_ablations.run import read_status
+from asr_ablations.run import ranks, read_status
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.processes import ask
 from asr_ablations.sweep.slots import Slots, share_of_cores
@@ -60,9 +60,11 @@ def measure(request: tuple[str, int]) -> Cost:
     validation = sum(sets[name] for name in data.corpus.validation)
     test = sum(sets[name] for name in data.corpus.test)
     heard = cfg.max_epochs * validation + validation + test
-    seconds = cfg.max_epochs * sets["train"] * train + heard * recognise
-    gpus = int(next(task.model.parameters()).is_cuda)
-    return Cost(len(data.train_dataloader()) * cfg.max_epochs, seconds, gpus, _peak_memory(gpus), 2 * size)
+    together = ranks(cfg)  # they share every step's work, and are taken to cost no time of their own
+    seconds = cfg.max_epochs * sets["train"] * train / together + heard * recognise
+    gpus = together * int(next(task.model.parameters()).is_cuda)
+    steps = -(-len(data.train_dataloader()) // together) * cfg.max_epochs
+    return Cost(steps, seconds, gpus, _peak_memory(gpus), 2 * size)
 
 
 def _time_training(cfg: Any, task: Any, data: Any) -> tuple[float, int]:
