@@ -107,10 +107,11 @@ def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_a_killed_sweep_is_finished_by_the_same_command(
     victim: str, undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at a random moment after the first arm began to train."""
+    """SIGKILL at a random moment of one of the first four arms of six."""
     sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
-    wait_for(lambda: list(tmp_path.rglob("last.ckpt")))
-    time.sleep(random.uniform(0, 8))
+    begun = random.randint(1, 4)
+    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= begun)
+    time.sleep(random.uniform(0, 0.5))
     if victim == "parent":
         sweep.kill()
     else:
@@ -123,7 +124,6 @@ def test_a_killed_sweep_is_finished_by_the_same_command(
     code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert code == 0, errors
     assert results(tmp_path) == undisturbed[1]
-    assert [path for path in tmp_path.rglob(".*.*") if path.is_file() and ".claims" not in path.parts] == []
 
 
 def test_the_same_sweep_again_trains_nothing(undisturbed: tuple[Path, dict[str, Any]], corpora: Path) -> None:
