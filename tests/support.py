@@ -102,6 +102,14 @@ def shared_data(path: str) -> Path:
     return found
 
 
+def shared_tool(path: str) -> Path:
+    """A script of the shared tools, an independent reference; skips the test where it is absent."""
+    found = SHARED / "tools" / path
+    if not found.exists():
+        pytest.skip(f"no shared tool at {found} (set ASR_ABLATIONS_SHARED to its folder)")
+    return found
+
+
 def standing_corpus(validation: tuple[str, ...] = ("dev",)) -> Any:
     """As much of a corpus as it takes to assemble a task: no audio."""
     return SimpleNamespace(train=["train"], validation=list(validation), test=["test"])

@@ -1,7 +1,6 @@
 """What a run ran on and with: versions, hardware, command, code."""
 
 import hashlib
-import os
 import platform
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+
+from asr_ablations.machine import cores
 
 PACKAGES = (
     *("torch", "torchaudio", "pytorch-lightning", "hydra-core", "omegaconf", "wandb", "torchmetrics", "numpy"),
@@ -58,10 +59,9 @@ def hardware() -> dict[str, Any]:
     """Machine, processor, cores this process may use, threads that torch uses, GPUs."""
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     processor = {"machine": platform.machine(), "processor": _processor()}
-    return {**processor, "cores": cores, "threads": torch.get_num_threads(), "gpus": gpus}
+    return {**processor, "cores": cores(), "threads": torch.get_num_threads(), "gpus": gpus}
 
 
 def code() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from asr_ablations.benchmark.flops import training_flops
 from asr_ablations.benchmark.naive import NaiveDeepSpeech2
 from asr_ablations.config import build
-from support import SHARED, compose
+from support import compose, shared_tool
 
 OUTPUTS = 29
 
@@ -89,9 +89,6 @@ def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) ->
 @pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("lstm", 80), ("gru", 80)])
 def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
     """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for the thesis's model."""
-    script = SHARED / "tools" / "flops.py"
-    if not script.exists():
-        pytest.skip(f"no {script}")
-    second = runpy.run_path(str(script))["ds2"](bins=bins, cell=rnn)["train"]
+    second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
     found = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
     assert found / 1e9 == pytest.approx(second, rel=0.01)

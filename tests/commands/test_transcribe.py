@@ -10,6 +10,9 @@ import pytest
 from command import REPOSITORY, clean_environment
 from test_readme import PYTHON
 
+COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/export")) and "serve=true" not in line]
+"""But for the page, which stays until it is ended: tests/serve starts it."""
+
 
 def command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -121,11 +124,8 @@ def test_help_helps(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [p for p in PYTHON if p.startswith(("src/transcribe", "src/export"))])
+@pytest.mark.parametrize("line", COMMANDS)
 def test_the_readmes_commands(line, memorised_run, speaker, tmp_path):
-    """But for the page, which tests/serve starts."""
-    if "serve=true" in line:
-        pytest.skip("the page stays until it is ended")
     for mark, path in (("<run>", memorised_run), ("<file>", speaker / "10-1-0000.flac"), ("<folder>", speaker)):
         line = line.replace(mark, str(path))
     words = shlex.split(line.replace("output=", f"output={tmp_path}/"))

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -168,17 +169,25 @@ def test_an_empty_folder_is_refused(tmp_path: Path, transcripts: str | None) -> 
         list_folder(tmp_path)
 
 
-def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one(tmp_path: Path) -> None:
-    """Path.glob passes over it in silence."""
-    chapter(tmp_path, "1-2-0000 A\n")
-    closed = tmp_path / "1" / "3"
-    closed.mkdir(mode=0o000)
-    try:
-        if os.access(closed, os.R_OK):
-            pytest.skip("this user may read everything")
-        assert faults(tmp_path)[str(closed)].startswith("unreadable folder")
-    finally:
-        closed.chmod(0o700)
+NOBODY = 65534
+
+
+def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one() -> None:
+    """Path.glob passes over it in silence. Root may read everything, and tries as nobody."""
+    with TemporaryDirectory() as open_to_all:
+        root = Path(open_to_all)
+        root.chmod(0o755)
+        chapter(root, "1-2-0000 A\n")
+        closed = root / "1" / "3"
+        closed.mkdir(mode=0o000)
+        user = os.geteuid()
+        try:
+            os.seteuid(user or NOBODY)
+            found = faults(root)
+        finally:
+            os.seteuid(user)
+            closed.chmod(0o700)
+    assert found[str(closed)].startswith("unreadable folder")
 
 
 def test_a_split_that_is_no_folder_is_a_fault(tmp_path: Path) -> None:

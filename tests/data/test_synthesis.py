@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data.synthesis import corpus, english, espeak, polish, speakers
+from asr_ablations.data.synthesis import corpus, english, espeak, polish, recordings, speakers
 from asr_ablations.data.synthesis.sentences import (
     LENGTHS,
     MINIMUM_WORDS,
@@ -278,7 +278,7 @@ def test_layout(tiny):
 
 
 def test_interrupted_run_continues_to_the_same_bytes(tiny, tmp_path, monkeypatch):
-    whole, count = corpus.generate_speaker, 0
+    whole, count = recordings.generate_speaker, 0
 
     def stop_at_third(job):
         nonlocal count
@@ -300,7 +300,7 @@ def test_interrupted_run_continues_to_the_same_bytes(tiny, tmp_path, monkeypatch
 
 def test_other_seed_gives_another_corpus(tiny, tmp_path):
     first, other = (
-        next(corpus.utterances(corpus.plan(tmp_path, 0.1, 100, "en", seed)[0])) for seed in (TINY["seed"], 4)
+        next(recordings.utterances(corpus.plan(tmp_path, 0.1, 100, "en", seed)[0])) for seed in (TINY["seed"], 4)
     )
     assert first[0] != other[0]
 
@@ -310,11 +310,11 @@ def test_more_hours_begin_with_the_same_utterances(tiny, tmp_path):
     speaker = speakers.draw_speaker(TINY["seed"], "en", job.split, job.index)
     spoken = [text for name, text in transcripts(tiny / "train") if name.startswith(f"{speaker.number}-")]
     assert spoken
-    assert spoken == [text.upper() for _, (text, _) in zip(spoken, corpus.utterances(job), strict=False)]
+    assert spoken == [text.upper() for _, (text, _) in zip(spoken, recordings.utterances(job), strict=False)]
 
 
 def test_polish_is_spoken(tmp_path):
-    sentence, samples = next(corpus.utterances(corpus.plan(tmp_path, 0.1, 300, "pl", 0)[0]))
+    sentence, samples = next(recordings.utterances(corpus.plan(tmp_path, 0.1, 300, "pl", 0)[0]))
     assert set(sentence) <= set(load_language("pl").alphabet)
     assert 0.5 < len(samples) / speakers.SAMPLE_RATE < 15
     assert 500 < np.abs(samples.astype(int)).max() < 32767
@@ -343,8 +343,8 @@ assert "torch" not in sys.modules"""
 def test_two_runs_at_once_with_many_processes_give_the_same_bytes(tiny, tmp_path):
     code = f"""
 import pathlib
-from asr_ablations.data.synthesis import corpus
-corpus.SPEED, corpus._cores = 1, lambda: 2
+from asr_ablations.data.synthesis import corpus, work
+work.SPEED, work.cores = 1, lambda: 2
 if __name__ == "__main__":
     corpus.generate(pathlib.Path({str(tmp_path)!r}), **{TINY!r})
 """

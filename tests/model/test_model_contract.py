@@ -14,7 +14,7 @@ from asr_ablations.errors import UsageError
 from asr_ablations.model.convolution import CEILING, PaddedConvolution, WholeFrameConvolution
 from asr_ablations.model.dropout import Dropout
 from asr_ablations.rnn.directions import KINDS
-from support import SHARED, another, component, compose, group_options, knobs
+from support import another, component, compose, group_options, knobs, shared_tool
 
 OUTPUTS = 29
 LENGTHS = torch.tensor([50, 0, 1, 33, 7])
@@ -296,10 +296,7 @@ def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
 @pytest.fixture(scope="module")
 def flops() -> Any:
     """The shared, independent count of DeepSpeech2's arithmetic, which has its recurrent and output weights too."""
-    path = SHARED / "tools" / "flops.py"
-    if not path.exists():
-        pytest.skip(f"no {path} (set ASR_ABLATIONS_SHARED to the shared folder)")
-    return runpy.run_path(str(path))["ds2"]
+    return runpy.run_path(str(shared_tool("flops.py")))["ds2"]
 
 
 @pytest.mark.parametrize("name", ["ds2", "ds2_large"])

@@ -1,7 +1,6 @@
 """How fast audio is read into batches: every cache, several numbers of workers, and the model's step beside them."""
 
 import itertools
-import os
 import statistics
 import time
 import warnings
@@ -19,6 +18,7 @@ from asr_ablations.data.loader import SpeechLoader
 from asr_ablations.data.module import SpeechData
 from asr_ablations.data.utterance import Batch
 from asr_ablations.errors import choices
+from asr_ablations.machine import cores
 from asr_ablations.task import CTCTask
 
 STEPS = 4
@@ -92,13 +92,11 @@ def _rate(batches: Callable[[], Any]) -> float:
 
 
 def _row(cache: str, workers: int, rate: float, model: float) -> dict[str, Any]:
-    cores = min(
-        max(1, workers), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    used = min(max(1, workers), cores())
     return {
         "cache": cache,
         "workers": workers,
         "audio_hours_per_second": rate,
-        "times_real_time_a_core": rate * 3600 / cores,
+        "times_real_time_a_core": rate * 3600 / used,
         "over_model": rate / model,
     }

@@ -5,27 +5,24 @@ whole, by one process at a time; the others wait and then use it. Its checksum i
 the whole file (a second for 200 hours of page-cached PCM), and a damaged one is built anew.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
 import os
 import shutil
-import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.errors import UsageError
+from asr_ablations.machine import cores, one_at_a_time
+from asr_ablations.report.bar import bar
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +70,9 @@ class CacheFolder:
             return
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with _locked(self.root / f"{self.folder.name}.lock"):
+            with one_at_a_time(
+                self.root / f"{self.folder.name}.lock", f"waiting for the process that builds {self.folder}"
+            ):
                 if not self._whole():
                     self._build(utterances, read, size)
         except OSError as error:
@@ -105,7 +104,8 @@ class CacheFolder:
         temporary = self.root / f".{self.folder.name}.{os.getpid()}"
         temporary.mkdir()
         try:
-            _write(temporary, _shown(_in_order(read, utterances), len(utterances), f"caching {self.folder.name}"))
+            with bar(f"caching {self.folder.name}", len(utterances)) as advance:
+                _write(temporary, _in_order(read, utterances), advance)
             temporary.rename(self.folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -124,13 +124,14 @@ def fingerprint(utterances: Iterable[Utterance], *more: object) -> str:
     return digest.hexdigest()
 
 
-def _write(folder: Path, recordings: Iterable[Recording]) -> None:
+def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[float], None]) -> None:
     ends, samples = [0], []
     with (folder / "values").open("wb") as file:
         for values, length in recordings:
             file.write(np.ascontiguousarray(values).data)
             ends.append(ends[-1] + len(values))
             samples.append(length)
+            advance(1)
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
@@ -152,7 +153,7 @@ def _in_order(read: Callable[[Utterance], Recording], utterances: Sequence[Utter
     """Recordings in the order of the utterances, made by a thread a core, a few ahead of what is taken. Threads do:
     libsndfile and torch let go of the interpreter's lock while they work.
     """
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = cores()
     waiting: deque[Future[Recording]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -164,31 +165,3 @@ def _in_order(read: Callable[[Utterance], Recording], utterances: Sequence[Utter
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _shown(items: Iterable[Any], total: int, description: str) -> Iterator[Any]:
-    """The items, with a bar where there is a terminal."""
-    console = Console(stderr=True)
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
-    bars = Progress(
-        *columns,
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bars:
-        yield from bars.track(items, total=total, description=description)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; a second process waits, and says so."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for the process that builds {path.with_suffix('')}", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,18 +1,16 @@
 """Splits of a corpus out of <split>.tar.gz archives: downloaded, verified, unpacked, put in place whole."""
 
-import fcntl
 import gzip
 import shutil
-import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from asr_ablations.data.download import BLOCK, download
 from asr_ablations.errors import UsageError, choices
+from asr_ablations.machine import one_at_a_time
 from asr_ablations.report.bar import bar
 
 
@@ -28,7 +26,7 @@ def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[st
         return
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _alone(root / ".prepare.lock"):
+        with one_at_a_time(root / ".prepare.lock", f"waiting for another process that prepares {root}"):
             for split in splits:
                 if not (root / split).exists():
                     archive = root / f"{split}.tar.gz"
@@ -37,17 +35,6 @@ def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[st
                     archive.unlink()
     except OSError as error:
         raise UsageError(f"data.root={root}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another process that prepares {path.parent}", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def unpack(archive: Path, split: str, root: Path) -> None:

@@ -1,10 +1,10 @@
 """Work on many files at once."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from asr_ablations.machine import cores
 from asr_ablations.report.bar import bar
 
 A = TypeVar("A")
@@ -26,8 +26,3 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str) -> Iterat
                 advance(len(done))
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,6 @@ language models' memory, and use one thread each.
 
 import functools
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ import torch
 
 from asr_ablations.errors import UsageError, choices
 from asr_ablations.evaluations.store import Stored
+from asr_ablations.machine import cores
 
 _decoders: list[Any] = []
 """Of this process and of those forked from it."""
@@ -79,7 +79,7 @@ class Pool:
 def process_count(asked: Any) -> int:
     """Processes that the key `processes` asks for; auto: one a core that this process may use."""
     if asked == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores()
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         raise choices("processes", asked, "auto, or a whole number, 1 or more")
     return asked

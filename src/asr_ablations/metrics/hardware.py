@@ -58,7 +58,7 @@ class Host:
         try:
             now = process.io_counters().read_bytes
         except (AttributeError, psutil.AccessDenied, NotImplementedError):
-            return None
+            return None  # macOS does not count, and a container may not tell: the column stays empty, as documented
         before = self._bytes.get(process.pid, now)
         self._bytes[process.pid] = now
         return now - before

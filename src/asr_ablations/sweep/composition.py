@@ -5,8 +5,11 @@ from pathlib import Path
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig
+from hydra.types import HydraContext
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.errors import UsageError
@@ -31,3 +34,22 @@ def compose(
         raise UsageError(f"{group or folder or conf}={value}: {expected}") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(" ".join(str(error).split())) from error
+
+
+def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:
+    """For launchers: the resolved config of one arm under its sweep's name, without Hydra's own part."""
+    from asr_ablations.entry import sweep_name
+
+    state = Singleton.get_state()
+    try:
+        cfg = context.config_loader.load_sweep_config(config, list(overrides))
+        with open_dict(cfg):
+            cfg.hydra.job.num = number
+            HydraConfig.instance().set_config(cfg)
+            if cfg.get("sweep", "") is None:
+                cfg.sweep = sweep_name(config.hydra)
+            del cfg["hydra"]
+        OmegaConf.resolve(cfg)
+    finally:
+        Singleton.set_state(state)
+    return cfg

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from asr_ablations.errors import UsageError
+from asr_ablations.machine import cores
 
 
 @dataclass
@@ -66,6 +67,6 @@ def visible_gpus() -> list[str]:
 
 def share_of_cores(jobs: int) -> int:
     """Threads for each of so many arms at a time; OMP_NUM_THREADS is the most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(cores // jobs, int(limit) if limit.isdigit() and int(limit) else cores))
+    return max(1, min(there // jobs, int(limit) if limit.isdigit() and int(limit) else there))

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
 
 class TogetherLauncher(Launcher):
@@ -35,20 +33,11 @@ class TogetherLauncher(Launcher):
         ]
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """The resolved config of one arm, without Hydra's own part."""
+        from asr_ablations.sweep.composition import compose_arm
+
         assert self.hydra_context is not None
         assert self.config is not None
-        state = Singleton.get_state()
-        try:
-            cfg = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-            with open_dict(cfg):
-                cfg.hydra.job.num = number
-                HydraConfig.instance().set_config(cfg)
-                del cfg["hydra"]
-            OmegaConf.resolve(cfg)
-        finally:
-            Singleton.set_state(state)
-        return cfg
+        return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
 ConfigStore.instance().store(
