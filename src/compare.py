@@ -5,6 +5,8 @@ python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
+python src/compare.py outputs/benchmarks                   what src/benchmark.py measured, side by side
+python src/compare.py mine.json theirs.json                result.json of two machines
 """
 
 import argparse
@@ -21,7 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 2 for a mistake of the user's and for arms that must not be compared."""
     asked = parser().parse_args(arguments)
     try:
-        return write_results(asked) if asked.results else write_comparison(asked)
+        if asked.results:
+            return write_results(asked)
+        measured = [file for folder in asked.folders for file in benchmark_results(folder)]
+        return write_benchmarks(asked, measured) if measured else write_comparison(asked)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -51,6 +56,21 @@ def write_results(asked: argparse.Namespace) -> int:
 
     outputs = Path(asked.folders[0] if asked.folders else "outputs")
     print("wrote", *write_results(outputs, (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
+    return 0
+
+
+def benchmark_results(folder: str) -> list[Path]:
+    from asr_ablations.benchmark.side_by_side import results
+
+    return [] if folder.startswith("wandb=") else results(Path(folder))
+
+
+def write_benchmarks(asked: argparse.Namespace, files: list[Path]) -> int:
+    from asr_ablations.benchmark.side_by_side import compare_results
+
+    first = Path(asked.folders[0])
+    folder = asked.out or (first.parent if first.is_file() else first) / "comparison"
+    print("\nwrote", *_listed(compare_results(files, folder)), sep="\n  ")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,3 +24,14 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             print(message, file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def peak_memory() -> int:
+    """Bytes that this process held at most, its libraries included."""
+    try:
+        # getrusage's maximum begins with the parent's: exec does not reset it
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

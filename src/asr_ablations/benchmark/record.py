@@ -1,40 +1,64 @@
 """Run the benchmark that a config names and keep what it found."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
+from asr_ablations.benchmark.plots import draw
+from asr_ablations.benchmark.side_by_side import RESULT
+from asr_ablations.benchmark.tables import markdown, show
 from asr_ablations.config import build, check
+from asr_ablations.environment import hardware, versions
 from asr_ablations.experiment import quiet
-from asr_ablations.run import Run, write_json
+from asr_ablations.run import Run, write, write_json
 
 
 def measure(cfg: DictConfig) -> Path:
-    """The folder with config, environment and result.json of one benchmark. Raises UsageError for a wrong config."""
+    """The folder with config, environment, result.json, report.md and plots of one benchmark. Raises UsageError for a
+    wrong config.
+    """
     check(cfg)
     quiet()
-    with Run(cfg) as record:
+    record = Run(cfg)
+    if (record.folder / RESULT).exists():
+        record.keep_previous()
+    with record:
+        before = _load()
         found: dict[str, Any] = build(cfg.benchmark)(cfg)
-        write_json(record.folder / "result.json", found)
-    console = Console(highlight=False)
-    for key, rows in [(record.name, _figures(found)), *((k, v) for k, v in found.items() if isinstance(v, list))]:
-        console.print(_table(key, rows))
-    console.print(f"result in {record.folder}", soft_wrap=True)
+        found["machine"] = machine(before)
+        write_json(record.folder / RESULT, found)
+        figures = [path.name for path in draw(found.get("plots", []), record.folder)]
+        images = [name for name in figures if name.endswith(".png")]
+        write(record.folder / "report.md", markdown(record.name, found, images))
+    show(record.name, found)
+    print(f"result in {record.folder}")
     return record.folder
 
 
-def _figures(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"figure": key, "value": value} for key, value in found.items() if not isinstance(value, list)]
+def machine(load_before: str) -> dict[str, Any]:
+    """What the figures were measured on, and how busy it was."""
+    told = hardware()
+    gpus = ", ".join(told["gpus"]) or "none"
+    driver = {"driver": driver_version()} if told["gpus"] else {}
+    known = versions()
+    packages: dict[str, Any] = {name: known[name] for name in ("python", "torch") if name in known}
+    described = {"processor": told["processor"], "cores": told["cores"], "threads": told["threads"], "gpus": gpus}
+    return {**described, **driver, **packages, "load before": load_before, "load after": _load()}
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Rows of the same keys; numbers to four digits."""
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(rows[0]):
-        table.add_column(column.replace("_", " "), justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    return table
+def driver_version() -> str:
+    """Of the GPUs."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError as error:
+        return f"unknown ({error})"
+
+
+def _load() -> str:
+    """Processes that wanted a core, in the mean of the last minute."""
+    return f"{os.getloadavg()[0]:.2f}"

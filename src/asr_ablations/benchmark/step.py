@@ -1,7 +1,6 @@
 """One training step: how long, of what, how much of the machine it uses, and against the usual port in turn."""
 
 import copy
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from asr_ablations.benchmark.parts import microseconds_a_frame, seconds_of_parts
 from asr_ablations.config import PRECISIONS, build
 from asr_ablations.data.speech import Unreadable, collate
 from asr_ablations.errors import choices
+from asr_ablations.machine import peak_memory
 from asr_ablations.task import CTCTask
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
@@ -211,4 +211,4 @@ def _peak_memory(device: torch.device) -> int:
     """Bytes: of the GPU since the point began, the port's included; on a CPU of this process since it began."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_memory()

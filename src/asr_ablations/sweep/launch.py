@@ -68,12 +68,23 @@ def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[s
     runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
     with LiveArms() as live:
         states = runner.run(live.show)
-    print_arms([arm.folder for arm in arms])
+    _show([arm.folder for arm in arms])
     _tell_failures(states)
     if runner.asked_to_stop is not None:
         raise ArmsFailedError(128 + runner.asked_to_stop)
     by_id = {state.arm.id: state for state in states}
     return [by_id[arm.id] for arm in asked]
+
+
+def _show(folders: Sequence[Path]) -> None:
+    """What the arms gave: trained models in one table, measurements side by side."""
+    from asr_ablations.benchmark.side_by_side import RESULT, compare_results
+
+    measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
+    if measured:
+        print("wrote", *compare_results(measured, folders[0].parent / "comparison"), sep="\n  ")
+    else:
+        print_arms(folders)
 
 
 def _tell_failures(states: Sequence[State]) -> None:

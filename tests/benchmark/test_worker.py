@@ -1,0 +1,66 @@
+"""Objects in processes of their own."""
+
+import os
+from functools import partial
+
+import pytest
+
+from asr_ablations.benchmark.worker import Worker, WorkerError, missing
+from asr_ablations.machine import cores
+
+
+class Counter:
+    def __init__(self, start=0):
+        self.value = start
+
+    def add(self, amount):
+        self.value += amount
+        return self.value
+
+    def about(self):
+        return {"cores": cores(), "threads": os.environ.get("OMP_NUM_THREADS"), "told": os.environ.get("TOLD")}
+
+    def grow(self):
+        self.memory = bytearray(200_000_000)
+        return sum(self.memory[::4096])
+
+    def fail(self):
+        raise ValueError("two plus two")
+
+    def die(self):
+        os._exit(7)
+
+
+class Impossible:
+    def __init__(self):
+        raise ImportError("no such framework")
+
+
+def test_the_object_lives_on_between_calls_and_holds_its_own_memory():
+    with Worker(partial(Counter, start=3)) as worker:
+        assert worker.call("add", 4) == 7
+        assert worker.call("add", 1) == 8
+        before = worker.peak_memory()
+        worker.call("grow")
+        assert worker.peak_memory() - before > 150_000_000
+
+
+def test_threads_limit_the_cores_and_the_environment_stays_in_the_process(monkeypatch):
+    monkeypatch.delenv("TOLD", raising=False)
+    with Worker(Counter, threads=1, environment={"TOLD": "this"}) as worker:
+        assert worker.call("about") == {"cores": 1, "threads": "1", "told": "this"}
+    assert "TOLD" not in os.environ
+
+
+def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
+    with pytest.raises(WorkerError, match=r"^ValueError: two plus two$") as caught, Worker(Counter) as worker:
+        worker.call("fail")
+    assert "in fail" in caught.value.trace
+    with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
+        Worker(Impossible)
+    with pytest.raises(WorkerError, match=r"exit code 7"), Worker(Counter) as worker:
+        worker.call("die")
+
+
+def test_packages_that_are_not_there_are_named():
+    assert missing(["torch", "no_such_framework"]) == ["no_such_framework"]
