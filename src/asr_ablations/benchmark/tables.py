@@ -25,6 +25,8 @@ def tables(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def show(title: str, found: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 140
     for key, rows in tables(found).items():
         made = Table(title=title if key == "figures" else key.replace("_", " "), title_justify="left")
         for number, column in enumerate(rows[0]):
