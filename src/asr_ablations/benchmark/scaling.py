@@ -79,7 +79,9 @@ def scaling(
     counts = _counts(cfg, ranks, there)
     for count in counts:
         if total % count:
-            raise choices("benchmark.total", total, f"a multiple of each number of ranks, {', '.join(map(str, counts))}")
+            raise choices(
+                "benchmark.total", total, f"a multiple of each number of ranks, {', '.join(map(str, counts))}"
+            )
     _check_data(cfg, max(total, batch * counts[-1]))
     wanted = [("weak", n, batch) for n in counts] + [("strong", n, total // n) for n in counts]
     folder = Run(cfg).folder / "launches"
@@ -129,7 +131,9 @@ def _launch(config: Path, ranks: int, threads: int, log: Path) -> int:
     own = {"OMP_NUM_THREADS": str(threads), LAUNCHER: announce_launcher()}
     with log.open("ab") as file:
         words = command(SCRIPT, config, ranks, threads)
-        return subprocess.run(words, env={**child_environment(), **own}, stdout=file, stderr=file, check=False).returncode
+        return subprocess.run(
+            words, env={**child_environment(), **own}, stdout=file, stderr=file, check=False
+        ).returncode
 
 
 def _reason(log: Path) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 import yaml
 
 
-def published(name: str) -> dict[str, Any]:
+def published(name: str) -> Any:
     """The content of <name>.yaml, decimal numbers where a table holds measurements."""
-    content: dict[str, Any] = yaml.safe_load((files(__name__) / f"{name}.yaml").read_text(encoding="utf-8"))
-    return content
+    return yaml.safe_load((files(__name__) / f"{name}.yaml").read_text(encoding="utf-8"))
