@@ -52,6 +52,10 @@ def arguments(line, manifests):
         extra.append("benchmark.arms=2")
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
+    if "benchmark=scaling" in words:
+        extra += ["benchmark.ranks=[1,2]", "benchmark.steps=1", "benchmark.warmup=1", "benchmark.repeats=1"]
+    if "benchmark=platform" in words:
+        extra += ["benchmark.minutes=null", "benchmark.beam_widths=[2]", "benchmark.utterances=1"]
     return [*words, *extra]
 
 

@@ -26,9 +26,11 @@ RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
 
 
 class TrainingFailedError(Exception):
-    """The training has told why on the standard error."""
+    """The training did not come to its end, and has told why on the standard error."""
 
-    exit_code = 1
+    def __init__(self, reason: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(reason)
 
 
 def platform(
@@ -111,7 +113,7 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
     write(config, OmegaConf.to_yaml(own, resolve=True))
     code = wait_for(command(SCRIPT, config, ranks(own)))
     if (reason := why_unfinished(run)) or code:
-        raise TrainingFailedError(f"the training: {reason or f'exit code {code}'}")
+        raise TrainingFailedError(f"the training: {reason or 'ended early'}", code or 1)
     return run
 
 

@@ -14,6 +14,7 @@ import torch
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import device_count, trainer
 from asr_ablations.benchmark.loop import _wait
+from asr_ablations.entry import entry
 from asr_ablations.experiment import prepare, quiet
 from asr_ablations.machine import peak_memory
 
@@ -47,6 +48,7 @@ class StepClock(pl.Callback):
         return {"seconds": statistics.median(seconds), "R": rate, "utterances": each}
 
 
+@entry("benchmarks")
 def main(cfg: Any) -> None:
     """One rank's part; the first one writes the answer."""
     quiet()

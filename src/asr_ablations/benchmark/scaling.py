@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from asr_ablations.sweep.arm import child_environment, command
 from asr_ablations.sweep.lifeline import LAUNCHER, announce_launcher
 
 SCRIPT = Path(__file__).with_name("rank_steps.py")
+ERROR = re.compile(r"[Ee]rror: ")
 
 
 @dataclass
@@ -138,9 +140,9 @@ def _launch(config: Path, ranks: int, threads: int, log: Path) -> int:
 
 def _reason(log: Path) -> str:
     """The last line in which the processes name an error."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if "Error" in line]
-    ours = [line for line in lines if "ChildFailedError" not in line]
-    return next(reversed(ours or lines), f"see {log}")
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line.strip() for line in lines if ERROR.search(line) and "ChildFailedError" not in line]
+    return next(reversed(errors), f"see {log}")
 
 
 def _row(kind: str, point: Point, single: Point) -> dict[str, Any]:

@@ -71,9 +71,11 @@ def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dic
 
 
 def text(value: Any) -> str:
-    """Decimal numbers to four digits, nothing as a dash."""
+    """Decimal numbers to four digits, larger ones whole, nothing as a dash."""
     if value is None:
         return "–"
+    if isinstance(value, float) and 1e4 <= abs(value) < 1e9:
+        return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

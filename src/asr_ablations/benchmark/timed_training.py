@@ -8,6 +8,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from asr_ablations.assembly import device_count
+from asr_ablations.entry import entry
 from asr_ablations.experiment import prepare, quiet
 from asr_ablations.fitting import Fit
 from asr_ablations.run import rank
@@ -38,6 +39,7 @@ class TimedFit(Fit):
         return [*super()._callbacks(), *([] if minutes is None else [Budget(minutes)])]
 
 
+@entry("benchmarks")
 def main(cfg: Any) -> None:
     """One rank's part, from the beginning: what an earlier attempt left is kept beside."""
     quiet()
