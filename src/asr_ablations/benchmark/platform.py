@@ -128,9 +128,11 @@ def _notes(run: Any, minutes: float | None, reached: Sequence[Mapping[str, Any]]
     spent, epochs = run.summary["seconds"]["train"] / 60, run.summary["epochs"]
     budget = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
-        f"trained {epochs} epochs in {spent:.1f} minutes, with {budget}: {run.folder.parent.name}/{run.folder.name}"
+        f"epochs trained in {spent:.3g} minutes, with {budget}: {epochs}; {run.folder.parent.name}/{run.folder.name}"
     ]
     lines.append("R: hours of audio trained a second; time to accuracy: median over three validations, from the start")
+    if (together := run.summary["ranks"]) > 1:
+        lines.append(f"CPU, memory and waiting are those of the first of {together} ranks; GPUs are all of them")
     if unmet := [f"{row['rate']} {row['target %']} %" for row in reached if row["minutes"] is None]:
         lines.append(f"not reached: {', '.join(unmet)}")
     return lines
