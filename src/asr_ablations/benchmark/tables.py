@@ -25,8 +25,9 @@ def tables(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def show(title: str, found: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(highlight=False)
+    console.print(title, soft_wrap=True, markup=False, style="bold")
     for key, rows in tables(found).items():
-        made = Table(title=title if key == "figures" else key.replace("_", " "), title_justify="left")
+        made = Table(title=None if key == "figures" else key.replace("_", " "), title_justify="left")
         for number, column in enumerate(rows[0]):
             made.add_column(column.replace("_", " "), justify="right" if number else "left")
         for row in rows:
