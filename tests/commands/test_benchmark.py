@@ -92,6 +92,42 @@ def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):
     assert "benchmark.batches=[0]: expected" in line
 
 
+def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path):
+    options = ["benchmark=peer", "benchmark.batches=2", "benchmark.repeats=1", "benchmark.warmup=0"]
+    done = run(["src/benchmark.py", *options, *SHRUNKEN, "batch.size=4"], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    assert [row["way"] for row in found["ways"]] == ["usual port", "+ our batches", "+ our input", "+ our layers"]
+    assert found["utterances"] == 8
+    gained = 1.0
+    for row in found["ways"]:
+        gained *= row["gain"]
+        assert row["ratio"] == pytest.approx(gained)
+        assert row["ms a batch"] * row["R"] == pytest.approx(found["ways"][0]["ms a batch"] * found["ways"][0]["R"])
+    assert found["ours / port"] == pytest.approx(found["ways"][-1]["R"] / found["ways"][0]["R"])
+    assert found["ways"][1]["padding %"] <= found["ways"][0]["padding %"]
+    assert "our layers" in (folder / "report.md").read_text()
+
+
+def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
+    done = run(["src/benchmark.py", "benchmark=peer", *SHRUNKEN, "norm=layer"], corpora, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
+
+
+def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
+    options = ["benchmark=loop", "benchmark.steps=2", "benchmark.pairs=1", "rnn=lstm,gru"]
+    done = run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(run_folders(tmp_path)) == 2
+    shown = run(["src/compare.py", str(run_folders(tmp_path)[0].parent)], corpora, tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    for output in (done.stdout, shown.stdout):
+        assert "value rnn=gru" in output
+        assert "comparison/report.md" in output
+
+
 @pytest.mark.slow
 def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
     options = ["benchmark=scaling", "gpus=0", "benchmark.ranks=[1,2]", "benchmark.steps=2", "benchmark.warmup=1"]

@@ -42,6 +42,8 @@ def arguments(line, manifests):
         extra.append("seed=0")
     if "benchmark=decode" in words:
         extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
+    if "benchmark=peer" in words:
+        extra += ["benchmark.batches=1", "benchmark.repeats=1", "benchmark.warmup=0"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=step" in words:

@@ -13,7 +13,7 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import device_count, trainer
-from asr_ablations.benchmark.loop import _wait
+from asr_ablations.benchmark.parts import wait
 from asr_ablations.entry import entry
 from asr_ablations.experiment import prepare, quiet
 from asr_ablations.machine import peak_memory
@@ -30,7 +30,7 @@ class StepClock(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        _wait(pl_module.device)  # the gradient's reduction keeps the ranks in step: one clock is enough
+        wait(pl_module.device)  # the gradient's reduction keeps the ranks in step: one clock is enough
         if trainer.global_step >= self.warmup:
             self.ends.append(time.perf_counter())
         if trainer.global_step > self.warmup:

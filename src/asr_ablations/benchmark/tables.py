@@ -30,8 +30,9 @@ def show(title: str, found: Mapping[str, Any]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 140
+    console.print(title, soft_wrap=True, markup=False, style="bold")
     for key, rows in tables(found).items():
-        made = Table(title=title if key == "figures" else key.replace("_", " "), title_justify="left")
+        made = Table(title=None if key == "figures" else key.replace("_", " "), title_justify="left")
         for number, column in enumerate(rows[0]):
             made.add_column(column.replace("_", " "), justify="right" if number else "left")
         for row in rows:
