@@ -161,15 +161,17 @@ def test_a_wrong_value_of_a_training_is_one_line(benchmark, key, value, corpora,
 def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
     few = ["benchmark.beam_widths=[1,4]", "benchmark.utterances=3", "benchmark.targets.wer=[9.0,0.0]", *SHRUNKEN]
     epochs = ["benchmark.minutes=null", "max_epochs=3", "hardware.price_per_hour=3.6", "benchmark.price.total=900"]
+    # the time is up in the first epoch, which is then the last, of every rank
+    two_ranks = ["gpus=0", "ranks=2", "benchmark.minutes=0.001", "max_epochs=1000"]
     results = {
         "mine": platform_result(corpora, tmp_path / "1", [*few, *epochs]),
-        # the time is up in the first epoch, which is then the last
-        "theirs": platform_result(corpora, tmp_path / "2", [*few, "benchmark.minutes=0.001", "max_epochs=1000"]),
+        "theirs": platform_result(corpora, tmp_path / "2", [*few, *two_ranks]),
     }
     assert [found["epochs"] for found in results.values()] == [3, 1]
     mine, theirs = ({row["target %"]: row for row in found["time_to_accuracy"]} for found in results.values())
     assert 0 < mine["900"]["minutes"] <= results["mine"]["minutes of training"]
     assert mine["900"]["cost"] == pytest.approx(3.6 / 60 * mine["900"]["minutes"])
+    assert any("first of 2 ranks" in line for line in results["theirs"]["notes"])
     assert [mine["0"]["minutes"], theirs["900"]["minutes"]] == [None, None]
     for name, found in results.items():
         assert [row["beam width"] for row in found["evaluation_by_beam_width"]] == [1, 4]

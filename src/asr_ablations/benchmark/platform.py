@@ -62,7 +62,11 @@ def platform(
         "evaluation_by_beam_width": evaluated,
         "price": platform_tables.price(run, price),
     }
-    notes = [*_notes(run, minutes, reached), f"evaluation by beam width: {decoded}", *noise(timings)]
+    notes = [
+        *_notes(run, minutes, reached),
+        f"evaluation by beam width: {decoded}; a search takes longer where a model is unsure",
+        *noise(timings),
+    ]
     plots = platform_plots.plots(run, tables)
     return {
         **platform_tables.figures(run), **tables, **_published(), "notes": notes, "plots": plots, "relative": RELATIVE,
