@@ -3,6 +3,7 @@
 Each takes its sizes from conf/network/, and `shrink`, which divides them: 1 for the real ones.
 """
 
+import itertools
 import math
 
 from asr_ablations.benchmark.networks.layers import (
@@ -29,7 +30,7 @@ def fcn(
     *,
     shrink: int,
     batch: int,
-    published: float | None,
+    published: float,
     inputs: int,
     outputs: int,
     hidden: int,
@@ -38,7 +39,7 @@ def fcn(
     """Fully connected, sigmoid after each hidden layer."""
     sizes = [_part(inputs, shrink), *[_part(hidden, shrink)] * hidden_layers, _part(outputs, shrink)]
     layers: list[Layer] = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in itertools.pairwise(sizes):
         layers += [Dense(before, after), Activation("sigmoid")]
     return Network(name, "FCN", (sizes[0],), sizes[-1], tuple(layers[:-1]), batch, published)
 
@@ -48,7 +49,7 @@ def alexnet(
     *,
     shrink: int,
     batch: int,
-    published: float | None,
+    published: float,
     image: int,
     outputs: int,
     channels: list[int],
@@ -79,7 +80,7 @@ def resnet(
     *,
     shrink: int,
     batch: int,
-    published: float | None,
+    published: float,
     image: int,
     outputs: int,
     width: int,
@@ -111,7 +112,7 @@ def lstm(
     *,
     shrink: int,
     batch: int,
-    published: float | None,
+    published: float,
     words: int,
     outputs: int,
     hidden: int,

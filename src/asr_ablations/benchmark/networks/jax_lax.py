@@ -189,4 +189,4 @@ def _batch_norm(x: Any, scale: Any, shift: Any, means: tuple[Any, Any]) -> tuple
 
     mean, variance = x.mean(axis=(0, 1, 2)), x.var(axis=(0, 1, 2))
     running = tuple(before + MOMENTUM * (now - before) for before, now in zip(means, (mean, variance), strict=True))
-    return (x - mean) * lax.rsqrt(variance + EPSILON) * scale + shift, running  # type: ignore[return-value]
+    return (x - mean) * lax.rsqrt(variance + EPSILON) * scale + shift, running

@@ -128,7 +128,7 @@ def _sequence(layers: tuple[Layer, ...], x: Any, path: str, made: dict[str, Any]
 
 def _parts(layer: Layer) -> list[Any]:
     """The layers of Keras that make one of ours."""
-    from keras import layers as L  # noqa: N812 - as Keras' own examples have it
+    from keras import layers as L
 
     match layer:
         case Dense(_, outputs):

@@ -177,8 +177,8 @@ class Network:
     layers: tuple[Layer, ...]
     batch: int
     """The mini-batch of the paper's Table 4."""
-    published: float | None
-    """Millions of parameters by its Table 2; None where it does not say."""
+    published: float
+    """Millions of parameters by its Table 2."""
 
     @property
     def words(self) -> int | None:

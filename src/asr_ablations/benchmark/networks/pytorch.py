@@ -116,9 +116,9 @@ def _target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]
     """The parameter of a name, and how the axes of its value go into it."""
     if isinstance(module, _Recurrent):
         kinds = {"kernel": "weight_ih", "recurrent": "weight_hh", "bias": "bias_ih"}
-        found = getattr(module.layers, f"{kinds[name[:-1]]}_l{name[-1]}")
+        found: torch.Tensor = getattr(module.layers, f"{kinds[name[:-1]]}_l{name[-1]}")
         return found, (0,) if found.ndim == 1 else (1, 0)
-    found = module.bias if name in ("bias", "shift") else module.weight  # type: ignore[assignment]
+    found = module.get_parameter("bias" if name in ("bias", "shift") else "weight")
     swapped = {nn.Linear: (1, 0), nn.Conv2d: (3, 2, 0, 1)}.get(type(module), tuple(range(found.ndim)))
     return found, (0,) if found.ndim == 1 else swapped
 
