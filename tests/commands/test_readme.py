@@ -52,6 +52,9 @@ def arguments(line, manifests):
         extra.append("benchmark.arms=2")
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
+    if "benchmark=networks" in words:
+        extra += ["benchmark.only=[fcn5,lstm32,torch,jax]", "benchmark.shrink=64", "benchmark.threads=[1,2]"]
+        extra += ["benchmark.batches=[1]", "benchmark.steps=2", "benchmark.warmup=1"]
     return [*words, *extra]
 
 

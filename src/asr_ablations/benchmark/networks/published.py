@@ -22,8 +22,8 @@ def seconds(networks: Collection[str]) -> list[dict[str, Any]]:
     counts = sorted({count for machine in table()["machines"].values() for count in machine["threads"]})
     return [
         {
-            **{"network": network, "framework": tool, "machine": machine["name"]},
-            **{f"{count} threads": threads.get(count) for count in counts},
+            **{"network": network, "framework": tool, "machine": _marked(machine)},
+            **{str(count): threads.get(count) for count in counts},
             "GPU": gpu,
         }
         for network, tool, machine, threads, gpu in _rows(networks)
@@ -35,9 +35,19 @@ def scaling(networks: Collection[str]) -> list[dict[str, Any]]:
     from asr_ablations.benchmark.networks.threads import row
 
     return [
-        row(network, tool, f"{machine['name']} ({table()['source']})", machine["cores"], threads, gpu)
+        row(network, tool, _marked(machine), machine["cores"], threads, gpu)
         for network, tool, machine, threads, gpu in _rows(networks)
     ]
+
+
+def note() -> str:
+    """What the names of its machines mean."""
+    told = [f"{machine['name']}: {machine['about']}" for machine in table()["machines"].values()]
+    return f"published: {table()['source']}, {table()['software']}; {'; '.join(told)}"
+
+
+def _marked(machine: dict[str, Any]) -> str:
+    return f"{machine['name']}, published"
 
 
 def _rows(networks: Collection[str]) -> list[tuple[str, str, dict[str, Any], dict[int, float], float | None]]:
