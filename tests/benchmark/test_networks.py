@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.benchmark.networks import published, threads, variants
 from asr_ablations.benchmark.networks.layers import samples, values
+from asr_ablations.benchmark.networks.measure import Measured
 from asr_ablations.benchmark.networks.pytorch import cross_entropy, load, model, trained
 from asr_ablations.benchmark.worker import Worker, WorkerError
 from asr_ablations.errors import UsageError
@@ -159,6 +160,17 @@ def test_other_outputs_and_other_parameters_are_found_out():
     reference.known["fcn5", 4] = (outputs * 1.001, losses)
     with _worker("jax", own) as worker, pytest.raises(WorkerError, match=r"outputs differ by 1\.0e-03"):
         reference.check(variant, worker)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_gpu_that_a_framework_has_not_is_a_note(framework):
+    own = network("fcn5", shrink=256)
+    measured = Measured({framework: made("framework", framework)}, False, 0, steps=1, warmup=0, budget=None)
+    measured.add([variants.Variant(own, framework, "gpu", None, 4)])
+    assert measured.rows == []
+    (note,) = measured.notes
+    assert note.startswith(f"fcn5 {framework}, GPU, 4 samples: ")
 
 
 def test_torch_takes_the_threads_that_it_is_given():

@@ -94,7 +94,7 @@ NETWORKS = ["benchmark=networks", "benchmark.shrink=64", "benchmark.steps=2", "b
 
 
 def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_path):
-    options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1,0.5]", "gpus=0"]
+    options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
     done = run(["src/benchmark.py", *NETWORKS, *options, "benchmark.together=2"], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(tmp_path)
@@ -102,14 +102,12 @@ def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_pat
     (size,) = found["sizes"]
     assert size["parameters"] == sum(a * b + b for a, b in [(418, 15), (15, 15), (15, 15), (15, 418)])
     points = [(row["framework"], row["threads"], row["batch"]) for row in found["steps"]]
-    full = min(2, found["cores"])
-    wanted = [(name, *point) for name in ("torch", "jax") for point in [(1, 64), (2, 64), (full, 32)]]
-    assert points == wanted, found["notes"]
+    assert points == [(name, threads, 64) for name in ("torch", "jax") for threads in (1, 2)], found["notes"]
     for row in found["steps"]:
         assert row["samples/s"] == pytest.approx(1000 * row["batch"] / row["ms"])
         assert row["GFLOP/s"] == pytest.approx(row["samples/s"] * size["GFLOP a sample"])
     for row in found["scaling"][:2]:
-        one, two = (r["ms"] for r in found["steps"] if r["framework"] == row["framework"] and r["batch"] == 64)
+        one, two = (r["ms"] for r in found["steps"] if r["framework"] == row["framework"])
         assert (row["machine"], row["1 to 2 threads"]) == ("this machine", pytest.approx(one / two))
     assert [row["framework"] for row in found["scaling"][2::2]] == ["Caffe", "CNTK", "TF", "Torch"]
     assert "desktop, published" in (folder / "report.md").read_text()

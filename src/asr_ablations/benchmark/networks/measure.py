@@ -111,10 +111,11 @@ class Measured:
 
 
 def _row(variant: Variant, timing: timing.Timing, memory: int) -> dict[str, Any]:
-    a_second = variant.batch / timing.median
+    a_second, told = variant.batch / timing.median, timing.row()
     return {
         **{"network": variant.network.name, "framework": variant.framework, "device": variant.device},
-        **{"threads": variant.threads, "batch": variant.batch, **timing.row()},
+        **{"threads": variant.threads, "batch": variant.batch},
+        **{key: told[key] for key in ("ms", "spread %")},
         "samples/s": a_second,
         "GFLOP/s": a_second * variant.network.training_operations / 1e9,
         "peak GB": memory / 1e9,
@@ -162,7 +163,7 @@ def _plots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             series: dict[str, dict[Any, float | None]] = {}
             for row in own:
                 if row[x] is not None:
-                    fixed = "GPU" if row["threads"] is None else f"{row['threads']} threads"
+                    fixed = "GPU" if row["threads"] is None else f"threads={row['threads']}"
                     other = fixed if x == "batch" else f"{row['batch']} samples"
                     series.setdefault(f"{row['framework']}, {other}", {})[row[x]] = row["ms"] / 1000
             lines = {name: points for name, points in series.items() if len(points) > 1}

@@ -26,7 +26,7 @@ class Variant:
     batch: int
 
     def __str__(self) -> str:
-        where = "GPU" if self.threads is None else f"{self.threads} threads"
+        where = "GPU" if self.threads is None else f"threads={self.threads}"
         return f"{self.network.name} {self.framework}, {where}, {self.batch} samples"
 
     def start(self, made: Framework, tf32: bool, seed: int) -> Worker:
