@@ -78,20 +78,18 @@ class Reference:
     def check(self, variant: Variant, worker: Worker) -> None:
         """Raises WorkerError for another number of parameters, other outputs, or another loss before or after a step.
 
-        Batch norm over few values multiplies what rounding did, in its gradient without bound: ten times the
-        tolerance, and no loss after a step, where there is one.
+        The gradient of batch norm over few values multiplies what rounding did: where one is, no loss after a step.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
             raise WorkerError(f"has {parameters:,} parameters instead of {variant.network.parameters:,}")
         normed = any(isinstance(layer, BatchNorm) for _, layer in walk(variant.network.layers))
-        tolerance = self.tolerance * (10 if normed else 1)
         found = worker.call("outputs"), worker.call("losses", 2)
         outputs, losses = self.known.setdefault((variant.network.name, variant.batch), found)
         off = float(abs(found[0] - outputs).max() / abs(outputs).max())
-        if not off <= tolerance:
+        if not off <= self.tolerance:
             raise WorkerError(f"its outputs differ by {off:.1e} of the largest from the first framework's")
         pairs = list(zip(found[1], losses, strict=True))[: 1 if normed else 2]
         apart = max(abs(one - other) / abs(other) for one, other in pairs)
-        if not apart <= tolerance:
+        if not apart <= self.tolerance:
             raise WorkerError(f"its losses differ by {100 * apart:.2g} % from the first framework's")
