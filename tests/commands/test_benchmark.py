@@ -200,3 +200,40 @@ def platform_result(corpora, outputs, options):
     assert training.parent == folder / "training"
     assert json.loads((training / "status.json").read_text())["status"] == "done"
     return json.loads((folder / "result.json").read_text())
+NETWORKS = ["benchmark=networks", "benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
+
+
+def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_path):
+    options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
+    done = run(["src/benchmark.py", *NETWORKS, *options, "benchmark.together=2"], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    (size,) = found["sizes"]
+    assert size["parameters"] == sum(a * b + b for a, b in [(418, 15), (15, 15), (15, 15), (15, 418)])
+    points = [(row["framework"], row["threads"], row["batch"]) for row in found["steps"]]
+    assert points == [(name, threads, 64) for name in ("torch", "jax") for threads in (1, 2)], found["notes"]
+    for row in found["steps"]:
+        assert row["samples/s"] == pytest.approx(1000 * row["batch"] / row["ms"])
+        assert row["GFLOP/s"] == pytest.approx(row["samples/s"] * size["GFLOP a sample"])
+    for row in found["scaling"][:2]:
+        one, two = (r["ms"] for r in found["steps"] if r["framework"] == row["framework"])
+        assert (row["machine"], row["1 to 2 threads"]) == ("this machine", pytest.approx(one / two))
+    assert [row["framework"] for row in found["scaling"][2::2]] == ["Caffe", "CNTK", "TF", "Torch"]
+    assert "desktop, published" in (folder / "report.md").read_text()
+    assert (folder / "fcn5-by-threads.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("only", "[caffe]", "=caffe: expected fcn5, fcn8, alexnet, resnet50, lstm32, lstm64, torch, jax"),
+        ("threads", "[0]", "=[0]: expected whole numbers, 1 or more"),
+        ("shrink", "0", "=0: expected a whole number, 1 or more"),
+    ],
+)
+def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tmp_path):
+    done = run(["src/benchmark.py", *NETWORKS, f"benchmark.{key}={value}"], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"benchmark.{key}{expected}" in line

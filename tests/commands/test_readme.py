@@ -58,6 +58,9 @@ def arguments(line, manifests):
         extra += ["benchmark.ranks=[1,2]", "benchmark.steps=1", "benchmark.warmup=1", "benchmark.repeats=1"]
     if "benchmark=platform" in words:
         extra += ["benchmark.minutes=null", "benchmark.beam_widths=[2]", "benchmark.utterances=1"]
+    if "benchmark=networks" in words:
+        extra += ["benchmark.only=[fcn5,lstm32,torch,jax]", "benchmark.shrink=64", "benchmark.threads=[1,2]"]
+        extra += ["benchmark.batches=[1]", "benchmark.steps=2", "benchmark.warmup=1"]
     return [*words, *extra]
 
 
