@@ -72,7 +72,7 @@ class Weights:
     bias: np.ndarray
 
 
-def configurations(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Configuration]:
+def chosen_of(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Configuration]:
     """The chosen ones. Raises UsageError for a wrong key or value of benchmark.networks."""
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0:
         raise choices("benchmark.scale", scale, "a number above 0")

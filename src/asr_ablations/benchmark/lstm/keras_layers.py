@@ -23,7 +23,7 @@ class KerasLayers:
         _fill(self.network, draw_weights(configuration, seed))
 
     def outputs(self) -> np.ndarray:
-        logits: np.ndarray = self.network.predict_on_batch((self.batch[0],))
+        logits: np.ndarray = self.network.predict_on_batch(self.batch[0])
         return logits
 
     def step(self) -> tuple[float, float]:
@@ -87,7 +87,9 @@ def _network(configuration: Configuration, use_cudnn: bool | str) -> Any:
                 x = layer(x, mask=mask)
             return self.output_layer(x if configuration.loss == "ctc" else x[:, -1])
 
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> Any:
+        def compute_loss(
+            self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+        ) -> Any:  # Keras's own has no lengths
             if configuration.loss == "ce":
                 nats = keras.losses.sparse_categorical_crossentropy(y[:, 0], y_pred, from_logits=True)
                 return ops.mean(nats)

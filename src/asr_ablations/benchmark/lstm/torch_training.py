@@ -15,7 +15,9 @@ class TorchTraining:
     and a direction's weights in it, with {} for weight_ih, weight_hh, bias_ih and bias_hh.
     """
 
-    def __init__(self, layers: nn.Module, names: list[list[str]], *, configuration: Configuration, seed: int, device: str):
+    def __init__(
+        self, layers: nn.Module, names: list[list[str]], *, configuration: Configuration, seed: int, device: str
+    ):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.configuration, self.device = configuration, torch.device(device)
         output = nn.Linear(configuration.units * configuration.directions, configuration.outputs)
@@ -26,9 +28,9 @@ class TorchTraining:
         self.batch = draw_batch(configuration, seed)
 
     def outputs(self) -> np.ndarray:
-        with torch.no_grad():
-            logits: np.ndarray = self._logits(*self._copied()[:2]).cpu().numpy()
-            return logits
+        # with gradients, as a step has them: torch.compile would compile once more without
+        logits: np.ndarray = self._logits(*self._copied()[:2]).detach().cpu().numpy()
+        return logits
 
     def step(self) -> tuple[float, float]:
         self._wait()
