@@ -1,4 +1,4 @@
-"""The networks of papers/000, table 3: their sizes, and the weights and the batch that every implementation is given."""
+"""The networks of papers/000, table 3: sizes, and the weights and the batch that every implementation is given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -49,7 +49,7 @@ class Configuration:
             return self
         few = {name: max(1, round(scale * getattr(self, name))) for name in ("units", "batch", "labels")}
         least, most = (max(2, round(scale * count)) for count in self.frames)
-        return replace(self, **few, frames=[least, most])  # type: ignore[arg-type]
+        return replace(self, **few, frames=[least, most])
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Implementation:
 
 
 def _devices(device: str) -> dict[str, str]:
-    """On a CPU frameworks that see a GPU would take it; on a GPU each would take all its memory, and several share it."""
+    """For the CPU a GPU is hidden, which frameworks would take; on a GPU none takes all its memory, being several."""
     if device == "cpu":
         return {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}

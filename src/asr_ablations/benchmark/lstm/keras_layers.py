@@ -73,7 +73,7 @@ def _network(configuration: Configuration, use_cudnn: bool | str) -> Any:
     import keras
     from keras import ops
 
-    class Network(keras.Model):  # type: ignore[misc]
+    class Network(keras.Model):
         def __init__(self) -> None:
             super().__init__()
             self.recurrent = [_layer(configuration, use_cudnn) for _ in range(configuration.layers)]

@@ -11,7 +11,7 @@ from asr_ablations.rnn.directions import reversal
 
 
 class TorchCells(TorchTraining):
-    """layer: maps (D, H) to a module of (x (B, T, D), lengths (B,)) → (B, T, H) with its weights in an nn.LSTM, .cell."""
+    """layer: maps (D, H) to a module (x (B, T, D), lengths (B,)) → (B, T, H) with its weights in an nn.LSTM, .cell."""
 
     def __init__(
         self, layer: Callable[[int, int], nn.Module], *, configuration: Configuration, seed: int, device: str

@@ -1,5 +1,8 @@
 """The LSTM's step through torch.compile, in a Python loop over the frames."""
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from torch import nn
 from torch.nn.functional import linear
@@ -20,9 +23,9 @@ class LSTMCompiled(nn.Module):
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
         entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
         hidden = memory = x.new_zeros(len(x), self.cell.hidden_size)
-        outputs = []
+        step, outputs = _compiled(), []
         for frame in entering.unbind(0):
-            hidden, memory = _compiled(frame, hidden, memory, recurrent)
+            hidden, memory = step(frame, hidden, memory, recurrent)
             outputs.append(hidden)
         return torch.stack(outputs, dim=1)
 
@@ -35,4 +38,6 @@ def _step(
     return leave.sigmoid() * memory.tanh(), memory
 
 
-_compiled = torch.compile(_step, dynamic=False)
+@cache
+def _compiled() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    return torch.compile(_step, dynamic=False)

@@ -8,11 +8,11 @@ from asr_ablations.benchmark.lstm.torch_training import TorchTraining
 
 
 class TorchLSTM(TorchTraining):
-    """Raises ValueError for two directions over utterances of several lengths: its backward one starts in the padding."""
+    """Raises ValueError for two directions and several lengths: the backward one would start in the padding."""
 
     def __init__(self, *, configuration: Configuration, seed: int, device: str) -> None:
         if configuration.bidirectional and configuration.variable:
-            raise ValueError("nn.LSTM would read backwards from the padding; torch_packed is nn.LSTM with lengths")
+            raise ValueError("nn.LSTM would read backwards from the padding; torch_packed is the same with lengths")
         layers = Padded(lstm(configuration))
         names = lstm_names(configuration)
         super().__init__(layers, names, configuration=configuration, seed=seed, device=device)
