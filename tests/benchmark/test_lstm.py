@@ -18,6 +18,7 @@ from asr_ablations.benchmark.lstm.published import (
     CE_SHORT,
     CUDNN,
     DEEP_CE,
+    DEEP_CTC,
     KERAS_TF,
     rows,
     times_faster,
@@ -261,14 +262,23 @@ def test_what_differs_is_refused() -> None:
 
 def test_published_ratios_stand_beside_ours() -> None:
     measured = {(CE_LONG, KERAS_TF): 0.9, (CE_LONG, BASIC): 0.6, (CE_LONG, CUDNN): 0.3, (DEEP_CE, CUDNN): 2.0}
-    table = {(row["configuration"], row["slower"], row["faster"]): row for row in rows(measured)}
-    assert len(table) == len(rows(measured))
+    found = rows(measured, [CE_LONG])
+    table = {(row["configuration"], row["slower"], row["faster"]): row for row in found}
+    assert len(table) == len(found)
+    assert {row["configuration"] for row in found} == {CE_LONG}
     told = table[CE_LONG, KERAS_TF, BASIC]
     assert (told["times"], told["ours"]) == (1.8, pytest.approx(1.5))
     assert table[CE_LONG, KERAS_TF, "cuDNNLSTM"]["ours"] == pytest.approx(3)
     gone = table[CE_LONG, "TensorFlow LSTMCell", BASIC]
     assert (gone["times"], gone["ours"], gone["no longer exists"]) == (1.6, None, "slower")
-    assert all(row["papers/000"].startswith("§") and row["times"] <= row["up to"] for row in table.values())
+    assert all(row["papers/000"].startswith("§") and row["times"] <= row["up to"] for row in found)
+
+
+def test_a_ratio_may_compare_two_configurations() -> None:
+    """§4: from 4x320/CE-long to 4x320/CTC-long training slows down by 1.1x with cuDNN."""
+    found = rows({(DEEP_CE, CUDNN): 2.0, (DEEP_CTC, CUDNN): 3.0}, [DEEP_CTC])
+    (row,) = [row for row in found if row["ours"] is not None]
+    assert (row["configuration"], row["times"], row["ours"]) == (f"{DEEP_CTC} : {DEEP_CE}", 1.1, 1.5)
 
 
 def test_the_papers_slowest_is_the_unit_of_its_ratios() -> None:

@@ -40,9 +40,8 @@ class Expected:
     def agreement(self, worker: Worker) -> Agreement:
         """Of a Training in its process, which takes two steps."""
         outputs = worker.call("outputs")
-        if outputs.shape != self.logits.shape:
-            raise ValueError(f"logits of shape {outputs.shape}, expected {self.logits.shape}")
-        logits = float(np.abs(outputs - self.logits)[self.valid].max())
+        same = outputs.shape == self.logits.shape
+        logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")
         before, after = (worker.call("step")[1] for _ in range(2))
         return Agreement(logits, abs(before - self.loss), before - after)
 

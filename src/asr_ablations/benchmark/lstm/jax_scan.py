@@ -22,8 +22,9 @@ class JaxScan:
         weights = draw_weights(configuration, seed)
         layers = [[tuple(value.T for value in each) for each in layer] for layer in weights.layers]
         self.weights = jax.device_put({"layers": layers, "output": (weights.output.T, weights.bias)}, self.device)
-        zeros = jax.tree.map(lambda value: 0 * value, self.weights)
-        self.state = (zeros, zeros, jax.device_put(np.float32(0), self.device))
+        # twice, since what is donated must not be shared
+        mean, square = (jax.tree.map(lambda value: 0 * value, self.weights) for _ in range(2))
+        self.state = (mean, square, jax.device_put(np.float32(0), self.device))
         batch = draw_batch(configuration, seed)
         self.batch = (batch.x, batch.lengths.astype(np.int32), batch.labels.astype(np.int32))
         self.logits, update = _functions(configuration.loss)

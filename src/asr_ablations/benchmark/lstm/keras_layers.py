@@ -9,7 +9,9 @@ from asr_ablations.benchmark.lstm.configuration import Configuration, Weights, d
 
 
 class KerasLayers:
-    """use_cudnn: of keras.layers.LSTM. Raises ValueError where a GPU is asked for that the backend does not see."""
+    """use_cudnn: of keras.layers.LSTM. Keras compiles the step, with XLA where it can. Raises ValueError where a GPU
+    is asked for that the backend does not see.
+    """
 
     def __init__(self, *, use_cudnn: bool | str, configuration: Configuration, seed: int, device: str) -> None:
         import keras

@@ -4,7 +4,7 @@ Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: t
 and what follows from them by division, as each says. They are rounded to one decimal, and so is what follows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +74,15 @@ def times_faster(configuration: str, implementation: str | None) -> float | None
     return next((ratio.most for ratio in told if ratio.faster in [(configuration, name) for name in names]), None)
 
 
-def rows(measured: Mapping[Point, float]) -> list[dict[str, Any]]:
-    """The published ratios, and ours where both implementations have a counterpart that was measured. measured:
-    seconds by configuration and published name.
+def rows(measured: Mapping[Point, float], configurations: Collection[str]) -> list[dict[str, Any]]:
+    """The published ratios of these configurations, and ours where both implementations have a counterpart that was
+    measured. measured: seconds by configuration and published name.
     """
-    return [_row(ratio, measured) for ratio in RATIOS]
+    return [_row(ratio, measured) for ratio in RATIOS if _of(ratio) & set(configurations)]
+
+
+def _of(ratio: Ratio) -> set[str]:
+    return {name for at, _ in (ratio.slower, ratio.faster) for name in at.split(", ")}
 
 
 def _row(ratio: Ratio, measured: Mapping[Point, float]) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _result(found: Mapping[str, Found], variants: Mapping[str, Implementation], 
     return {
         "steps": steps,
         "numbers_and_memory": [row for key, one in found.items() for row in _numbers(key, one)],
-        "published": published_rows(seconds),
+        "published": published_rows(seconds, found),
         "notes": [*notes, *(line for one in found.values() for line in one.notes), *_noise(found), f"versions: {told}"],
         "plots": [_plot(found, variants)],
     }
