@@ -237,3 +237,26 @@ def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tm
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"benchmark.{key}{expected}" in line
+def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
+    few = ["benchmark.steps=3", "benchmark.warmup=1", "benchmark.scale=0.04", "benchmark.threads=1"]
+    chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,jax_scan]"]
+    done = run(["src/benchmark.py", "benchmark=lstm", *few, *chosen], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    rows, numbers = found["steps"], found["numbers_and_memory"]
+    assert [row["implementation"] for row in rows] == ["torch_packed", "jax_scan"]
+    slowest = max(row["ms"] for row in rows)
+    for row in rows:
+        assert row["x slowest"] == pytest.approx(slowest / row["ms"])
+        assert row["measurements"] == 3
+    assert all(max(row["logits differ"], row["loss differs"]) < 1e-4 < row["peak GB"] for row in numbers)
+    assert any(line.startswith("4x320/CTC-long: torch_lstm not measured") for line in found["notes"])
+    assert (folder / "training-step-of-lstm-networks.png").is_file()
+
+
+def test_a_wrong_implementation_is_one_line(corpora, tmp_path):
+    done = run(["src/benchmark.py", "benchmark=lstm", "benchmark.only=[theano]"], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "benchmark.only=['theano']: expected null for all, or a list of some: torch_basic, torch_fused" in line

@@ -52,6 +52,9 @@ def arguments(line, manifests):
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
     if "benchmark=launch" in words:
         extra.append("benchmark.arms=2")
+    if "benchmark=lstm" in words:
+        extra += ["benchmark.scale=0.02", "benchmark.steps=1", "benchmark.warmup=0", "benchmark.only=[torch_fused]"]
+        extra.append("benchmark.configurations=[ce_short]")
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     if "benchmark=scaling" in words:

@@ -47,7 +47,7 @@ class Timing:
         """Milliseconds, as a table shows them."""
         milliseconds = {"ms": self.median, "mean ms": self.mean, "sd ms": self.deviation}
         rounded = {name: 1000 * seconds for name, seconds in milliseconds.items()}
-        return {**rounded, "spread %": self.spread, "measurements": len(self.seconds)}
+        return {**rounded, "spread %": self.spread, "measurements": float(len(self.seconds))}
 
 
 def in_turn(

@@ -1,0 +1,110 @@
+"""What papers/000 (Braun 2018, LSTM Benchmarks for Deep Learning Frameworks) says of its implementations.
+
+Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: these are the ratios that §4 and §5 tell,
+and what follows from them by division, as each says. They are rounded to one decimal, and so is what follows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+CE_SHORT, CE_LONG = "1x320/CE-short", "1x320/CE-long"
+DEEP_CE, DEEP_CTC = "4x320/CE-long", "4x320/CTC-long"
+BOTH_DEEP = f"{DEEP_CE}, {DEEP_CTC}"
+
+BASIC, FUSED, CUDNN = "PyTorch LSTMCell-basic", "PyTorch LSTMCell-fused", "PyTorch cuDNNLSTM"
+ANY_CUDNN = "cuDNNLSTM"  # of PyTorch, TensorFlow and Keras, which differ little
+LSTM_CELL, BLOCK_CELL, BLOCK_FUSED = "TensorFlow LSTMCell", "TensorFlow LSTMBlockCell", "TensorFlow LSTMBlockFusedCell"
+LASAGNE, KERAS_THEANO, KERAS_TF = "Lasagne LSTMLayer", "Keras/Theano LSTM", "Keras/TensorFlow LSTM"
+SLOWEST = "the slowest"
+THREE = f"{LASAGNE}, {BLOCK_CELL}, {LSTM_CELL}"
+
+GONE = (LSTM_CELL, BLOCK_CELL, BLOCK_FUSED, LASAGNE, KERAS_THEANO, THREE)
+"""Theano and Lasagne have ended, and TensorFlow 2 has no cells of TensorFlow 1."""
+
+Point = tuple[str, str]
+"""Configuration and implementation."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`slower` takes `least` to `most` times as long as `faster`. where: what tells it, or how it follows."""
+
+    slower: Point
+    faster: Point
+    least: float
+    most: float
+    where: str
+
+
+def _told(configuration: str, slower: str, faster: str, times: float, where: str) -> Ratio:
+    return Ratio((configuration, slower), (configuration, faster), times, times, where)
+
+
+RATIOS = (
+    _told(CE_LONG, KERAS_TF, ANY_CUDNN, 7.2, "§4, fastest"),
+    _told(CE_SHORT, SLOWEST, ANY_CUDNN, 5.1, "§4, 100 vs 1000 time steps"),
+    _told(CE_LONG, FUSED, BLOCK_FUSED, 1.3, "§4, optimized"),
+    _told(CE_LONG, BLOCK_CELL, BLOCK_FUSED, 3.4, "§4, optimized"),
+    _told(CE_LONG, BLOCK_CELL, FUSED, 3.4 / 1.3, "§4, optimized: 3.4 / 1.3"),
+    *(_told(CE_LONG, LSTM_CELL, name, 1.6, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
+    *(_told(CE_LONG, KERAS_TF, name, 1.8, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
+    _told(CE_LONG, KERAS_TF, LSTM_CELL, 1.8 / 1.6, "§4, basic: 1.8 / 1.6; §5 says 1.1"),
+    _told(CE_LONG, BASIC, ANY_CUDNN, 7.2 / 1.8, "§4, fastest and basic: 7.2 / 1.8"),
+    _told(CE_LONG, LSTM_CELL, ANY_CUDNN, 7.2 * 1.6 / 1.8, "§4, fastest and basic: 7.2 · 1.6 / 1.8"),
+    _told(CE_SHORT, LSTM_CELL, BASIC, 1.5, "§5: 1.5 to 1.6 in two, 1.6 in the long one"),
+    Ratio((BOTH_DEEP, THREE), (BOTH_DEEP, CUDNN), 4.7, 7.0, "§4, quad-layer"),
+    Ratio((DEEP_CTC, CUDNN), (DEEP_CE, CUDNN), 1.1, 1.1, "§4, fixed vs. variable"),
+    Ratio((DEEP_CTC, LASAGNE), (DEEP_CE, LASAGNE), 1.2, 1.2, "§4, fixed vs. variable"),
+)
+
+PAPERS_SLOWEST: Mapping[str, str] = {CE_SHORT: SLOWEST, CE_LONG: KERAS_TF}
+"""Of the configurations whose slowest implementation the text compares others with."""
+
+
+def times_faster(configuration: str, implementation: str | None) -> float | None:
+    """How many times faster than the paper's slowest of the configuration; None where the text does not tell."""
+    slowest = PAPERS_SLOWEST.get(configuration)
+    if implementation is None or slowest is None:
+        return None
+    if implementation == slowest:
+        return 1.0
+    names = (implementation, ANY_CUDNN) if implementation == CUDNN else (implementation,)
+    told = (ratio for ratio in RATIOS if ratio.slower == (configuration, slowest))
+    return next((ratio.most for ratio in told if ratio.faster in [(configuration, name) for name in names]), None)
+
+
+def rows(measured: Mapping[Point, float], configurations: Collection[str]) -> list[dict[str, Any]]:
+    """The published ratios of these configurations, and ours where both implementations have a counterpart that was
+    measured. measured: seconds by configuration and published name.
+    """
+    return [_row(ratio, measured) for ratio in RATIOS if _of(ratio) & set(configurations)]
+
+
+def _of(ratio: Ratio) -> set[str]:
+    return {name for at, _ in (ratio.slower, ratio.faster) for name in at.split(", ")}
+
+
+def _row(ratio: Ratio, measured: Mapping[Point, float]) -> dict[str, Any]:
+    (configuration, slower), (other, faster) = ratio.slower, ratio.faster
+    seconds = [_seconds(point, measured) for point in (ratio.slower, ratio.faster)]
+    gone = [side for side, name in (("slower", slower), ("faster", faster)) if name in GONE]
+    return {
+        "configuration": configuration if configuration == other else f"{configuration} : {other}",
+        "slower": slower,
+        "faster": faster,
+        "no longer exists": " and ".join(gone) or "–",
+        "papers/000": ratio.where,
+        "times": ratio.least,
+        "up to": ratio.most,
+        "ours": seconds[0] / seconds[1] if seconds[0] and seconds[1] else None,
+    }
+
+
+def _seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
+    """Of the slowest and of the fastest as of any other: what was measured of those that count."""
+    configuration, name = point
+    among: Sequence[float] = [seconds for (where, _), seconds in measured.items() if where == configuration]
+    if name == SLOWEST:
+        return max(among, default=None)
+    return measured.get((configuration, CUDNN if name == ANY_CUDNN else name))
