@@ -22,17 +22,21 @@ class WorkerError(RuntimeError):
 
 class Worker:
     """What `make` gives, in a fresh process that may use `threads` cores: `call` runs a method of it. As a context it
-    ends the process. environment: of the process, beside this one's.
+    ends the process. environment: of the process, beside this one's; children: it starts processes of its own.
 
     make: a class or a partial of one, by whose module no framework is imported before it is called.
     """
 
     def __init__(
-        self, make: Callable[[], Any], threads: int | None = None, environment: Mapping[str, str] | None = None
+        self,
+        make: Callable[[], Any],
+        threads: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        children: bool = False,
     ) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make, threads), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, make, threads), daemon=not children)
         added = {**_limits(threads), **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
