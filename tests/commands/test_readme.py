@@ -50,6 +50,9 @@ def arguments(line, manifests):
         extra += ["benchmark.steps=2", "benchmark.pairs=6"]
     if "benchmark=launch" in words:
         extra.append("benchmark.arms=2")
+    if "benchmark=toolkit" in words:
+        sizes = {"utterances": 4, "frames": 40, "chunk": 20, "labels": 9, "width": 4, "batch": 4, "epochs": 1}
+        extra += [f"benchmark.{key}={value}" for key, value in {**sizes, "workers": "[1]", "worker_epochs": 1}.items()]
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     return [*words, *extra]

@@ -20,7 +20,7 @@ Curve = list[tuple[float, float]]
 
 
 def averaged_workers(
-    cfg: DictConfig, make: Make, *, counts: list[int], every: int, threads: int, epochs: int, warmup: int
+    cfg: DictConfig, make: Make, *, counts: list[int], every: list[int | None], threads: int, epochs: int, warmup: int
 ) -> dict[str, Any]:
     """A row for each number of workers and each way to average, and the frame error rate of each over time. make: from
     a config to what a process makes.
@@ -44,15 +44,14 @@ def averaged_workers(
     return {"workers": rows, "plots": [drawn], "notes": noise(timings)}
 
 
-def _ways(counts: list[int], every: int) -> dict[str, tuple[int, int | None]]:
+def _ways(counts: list[int], every: list[int | None]) -> dict[str, tuple[int, int | None]]:
     """Workers and steps between two averagings, None for once an epoch; one worker has nothing to average."""
-    found: dict[str, tuple[int, int | None]] = {}
-    for count in counts:
-        name = f"{count} worker{'s' if count > 1 else ''}"
-        found[name] = (count, None)
-        if count > 1:
-            found[f"{name}, every {every} steps"] = (count, every)
-    return found
+    pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
+    return {_name(count, span): (count, span) for count, span in pairs}
+
+
+def _name(count: int, every: int | None) -> str:
+    return f"{count} worker{'s' if count > 1 else ''}{f', every {every} steps' if every else ''}"
 
 
 def _with_averaging(cfg: DictConfig, every: int | None) -> DictConfig:

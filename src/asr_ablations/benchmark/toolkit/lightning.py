@@ -1,5 +1,6 @@
 """The project's own training loop: Lightning's Trainer as assembly.py makes it, the framewise loss, a layer of rnn=."""
 
+import logging
 import os
 import warnings
 from dataclasses import replace
@@ -86,7 +87,9 @@ class Lightning:
             quiet()
             gate = Gate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
-            warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")  # held-out frames: error_rate
+            warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")  # error_rate has
+            warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")  # figures of one rank
+            logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
             limits: dict[str, Any] = {"max_epochs": -1, "limit_val_batches": 0}
             trainer(self.cfg, devices, loggers, [Throughput(), gate], **limits).fit(self.task, self.batches)

@@ -31,7 +31,7 @@ def toolkit_speed(
     held_out: float,
     epochs: int,
     workers: list[int],
-    every: int,
+    every: list[int | None],
     worker_epochs: int,
     worker_threads: int,
     **shared: Any,
@@ -41,9 +41,9 @@ def toolkit_speed(
     """
     from asr_ablations.assembly import device_count
 
-    check(utterances=utterances, frames=frames, epochs=epochs, every=every, worker_epochs=worker_epochs)
+    check(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs)
     check(worker_threads=worker_threads)
-    _check(noise, held_out, workers, shared)
+    _check(noise, held_out, workers, every, shared)
     settings = Settings(**shared, seed=cfg.seed, device="cuda" if device_count(cfg) else "cpu")
     absent = {name: lost for name, make in engines.items() if (lost := missing(getattr(make.func, "requires", ())))}
     counts, notes = _possible(workers, settings.device)
@@ -70,15 +70,21 @@ def _made(folder: str, settings: Settings, engine: Any, cfg: DictConfig) -> Call
     return partial(engine, folder, settings, OmegaConf.to_yaml(cfg, resolve=True))
 
 
-def _check(noise: Any, held_out: Any, workers: list[int], shared: Mapping[str, Any]) -> None:
+def _check(noise: Any, held_out: Any, workers: Any, every: Any, shared: Mapping[str, Any]) -> None:
     """Raises UsageError for a value that makes no world, network or step."""
     check(**{key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")})
     numbers = {"noise": noise, "held_out": held_out, **{key: shared[key] for key in ("lr", "momentum")}}
     for key, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or (key == "lr" and value == 0):
             raise choices(f"benchmark.{key}", value, "a number, above 0" if key == "lr" else "a number, 0 or more")
-    if any(isinstance(count, bool) or not isinstance(count, int) or count < 1 for count in workers):
+    if not _counts(workers):
         raise choices("benchmark.workers", workers, "whole numbers, 1 or more, or [] for none")
+    if not every or not _counts([span for span in every if span is not None]):
+        raise choices("benchmark.every", every, "a list of whole numbers, 1 or more, null for once an epoch")
+
+
+def _counts(values: list[Any]) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 1 for value in values)
 
 
 def _possible(workers: list[int], device: str) -> tuple[list[int], list[str]]:
@@ -100,10 +106,11 @@ def _engines(made: Mapping[str, Any], *, threads: int | None, epochs: int, utter
         rows = [_row(name, running[name], timings[name], seen[name], utterances) for name in running]
         versions = {engine.call("about")["version"]: None for engine in running.values()}
     published = [
-        {**dict.fromkeys(rows[0]), "toolkit": f"{name} (papers/002 table 1)", "published s": seconds, "published GB": size}
+        {**dict.fromkeys(rows[0]), "toolkit": f"{name}, 2016", "published s": seconds, "published GB": size}
         for name, (seconds, size) in TOOLKITS.items()
     ]
-    return {"toolkits": [*rows, *published], "notes": [f"versions: {', '.join(versions)}", *noise(timings)]}
+    notes = [f"versions: {', '.join(versions)}", *noise(timings)]
+    return {"toolkits": [*rows, *published], "learning": [_learnt(*one) for one in seen.items()], "notes": notes}
 
 
 def _epoch(engine: Worker, seen: list[dict[str, float]]) -> float:
@@ -116,32 +123,37 @@ def _row(name: str, engine: Worker, timing: Timing, seen: list[dict[str, float]]
     memory = engine.call("about")["memory"] or engine.peak_memory()
     return {
         "toolkit": name,
-        "epochs": len(seen),
-        "frames an epoch": int(seen[-1]["frames"]),
         "s an epoch": timing.median,
         "spread %": timing.spread,
         "frames/s": seen[-1]["frames"] / timing.median,
-        f"s for {UTTERANCES} utterances": timing.median * UTTERANCES / utterances,
         "peak GB": memory / 1e9,
-        "first loss": seen[0]["loss"],
-        "last loss": seen[-1]["loss"],
         "FER %": float(rate),
+        f"s for {UTTERANCES} utterances": timing.median * UTTERANCES / utterances,
         "published s": None,
         "published GB": None,
     }
 
 
-def _choices(settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int) -> list[str]:
+def _learnt(name: str, seen: list[dict[str, float]]) -> dict[str, Any]:
+    """That it trained, on as many frames as the others: losses of the first epoch and of the last in nats a frame."""
+    first, last = seen[0], seen[-1]
+    told = {"toolkit": name, "epochs": len(seen), "frames an epoch": int(last["frames"])}
+    return {**told, "first loss": float(first["loss"]), "last loss": float(last["loss"])}
+
+
+def _choices(
+    settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int
+) -> list[str]:
     """What the paper does not tell, and what stands here for it."""
     own = f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
     return [
-        f"papers/002 tells neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, "
-        f"momentum {settings.momentum:g}, float32 unless an engine says otherwise, the same first weights everywhere",
-        f"{utterances} utterances of {frames} frames of 10 ms (CHiME's 8,738 are about 18 hours, 7.4 s each, here whole "
-        f"chunks of {settings.chunk}), {100 * held_out:g} % of them held out, as the paper's rates are of 10 %",
+        f"papers/002 tells neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, momentum "
+        f"{settings.momentum:g}, float32 unless an engine says otherwise, the same first weights everywhere",
+        f"{utterances} utterances of {frames} frames of 10 ms (CHiME's 8,738 are about 18 hours, 7.4 s each; here "
+        f"whole chunks), {100 * held_out:g} % of them held out, as the paper's rates are of 10 %",
         f"synthetic: {settings.labels} labels of five frames in the mean, a frame is its label's random point in "
         f"{settings.features} dimensions and noise of deviation {noise:g}; rates compare with one another alone",
-        "published: GeForce GTX 980, Theano with own kernels; memory here is the process's peak, libraries and mapped "
-        "files included, on a GPU what torch reserved; each worker has a GPU of its own there, "
-        f"{threads} thread(s) of the CPU here",
+        "2016 and published: papers/002 table 1 and §6, GeForce GTX 980, Theano with own kernels, a GPU a worker; here "
+        f"each worker has {threads} thread(s) or a GPU",
+        "memory: what the process held at most, libraries and mapped files included; on a GPU what torch reserved",
     ]

@@ -1,4 +1,4 @@
-"""What papers/002 (Doetsch et al. 2016) reports of its framewise experiment; GeForce GTX 980, CHiME, 8,738 utterances."""
+"""What papers/002 (Doetsch et al. 2016) reports of its framewise experiment on CHiME, with GeForce GTX 980."""
 
 UTTERANCES = 8738
 """§6."""

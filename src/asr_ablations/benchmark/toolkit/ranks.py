@@ -23,7 +23,7 @@ class Ranks:
         self.workers = []
         for rank in range(count):
             told = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
-            self.workers.append(self._stack.enter_context(Worker(make, environment=told)))
+            self.workers.append(self._stack.enter_context(Worker(make, environment=told, wait=False)))
 
     def epoch(self) -> dict[str, float]:
         """seconds of the slowest, frames of all, and the mean of their losses in nats a frame."""

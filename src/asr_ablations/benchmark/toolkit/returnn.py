@@ -27,7 +27,7 @@ class Returnn:
         if not data.exists():
             write_hdf(self.frames, data)
         self.log = (Path(folder) / LOG).open("w", buffering=1)
-        with redirect_stdout(self.log):  # its own log remembers the stream
+        with redirect_stdout(self.log):
             program.init(config_updates=options(settings, data, loader_processes))
             self.engine: Any = program.engine
             self.engine.init_train_from_config(program.config, program.train_data)
@@ -40,9 +40,10 @@ class Returnn:
         self.epochs += 1
         number = self.epochs
         started = wait(self.settings.device)
-        self.engine.set_epoch(number)
-        self.engine.init_train_epoch()
-        self.engine.train_epoch()
+        with redirect_stdout(self.log):
+            self.engine.set_epoch(number)
+            self.engine.init_train_epoch()
+            self.engine.train_epoch()
         seconds = wait(self.settings.device) - started
         network = self.engine._pt_model
         told = self.engine.learning_rate_control.epoch_data[number]
