@@ -117,10 +117,11 @@ def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_p
 
 def test_returnn_learns_in_batches(folder: str) -> None:
     with running(partial(Returnn, loader_processes=0), folder, SETTINGS, "") as worker:
-        found = [worker.call("epoch") for _ in range(EPOCHS)]
+        found = [worker.call("epoch") for _ in range(30)]
         assert {one["frames"] for one in found} == {280}
         assert {one["steps"] for one in found} == {7}
-        assert found[-1]["loss"] < found[0]["loss"]
+        assert found[-1]["loss"] < 0.8 * found[0]["loss"]
+        assert worker.call("error_rate") < 60
         assert worker.call("about")["version"].startswith("returnn ")
 
 
