@@ -57,7 +57,8 @@ def _name(count: int, every: int | None) -> str:
 def _with_averaging(cfg: DictConfig, every: int | None) -> DictConfig:
     made: Any = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
     made.trainer = {"_target_": LOCAL_SGD, "every": every}
-    return made  # type: ignore[no-any-return]
+    assert isinstance(made, DictConfig)
+    return made
 
 
 def _row(way: tuple[int, int | None], curve: Curve, seconds: float, alone: float | None) -> dict[str, Any]:

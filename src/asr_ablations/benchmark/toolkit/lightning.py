@@ -29,7 +29,8 @@ class Lightning:
         from asr_ablations.benchmark.toolkit import task
         from asr_ablations.config import build
 
-        self.cfg, self.settings, self.folder = OmegaConf.create(config), settings, Path(folder)
+        self.cfg: Any = OmegaConf.create(config)
+        self.settings, self.folder = settings, Path(folder)
         rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves batches
         self.batches = task.Batches(self.frames, rank, ranks)

@@ -56,7 +56,7 @@ def toolkit_speed(
             epochs=epochs,
             utterances=utterances,
         )
-        options = {"every": every, "threads": worker_threads, "epochs": worker_epochs, "warmup": WARMUP}
+        options: dict[str, Any] = {"every": every, "threads": worker_threads, "epochs": worker_epochs, "warmup": WARMUP}
         averaged = averaged_workers(cfg, partial(make, worker), counts=counts, **options) if counts else {"notes": []}
     missed = [
         f"{name} left out, without {', '.join(lost)}: pip install 'asr-ablations[benchmarks]'"

@@ -1,5 +1,6 @@
 """RETURNN's own PyTorch engine, of the package `returnn`: its data sets, chunking, batching, updater and loop."""
 
+import logging
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ class Returnn:
         data = Path(folder) / "train.hdf"
         if not data.exists():
             write_hdf(self.frames, data)
+        logging.getLogger("torch.utils.cpp_extension").setLevel(
+            logging.ERROR
+        )  # it misses a GPU where none is asked for
         self.log = (Path(folder) / LOG).open("w", buffering=1)
         with redirect_stdout(self.log):
             program.init(config_updates=options(settings, data, loader_processes))

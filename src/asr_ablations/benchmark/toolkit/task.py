@@ -34,8 +34,8 @@ class FrameBatch:
         return len(self.lengths)
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "FrameBatch":
-        moved = (tensor.to(device, non_blocking=non_blocking) for tensor in (self.features, self.labels))
-        return FrameBatch(*moved, self.lengths)
+        features, labels = (x.to(device, non_blocking=non_blocking) for x in (self.features, self.labels))
+        return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
         """Chunks are of one length."""
