@@ -48,6 +48,7 @@ NEEDS = {
     "decoder=beam_lm": ("decoder.lm=<words.arpa>",),
     "decoder=beam_charlm": ("decoder.lm=<letters.arpa>",),
     "decoder=lexicon": ("decoder.words=<words.txt>",),
+    "loss=aligned": ("loss.run=<trained>",),
     "augment=noise": ("augment.folder=<tones>",),
 }
 """What every key of an option stands beside."""
@@ -86,6 +87,7 @@ CASES = {
     "data.max_seconds": Case(value=0.8),
     "data.on_bad": Case(FOREIGN, "skip", refused="data.on_bad=skip leaves"),
     "data.root": Case(value="<copy>"),
+    "loss=aligned/loss.run": Case(value="<trained-too>"),
     "data.named.clean100.0": Case(("data.train=clean100", NAMED), "dev"),
     "data.named.clean460.0": Case(("data.train=clean460", NAMED), "test"),
     "data.named.clean460.1": Case(("data.train=clean460", NAMED), "test"),

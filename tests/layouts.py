@@ -8,11 +8,13 @@ import soundfile
 
 from asr_ablations.language_models.model import SPACE
 from small_models import bigrams
+from trained_runs import write_trained
 
 
 def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
     """Folders tones, manifests, kaldi and mls under `places`, each with a -copy (of tones: `copy`), and what else keys
-    point to: language models and lists of words in pairs, and `quiet` with another noise.
+    point to: language models and lists of words in pairs, `quiet` with another noise, and models `trained` and
+    `trained-too`.
     """
     for folder, name in ((tones, "tones"), (tones, "copy"), (manifests, "manifests"), (manifests, "manifests-copy")):
         shutil.copytree(folder, places / name)
@@ -28,6 +30,8 @@ def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
     for seed, name in enumerate(("letters", "other-letters")):
         symbols = [SPACE, *letters]
         (places / f"{name}.arpa").write_bytes(bigrams(f"{name}-of-layouts.arpa", symbols, seed).read_bytes())
+    for seed, name in enumerate(("trained", "trained-too")):
+        shutil.move(write_trained(places / "runs", tones, f"seed={seed}"), places / name)
     (places / "quiet").mkdir()
     soundfile.write(places / "quiet" / "noise.wav", np.random.default_rng(0).standard_normal(8000) / 10, 16000)
 

@@ -43,6 +43,11 @@ class CTCTask(pl.LightningModule):
         self.word_error_rates = nn.ModuleList(WordErrorRate() for _ in validation_sets)
         self.character_error_rates = nn.ModuleList(CharErrorRate() for _ in validation_sets)
 
+    def setup(self, stage: str) -> None:
+        data: Any = getattr(self.trainer, "datamodule", None)  # none where only the time is measured
+        if data is not None:
+            self.loss.prepare(data.sets, self.trainer.strategy.root_device)  # the model is moved there later
+
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
         features, lengths = self._features(batch)

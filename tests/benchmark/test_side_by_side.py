@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from asr_ablations.benchmark.plots import plot
+from asr_ablations.benchmark.plots import draw, plot
 from asr_ablations.benchmark.side_by_side import compare_results, read, results
 from asr_ablations.benchmark.tables import markdown, side_by_side
 from asr_ablations.errors import UsageError
@@ -65,3 +65,13 @@ def test_a_report_shows_figures_tables_and_notes():
     text = markdown("step", MINE)
     for line in ("# step", "| ratio | 1.5 |", "| gru | 4 | 8 |", "- a note", "- processor: A"):
         assert line in text
+
+
+def test_logarithmic_plots_have_plain_numbers_and_others_begin_at_0(tmp_path):
+    points = {"a": {1: 20.0, 2: 90.0, 4: None}}
+    draw([plot("log", "lines", "x", "y", points, log=True), plot("plain", "lines", "x", "y", points)], tmp_path)
+    log, plain = ((tmp_path / f"{name}.svg").read_text() for name in ("log", "plain"))
+    assert "mathdefault" not in log
+    assert ">50<" in log
+    assert ">0<" in plain
+    assert ">1.5<" not in plain

@@ -1,9 +1,11 @@
 """python src/benchmark.py, in miniature."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from command import SHRUNKEN, run, run_folders
+from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 
 
 def test_loop_compares_lightning_with_a_bare_loop(corpora, tmp_path):
@@ -88,6 +90,116 @@ def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "benchmark.batches=[0]: expected" in line
+
+
+def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path):
+    options = ["benchmark=peer", "benchmark.batches=2", "benchmark.repeats=1", "benchmark.warmup=0"]
+    done = run(["src/benchmark.py", *options, *SHRUNKEN, "batch.size=4"], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    assert [row["way"] for row in found["ways"]] == ["usual port", "+ our batches", "+ our input", "+ our layers"]
+    assert found["utterances"] == 8
+    gained = 1.0
+    for row in found["ways"]:
+        gained *= row["gain"]
+        assert row["ratio"] == pytest.approx(gained)
+        assert row["ms a batch"] * row["R"] == pytest.approx(found["ways"][0]["ms a batch"] * found["ways"][0]["R"])
+    assert found["ours / port"] == pytest.approx(found["ways"][-1]["R"] / found["ways"][0]["R"])
+    assert found["ways"][1]["padding %"] <= found["ways"][0]["padding %"]
+    assert "our layers" in (folder / "report.md").read_text()
+
+
+def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
+    done = run(["src/benchmark.py", "benchmark=peer", *SHRUNKEN, "norm=layer"], corpora, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
+
+
+def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
+    options = ["benchmark=loop", "benchmark.steps=2", "benchmark.pairs=1", "rnn=lstm,gru"]
+    done = run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(run_folders(tmp_path)) == 2
+    shown = run(["src/compare.py", str(run_folders(tmp_path)[0].parent)], corpora, tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    for output in (done.stdout, shown.stdout):
+        assert "value rnn=gru" in output
+        assert "comparison/report.md" in output
+
+
+@pytest.mark.slow
+def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
+    options = ["benchmark=scaling", "gpus=0", "benchmark.ranks=[1,2]", "benchmark.steps=2", "benchmark.warmup=1"]
+    done = run(["src/benchmark.py", *options, "benchmark.repeats=1", *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    rows = {(row["scaling"], row["ranks"]): row for row in found["scaling"]}
+    assert [row["total batch"] for row in rows.values()] == [8, 16, 8, 8]
+    for (kind, ranks), row in rows.items():
+        assert row["ms a step"] > 0
+        assert row["utterances a step"] <= row["total batch"]
+        assert row["efficiency %"] == pytest.approx(100 * row["R"] / rows[kind, 1]["R"] / ranks)
+    assert "published" in found
+    assert {path.stem for path in (folder / "launches").glob("*.yaml")} == {"1x8", "2x8", "2x4"}
+    assert (folder / "efficiency-by-ranks.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "key", "value"), [("scaling", "total", 3), ("platform", "minutes", 0), ("platform", "repeats", 0)]
+)
+def test_a_wrong_value_of_a_training_is_one_line(benchmark, key, value, corpora, tmp_path):
+    options = [f"benchmark={benchmark}", "ranks=2", f"benchmark.{key}={value}", *SHRUNKEN]
+    done = run(["src/benchmark.py", *options], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"benchmark.{key}={value}: expected" in line
+
+
+@pytest.mark.slow
+def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
+    few = ["benchmark.beam_widths=[1,4]", "benchmark.utterances=3", "benchmark.targets.wer=[9.0,0.0]", *SHRUNKEN]
+    epochs = ["benchmark.minutes=null", "max_epochs=3", "hardware.price_per_hour=3.6", "benchmark.price.total=900"]
+    # the time is up in the first epoch, which is then the last, of every rank
+    two_ranks = ["gpus=0", "ranks=2", "benchmark.minutes=0.001", "max_epochs=1000"]
+    results = {
+        "mine": platform_result(corpora, tmp_path / "1", [*few, *epochs]),
+        "theirs": platform_result(corpora, tmp_path / "2", [*few, *two_ranks]),
+    }
+    assert [found["epochs"] for found in results.values()] == [3, 1]
+    mine, theirs = ({row["target %"]: row for row in found["time_to_accuracy"]} for found in results.values())
+    assert 0 < mine["900"]["minutes"] <= results["mine"]["minutes of training"]
+    assert mine["900"]["cost"] == pytest.approx(3.6 / 60 * mine["900"]["minutes"])
+    assert any("first of 2 ranks" in line for line in results["theirs"]["notes"])
+    assert [mine["0"]["minutes"], theirs["900"]["minutes"]] == [None, None]
+    for name, found in results.items():
+        assert [row["beam width"] for row in found["evaluation_by_beam_width"]] == [1, 4]
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    command = [sys.executable, "src/compare.py", tmp_path / "mine.json", tmp_path / "theirs.json"]
+    options = {"cwd": REPOSITORY, "env": clean_environment(corpora, tmp_path), "capture_output": True, "text": True}
+    done = subprocess.run(command, **options, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
+    steps = told["throughput"][0]
+    assert steps["R theirs, % of mine"] == pytest.approx(100 * steps["R theirs"] / steps["R mine"])
+    row = next(row for row in told["time_to_accuracy"] if row["target %"] == "900")
+    assert (row["minutes mine"], row["minutes theirs"]) == (mine["900"]["minutes"], None)
+    assert told["published_machines"] == results["mine"]["published_machines"]
+    assert {row["machine"] for row in told["machines"]} >= {"processor", "memory"}
+    series = {one["title"]: list(one["series"]) for one in told["plots"]}
+    assert series["Throughput"] == ["training (mine)", "training (theirs)"]
+    assert (tmp_path / "comparison" / "throughput.png").exists()
+
+
+def platform_result(corpora, outputs, options):
+    """result.json of a run whose training lies in its own folder, and nowhere else."""
+    done = run(["src/benchmark.py", "benchmark=platform", *options], corpora, outputs)
+    assert done.returncode == 0, done.stderr
+    folder, training = sorted(run_folders(outputs), key=lambda path: len(path.parts))
+    assert training.parent == folder / "training"
+    assert json.loads((training / "status.json").read_text())["status"] == "done"
+    return json.loads((folder / "result.json").read_text())
 
 
 TOOLKIT = {

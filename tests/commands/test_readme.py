@@ -42,6 +42,8 @@ def arguments(line, manifests):
         extra.append("seed=0")
     if "benchmark=decode" in words:
         extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
+    if "benchmark=peer" in words:
+        extra += ["benchmark.batches=1", "benchmark.repeats=1", "benchmark.warmup=0"]
     if "benchmark=loop" in words:
         extra += ["benchmark.steps=2", "benchmark.pairs=1"]
     if "benchmark=step" in words:
@@ -55,6 +57,10 @@ def arguments(line, manifests):
         extra += [f"benchmark.{key}={value}" for key, value in {**sizes, "workers": "[1]", "worker_epochs": 1}.items()]
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
+    if "benchmark=scaling" in words:
+        extra += ["benchmark.ranks=[1,2]", "benchmark.steps=1", "benchmark.warmup=1", "benchmark.repeats=1"]
+    if "benchmark=platform" in words:
+        extra += ["benchmark.minutes=null", "benchmark.beam_widths=[2]", "benchmark.utterances=1"]
     return [*words, *extra]
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("bars", "lines")
+FEW = 8
+"""Whole numbers on an axis that are each named."""
 
 
 def plot(
@@ -38,8 +40,7 @@ def draw(plots: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
             figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
             (_bars if told["kind"] == "bars" else _lines)(axes, told["series"])
             axes.set(title=told["title"], xlabel=told["x"], ylabel=told["y"])
-            if told["log"]:
-                axes.set_yscale("log")
+            _scale(axes, told)
             axes.legend(fontsize="small")
             for suffix in ("png", "svg"):
                 path = folder / f"{slug(told['title'].lower().replace(' ', '-'))}.{suffix}"
@@ -47,6 +48,17 @@ def draw(plots: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
                 written.append(path)
             plt.close(figure)
     return written
+
+
+def _scale(axes: Any, told: Mapping[str, Any]) -> None:
+    """From 0 up, or logarithmic where that is asked for and the values span enough."""
+    from asr_ablations.report.figures.common import log_scale
+
+    known = [value for points in told["series"].values() for _, value in points if value is not None]
+    if told["log"]:
+        log_scale(axes, known)
+    elif known and min(known) >= 0:
+        axes.set_ylim(bottom=0)
 
 
 def _bars(axes: Any, series: Mapping[str, Sequence[Any]]) -> None:
@@ -63,3 +75,6 @@ def _lines(axes: Any, series: Mapping[str, Sequence[Any]]) -> None:
     for name, points in series.items():
         known = sorted((at, value) for at, value in points if value is not None)
         axes.plot([at for at, _ in known], [value for _, value in known], marker="o", label=name)
+    places = sorted({at for points in series.values() for at, _ in points})
+    if len(places) <= FEW and all(isinstance(at, int) for at in places):  # ranks, layers: there is nothing between
+        axes.set_xticks(places)

@@ -27,7 +27,7 @@ def measure(cfg: DictConfig) -> Path:
     with record:
         before = _load()
         found: dict[str, Any] = build(cfg.benchmark)(cfg)
-        found["machine"] = machine(before)
+        found["machine"] = {**machine(before), **found.get("machine", {})}
         write_json(record.folder / RESULT, found)
         figures = [path.name for path in draw(found.get("plots", []), record.folder)]
         images = [name for name in figures if name.endswith(".png")]

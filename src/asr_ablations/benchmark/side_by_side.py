@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asr_ablations.benchmark.plots import draw
-from asr_ablations.benchmark.tables import markdown, show, side_by_side
+from asr_ablations.benchmark.tables import PUBLISHED, markdown, show, side_by_side
 from asr_ablations.errors import UsageError
 from asr_ablations.report.tables import what_varies
 from asr_ablations.run import write, write_json
@@ -74,10 +74,11 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _joined_plots(each: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Plots of the same title as one, each line named after its result, too."""
+    """Plots of the same title as one, each line named after its result, too, but for what papers published."""
     joined: dict[str, dict[str, Any]] = {}
     for name, one in each.items():
         for told in one.get("plots", []):
             same = joined.setdefault(told["title"], {**told, "series": {}})
-            same["series"] |= {f"{series} ({name})": points for series, points in told["series"].items()}
+            for series, points in told["series"].items():
+                same["series"][series if series.startswith(PUBLISHED) else f"{series} ({name})"] = points
     return list(joined.values())

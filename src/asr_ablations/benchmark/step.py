@@ -101,8 +101,8 @@ class Measured:
         plugin.convert_module(self.task)
         self.task.to(device).train()
         self.precision = plugin.forward_context
-        self.port = _port(self.task, cfg.precision)
-        self.step = _stepper(self.task, self.task.model, self.precision)
+        self.port = usual_port(self.task, cfg.precision)
+        self.step = stepper(self.task, self.task.model, self.precision)
 
     def row(self, repeats: int) -> dict[str, Any]:
         ours, theirs, products = self._in_turn(repeats)
@@ -137,7 +137,7 @@ class Measured:
         """Seconds of our steps, of the port's, and the rate of a matrix product, one after another."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        other = _stepper(self.task, self.port, self.precision) if self.port is not None else None
+        other = stepper(self.task, self.port, self.precision) if self.port is not None else None
         ours: list[float] = []
         theirs: list[float] = []
         products: list[float] = []
@@ -157,7 +157,8 @@ class Measured:
         return time.perf_counter() - started
 
 
-def _port(task: CTCTask, precision: Any) -> NaiveDeepSpeech2 | None:
+def usual_port(task: CTCTask, precision: Any) -> NaiveDeepSpeech2 | None:
+    """With the task's weights, on its device; None where the port has no such model or precision."""
     if str(precision).endswith("true"):
         return None  # its norms would run in 16 bits, too
     try:
@@ -166,17 +167,22 @@ def _port(task: CTCTask, precision: Any) -> NaiveDeepSpeech2 | None:
         return None
 
 
-def _stepper(task: CTCTask, model: torch.nn.Module, precision: Any) -> Callable[[Any], None]:
-    """A bare training step of `model` within the task: features, loss, gradient, optimizer."""
+def stepper(
+    task: CTCTask, model: torch.nn.Module, precision: Any, features: Callable[[Any], Any] | None = None
+) -> Callable[[Any], None]:
+    """A bare training step of `model` within the task: features, loss, gradient, optimizer. features: of a batch, with
+    their lengths; the task's own where none are given.
+    """
+    extract = features or task._features
     parameters = list(model.parameters())
     optimizer = task.make_optimizer(parameters)
     weights = next(iter(parameters)).dtype
 
     def step(batch: Any) -> None:
         with precision():
-            features, lengths = task._features(batch)
-            logits, lengths = model(features.to(weights), lengths)
-            with torch.autocast(batch.audio.device.type, enabled=False):
+            found, lengths = extract(batch)
+            logits, lengths = model(found.to(weights), lengths)
+            with torch.autocast(found.device.type, enabled=False):
                 loss = task.loss(logits.float().log_softmax(dim=-1), lengths, batch)
         optimizer.zero_grad()
         loss.backward()

@@ -1,7 +1,9 @@
 """A benchmark's result as tables: on the terminal, in Markdown, and several results side by side.
 
 A result is a dictionary: lists of rows (dictionaries of the same keys) are tables; `notes` are lines, `plots` what
-asr_ablations.benchmark.plots draws; whatever else stands there is a single figure.
+asr_ablations.benchmark.plots draws, `relative` the columns of tables that are told in % of the first result's where
+several stand side by side; whatever else stands there is a single figure. Tables whose name begins with PUBLISHED are
+the papers', the same for every machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,8 @@ from rich.table import Table
 
 from asr_ablations.report.markdown import table as pipe_table
 
-OTHERS = ("notes", "plots", "machine")
+OTHERS = ("notes", "plots", "machine", "relative")
+PUBLISHED = "published"
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -25,8 +28,11 @@ def tables(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def show(title: str, found: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 140
+    console.print(title, soft_wrap=True, markup=False, style="bold")
     for key, rows in tables(found).items():
-        made = Table(title=title if key == "figures" else key.replace("_", " "), title_justify="left")
+        made = Table(title=None if key == "figures" else key.replace("_", " "), title_justify="left")
         for number, column in enumerate(rows[0]):
             made.add_column(column.replace("_", " "), justify="right" if number else "left")
         for row in rows:
@@ -52,17 +58,25 @@ def markdown(title: str, found: Mapping[str, Any], figures: Sequence[str] = ()) 
 
 def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """For each table that any of the results has: rows matched by the columns that hold no decimal numbers, and each
-    decimal column once a result, its name behind it.
+    decimal column once a result, its name behind it. What papers published stands there once.
     """
     each = {name: tables(found) for name, found in results.items()}
     titles = dict.fromkeys(title for one in each.values() for title in one)
-    return {title: _joined({name: one.get(title, []) for name, one in each.items()}) for title in titles}
+    relative = {title: columns for one in results.values() for title, columns in one.get("relative", {}).items()}
+    joined = {}
+    for title in titles:
+        found = {name: one.get(title, []) for name, one in each.items()}
+        once = title.startswith(PUBLISHED)
+        joined[title] = next(filter(None, found.values())) if once else _joined(found, relative.get(title, ()))
+    return joined
 
 
 def text(value: Any) -> str:
-    """Decimal numbers to four digits, nothing as a dash."""
+    """Decimal numbers to four digits, larger ones whole, nothing as a dash."""
     if value is None:
         return "–"
+    if isinstance(value, float) and 1e4 <= abs(value) < 1e9:
+        return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -70,7 +84,7 @@ def _single(key: str, value: Any) -> bool:
     return key not in OTHERS and not isinstance(value, (list, dict))
 
 
-def _joined(tables: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _joined(tables: Mapping[str, list[dict[str, Any]]], relative: Sequence[str]) -> list[dict[str, Any]]:
     columns = list(dict.fromkeys(key for rows in tables.values() for row in rows for key in row))
     every = [row for rows in tables.values() for row in rows]
     measured = [key for key in columns if any(isinstance(row.get(key), float) for row in every)]
@@ -83,7 +97,18 @@ def _joined(tables: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
             values = {_place(row, named): row.get(key) for row in rows}
             for place, row in found.items():
                 row[f"{key} {name}"] = values.get(place)
+        if key in relative:
+            _relate(list(found.values()), key, list(tables))
     return list(found.values())
+
+
+def _relate(rows: Sequence[dict[str, Any]], key: str, names: Sequence[str]) -> None:
+    """The column of every other result in % of the first's; None where one of the two has nothing."""
+    for row in rows:
+        base = row[f"{key} {names[0]}"]
+        for name in names[1:]:
+            value = row[f"{key} {name}"]
+            row[f"{key} {name}, % of {names[0]}"] = 100 * value / base if base and value is not None else None
 
 
 def _place(row: Mapping[str, Any], named: Sequence[str]) -> tuple[str, ...]:

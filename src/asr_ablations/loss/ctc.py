@@ -1,8 +1,11 @@
 """Connectionist temporal classification (Graves et al. 2006; papers/003 §1.3)."""
 
+from collections.abc import Mapping
+
 import torch
 from torch.nn.functional import ctc_loss
 
+from asr_ablations.data.speech import Speech
 from asr_ablations.data.utterance import Batch
 
 
@@ -12,6 +15,9 @@ class CTC:
     Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on
     every device.
     """
+
+    def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
+        """Nothing: CTC needs no more than the transcripts."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         nats = ctc_loss(

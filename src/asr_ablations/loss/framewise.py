@@ -1,7 +1,10 @@
 """Cross-entropy of frame labels, with the frame error rate: RETURNN's experiment (papers/002 §6)."""
 
+from collections.abc import Mapping
+
 import torch
 
+from asr_ablations.data.speech import Speech
 from asr_ablations.data.utterance import Batch
 from asr_ablations.masks import valid_frames
 
@@ -10,10 +13,17 @@ class Framewise:
     """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats a frame, the mean over utterances.
 
     The labels are a linear alignment, the flat start of hidden Markov models: the transcript's characters share the
-    utterance's frames equally, with a blank between two equal neighbours. RETURNN's labels came from a trained model;
-    these need none, and are wrong where speech is not even: rates compare with one another, not with the paper's.
+    utterance's frames equally, with a blank between two equal neighbours. They need no model, and are wrong where
+    speech is not even; RETURNN's came from a trained one, as those of loss=aligned do.
     A decoder for CTC reads what was learnt, since repeats merge and blanks vanish.
     """
+
+    def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
+        """Before the first step: what the loss wants to know of the data."""
+
+    def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+        """(B, T) on the targets' device."""
+        return linear_alignment(batch, lengths, frames)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         labels = self.labels(batch, lengths, log_probs.shape[1])
@@ -25,10 +35,6 @@ class Framewise:
         labels = self.labels(batch, lengths, log_probs.shape[1])
         wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
         return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
-
-    def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """(B, T), what lies past a length counting for nothing; for data with labels of its own, to be replaced."""
-        return linear_alignment(batch, lengths, frames)
 
 
 def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
