@@ -27,6 +27,10 @@ class Counter:
     def fail(self):
         raise ValueError("two plus two")
 
+    def start_another(self):
+        with Worker(Counter) as other:
+            return other.call("add", 5)
+
     def die(self):
         os._exit(7)
 
@@ -60,6 +64,18 @@ def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
         Worker(Impossible)
     with pytest.raises(WorkerError, match=r"exit code 7"), Worker(Counter) as worker:
         worker.call("die")
+
+
+def test_one_that_is_told_so_has_processes_of_its_own():
+    with Worker(Counter, children=True) as worker:
+        assert worker.call("start_another") == 5
+
+
+def test_several_start_at_once_and_say_later_what_went_wrong():
+    with Worker(Counter, wait=False) as good, Worker(Impossible, wait=False) as bad:
+        assert good.call("add", 2) == 2
+        with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
+            bad.call("add", 2)
 
 
 def test_packages_that_are_not_there_are_named():

@@ -200,6 +200,8 @@ def platform_result(corpora, outputs, options):
     assert training.parent == folder / "training"
     assert json.loads((training / "status.json").read_text())["status"] == "done"
     return json.loads((folder / "result.json").read_text())
+
+
 NETWORKS = ["benchmark=networks", "benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
 
 
@@ -237,6 +239,8 @@ def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tm
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"benchmark.{key}{expected}" in line
+
+
 def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
     few = ["benchmark.steps=3", "benchmark.warmup=1", "benchmark.scale=0.04", "benchmark.threads=1"]
     chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,jax_scan]"]
@@ -260,3 +264,50 @@ def test_a_wrong_implementation_is_one_line(corpora, tmp_path):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "benchmark.only=['theano']: expected null for all, or a list of some: torch_basic, torch_fused" in line
+
+
+TOOLKIT = {
+    **{"utterances": 4, "frames": 40, "chunk": 20, "labels": 9, "width": 4, "batch": 2, "epochs": 2, "every": "[null]"},
+    **{"workers": "[1,2]", "worker_epochs": 1},
+}
+
+
+@pytest.mark.slow
+def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
+    options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
+    done = run(["src/benchmark.py", "benchmark=toolkit", *options, *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    found = json.loads((folder / "result.json").read_text())
+    ours = found["toolkits"][:4]
+    assert [row["toolkit"] for row in ours] == ["lightning", "lean", "bare", "returnn"]
+    assert [row["published s"] for row in found["toolkits"][4:]] == [140, 370, 580, 210]
+    for row, learnt in zip(ours, found["learning"], strict=True):
+        assert learnt["frames an epoch"] == 3 * 40
+        assert row["frames/s"] == pytest.approx(3 * 40 / row["s an epoch"])
+        assert row["s for 8738 utterances"] == pytest.approx(row["s an epoch"] * 8738 / 4)
+        assert row["peak GB"] > 0.1
+    one, two = found["workers"]
+    assert (one["workers"], two["workers"]) == (1, 2)
+    assert two["speed-up"] == pytest.approx(one["s an epoch"] / two["s an epoch"])
+    assert two["published speed-up"] == pytest.approx(140 / 80)
+    (plot,) = found["plots"]
+    assert {name: len(points) for name, points in plot["series"].items()} == {"1 worker": 2, "2 workers": 2}
+    assert (folder / "frame-error-rate-over-time.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("frames=45", "benchmark.frames=45: expected a multiple of benchmark.chunk=20"),
+        ("workers=[0]", "benchmark.workers=[0]: expected whole numbers"),
+        ("every=[0]", "benchmark.every=[0]: expected a list of whole numbers"),
+        ("lr=0", "benchmark.lr=0: expected a number, above 0"),
+    ],
+)
+def test_a_wrong_toolkit_is_one_line(override, told, corpora, tmp_path):
+    options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
+    done = run(["src/benchmark.py", "benchmark=toolkit", *options, f"benchmark.{override}"], corpora, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert told in line

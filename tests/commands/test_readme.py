@@ -55,6 +55,9 @@ def arguments(line, manifests):
     if "benchmark=lstm" in words:
         extra += ["benchmark.scale=0.02", "benchmark.steps=1", "benchmark.warmup=0", "benchmark.only=[torch_fused]"]
         extra.append("benchmark.configurations=[ce_short]")
+    if "benchmark=toolkit" in words:
+        sizes = {"utterances": 4, "frames": 40, "chunk": 20, "labels": 9, "width": 4, "batch": 4, "epochs": 1}
+        extra += [f"benchmark.{key}={value}" for key, value in {**sizes, "workers": "[1]", "worker_epochs": 1}.items()]
     if "benchmark=input" in words:
         extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
     if "benchmark=scaling" in words:

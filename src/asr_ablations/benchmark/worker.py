@@ -22,17 +22,23 @@ class WorkerError(RuntimeError):
 
 class Worker:
     """What `make` gives, in a fresh process that may use `threads` cores: `call` runs a method of it. As a context it
-    ends the process. environment: of the process, beside this one's.
+    ends the process. environment: of the process, beside this one's; children: it starts processes of its own; wait:
+    until `make` is done, so that its errors are raised here; else in the first call, and several start at once.
 
     make: a class or a partial of one, by whose module no framework is imported before it is called.
     """
 
     def __init__(
-        self, make: Callable[[], Any], threads: int | None = None, environment: Mapping[str, str] | None = None
+        self,
+        make: Callable[[], Any],
+        threads: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        children: bool = False,
+        wait: bool = True,
     ) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make, threads), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, make, threads), daemon=not children)
         added = {**_limits(threads), **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
@@ -45,16 +51,24 @@ class Worker:
                 else:
                     os.environ[name] = value
         theirs.close()
-        self._answer()
+        self._made = False
+        if wait:
+            self._await_made()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Raises WorkerError for what the method raises, and if the process is gone."""
+        self._await_made()
         self._pipe.send((method, arguments))
         return self._answer()
 
     def peak_memory(self) -> int:
         """Bytes that the process held at most, its libraries included."""
         return int(self.call(PEAK))
+
+    def _await_made(self) -> None:
+        if not self._made:
+            self._answer()
+            self._made = True
 
     def _answer(self) -> Any:
         try:
