@@ -11,8 +11,6 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 # Two OpenMP threads that spin on a shared machine cost up to 15 times the time: wait passively.
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
-# Test processes side by side: each needs up to 2 GB.
-JOBS ?= 2
 
 .PHONY: help install lmplz train test test-fast lint format clean
 
@@ -54,10 +52,10 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 	.venv/bin/python src/train.py $(ARGS)
 
 test: install  ## every test (ARGS="-k norm" chooses)
-	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	.venv/bin/python -m pytest $(ARGS)
 
 test-fast: install  ## the tests without those marked slow
-	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(ARGS)
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
 
 lint: install  ## ruff (check and format) and mypy
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy

@@ -17,6 +17,9 @@ from asr_ablations.masks import normalise_utterances
 class CTCTask(pl.LightningModule):
     """Training and validation of one model. seed and augment_seed feed the noise of gradients and of features."""
 
+    ranks_step_together = True
+    """False where workers are independent between two averagings of their weights."""
+
     def __init__(
         self,
         *,
@@ -64,7 +67,8 @@ class CTCTask(pl.LightningModule):
         loss = self.loss(log_probs, lengths, batch)
         size = len(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
-        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=size, sync_dist=True)
+        # the mean over ranks; of ranks that must not wait for one another the first one's
+        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=size, sync_dist=self.ranks_step_together)
         self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
         return loss
 

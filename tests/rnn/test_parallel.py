@@ -6,7 +6,7 @@ from torch import nn
 
 from asr_ablations.rnn.gru import GRU
 from asr_ablations.rnn.lstm import LSTM
-from asr_ablations.rnn.parallel import both
+from asr_ablations.rnn.parallel import _helper, both
 
 
 def run(kind: type[nn.Module], threads: int) -> list[torch.Tensor]:
@@ -51,3 +51,17 @@ def test_an_error_in_the_second_direction_arrives():
     torch.set_num_threads(2)
     with pytest.raises(RuntimeError, match="input"):
         both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
+
+
+def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
+    """Where torch first needs the number, it takes what any thread set last: that must not be this thread's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    pool = _helper.__wrapped__()
+    torch.set_num_threads(2)
+    try:
+        assert pool.submit(torch.get_num_threads).result() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        pool.shutdown()
+        torch.set_num_threads(before)

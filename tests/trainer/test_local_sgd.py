@@ -46,6 +46,43 @@ def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subp
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
+COUNTED = """
+from torch import distributed
+from pytorch_lightning import Callback
+counts, plain = [], distributed.all_reduce
+
+class Count(Callback):
+    def on_train_batch_start(self, *_):
+        counts.append(0)
+
+def counting(*arguments, **keywords):
+    if counts:
+        counts[-1] += 1
+    return plain(*arguments, **keywords)
+
+distributed.all_reduce = counting
+checkpoints.STEPS_BETWEEN_AGREEMENTS = 10**6
+fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
+print("reduced", counts)
+"""
+
+
+@pytest.mark.slow
+def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """One epoch of batches: only the last, whose end averages, makes them meet."""
+    head = WORKER[: WORKER.index("checkpoints.STEPS")]
+    monkeypatch.setattr("test_local_sgd.WORKER", head + COUNTED)
+    done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("reduced")]
+    assert len(told) == 2
+    for line in told:
+        *between, last = [int(count) for count in line.removeprefix("reduced [").rstrip("]").split(",")]
+        assert between
+        assert not any(between), line
+        assert last > 0
+
+
 def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, torch.Tensor]]:
     """The model's state after each epoch: two tasks that step on their own and are averaged now and then."""
     cfg = compose(*tiny_overrides(corpus), *overrides)

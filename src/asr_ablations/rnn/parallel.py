@@ -90,5 +90,16 @@ def _at_once(here: Call, there: Call) -> tuple[Any, Any]:
 
 @cache
 def _helper() -> ThreadPoolExecutor:
-    # the number of threads belongs to the thread that sets it
-    return ThreadPoolExecutor(1, "second-direction", initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(1, "second-direction")
+    pool.submit(_one_thread).result()  # before this thread sets another number
+    return pool
+
+
+def _one_thread() -> None:
+    """The number of threads belongs to the thread that sets it. But where torch first needs it, it takes over what any
+    thread set last: on a busy machine, which starts this one late, that would be another number in some runs, and with
+    it other last bits.
+    """
+    torch.set_num_threads(1)
+    torch.get_num_threads()  # the first need
+    torch.set_num_threads(1)

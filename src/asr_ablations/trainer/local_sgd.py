@@ -36,6 +36,9 @@ class LocalSGD(pl.Callback):
         """For several ranks; a parameter without a gradient hinders nobody here."""
         return IndependentWorkers()
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        pl_module.ranks_step_together = trainer.world_size == 1  # type: ignore[assignment]
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
