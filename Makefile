@@ -17,12 +17,12 @@ ARGS ?=
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 
-install:  ## make .venv with exact versions (about 5 GB with CUDA; TORCH_INDEX=<address of another torch build> to choose)
+install:  ## make .venv with exact versions (about 7.5 GB with CUDA; TORCH_INDEX=<address of another torch build> to choose)
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.10, 3.11 or 3.12 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
 	@mkdir -p $(ENVIRONMENTS)
 	@exec 9>$(ENVIRONMENT).lock; if command -v flock >/dev/null; then flock 9; fi; \
 	if [ ! -e $(ENVIRONMENT)/complete ]; then set -e; \
-		echo "Installing into $(ENVIRONMENT) (about 5 GB, some minutes; once a machine)"; \
+		echo "Installing into $(ENVIRONMENT) (about 7.5 GB, some minutes; once a machine)"; \
 		rm -rf $(ENVIRONMENT) && $(PYTHON) -m venv $(ENVIRONMENT); \
 		$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX)) $(ENVIRONMENT)/bin/python -m pip install \
 			--disable-pip-version-check --quiet --progress-bar off -c constraints.txt '.[dev]'; \
@@ -51,11 +51,11 @@ lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minu
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
 	.venv/bin/python src/train.py $(ARGS)
 
-test: install  ## every test (ARGS="-k norm" chooses)
-	.venv/bin/python -m pytest $(ARGS)
+test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-fast: install  ## the tests without those marked slow
-	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow" $(ARGS)
 
 lint: install  ## ruff (check and format) and mypy
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy

@@ -17,7 +17,7 @@ from asr_ablations.config import build
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONF = REPOSITORY / "conf"
-OTHER_GROUPS = ("benchmark", "framework", "implementation", "network", "toolkit", "lm")
+OTHER_GROUPS = ("benchmark", "lm")
 SHARED = Path(os.environ.get("ASR_ABLATIONS_SHARED", REPOSITORY.parent / "shared"))
 
 LIGHTNING_WARNINGS = (

@@ -10,8 +10,8 @@ from asr_ablations.errors import UsageError, choices
 
 COMPONENTS = (
     *("alphabet", "augment", "averaging", "benchmark", "cache", "data", "decoder", "features", "gradient"),
-    *("implementation", "init", "lm", "logger", "loss", "model", "norm", "optimizer", "order", "pretrain"),
-    *("pruning", "rnn", "schedule", "toolkit", "trainer"),
+    *("init", "lm", "logger", "loss", "model", "norm", "optimizer", "order", "pretrain"),
+    *("pruning", "rnn", "schedule", "trainer"),
 )
 TRUSTED = (*(f"asr_ablations.{group}." for group in COMPONENTS), "torch.nn.", "torch.optim.")
 """Where a _target_ may point; a config can come from a stranger's run folder."""

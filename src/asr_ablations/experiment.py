@@ -146,6 +146,7 @@ def quiet() -> None:
         ".*Checkpoint directory .* exists.*",  # a run that goes on
         ".*your dataloader is not resumable.*",  # its order is: data/module.py
         ".*smaller than the logging interval.*",  # epochs are logged too
+        ".*recommended to use .*sync_dist=True.*",  # figures of the first rank: the others would wait for it
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

@@ -1,12 +1,14 @@
-"""What the processes of one machine share: its cores, and files that one at a time may make."""
+"""The machine below: its cores, memory and clock, and files that one process at a time may make."""
 
 import fcntl
 import os
 import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def cores() -> int:
@@ -35,3 +37,12 @@ def peak_memory() -> int:
     except (OSError, StopIteration):
         unit = 1 if sys.platform == "darwin" else 1024
         return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def device_clock(device: Any) -> float:
+    """time.perf_counter() once the device, a torch.device or its type, has done all that it was given."""
+    if str(device).startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+    return time.perf_counter()

@@ -1,8 +1,6 @@
 """What a run found, in one mapping and for its loggers."""
 
 import os
-import resource
-import sys
 from typing import Any
 
 import pytorch_lightning as pl
@@ -12,6 +10,7 @@ from omegaconf import DictConfig
 from asr_ablations.assembly import STREAMS, seed_of
 from asr_ablations.data.module import SpeechData
 from asr_ablations.evaluation import rates
+from asr_ablations.machine import peak_memory
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.run import Run
 from asr_ablations.sweep.processes import LAUNCHED
@@ -56,7 +55,7 @@ def _peak_memory(fitter: pl.Trainer) -> int:
     """Of the device's memory on a GPU, of this process on the CPU."""
     if fitter.strategy.root_device.type == "cuda":
         return int(torch.cuda.max_memory_reserved())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory()
 
 
 def log_result(logger: Any, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:

@@ -1,6 +1,7 @@
 """The six networks of Shi et al. 2016: their sizes, the same in each framework, and what is made of the seconds."""
 
 import math
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.benchmark.networks import published, threads, variants
-from asr_ablations.benchmark.networks.layers import samples, values
 from asr_ablations.benchmark.networks.measure import Measured
+from asr_ablations.benchmark.networks.network import samples, values
 from asr_ablations.benchmark.networks.pytorch import cross_entropy, load, model, trained
 from asr_ablations.benchmark.worker import Worker, WorkerError
 from asr_ablations.errors import UsageError
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf/benchmark/networks"
 NAMES = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 
@@ -27,8 +28,33 @@ def made(group, name):
     return instantiate(OmegaConf.load(CONF / group / f"{name}.yaml"), _convert_="all")
 
 
-def network(name, shrink=1):
-    return made("network", name)(name, shrink=shrink)
+def network(name, shrink=1, **changes):
+    return made("network", name)(name, shrink=shrink, **changes)
+
+
+class Process:
+    """Of a framework, in a Worker: trains one network after another, and answers as the last one's trainer."""
+
+    def __init__(self, framework):
+        self.framework, self.trainer = made("framework", framework), None
+
+    def begin(self, own, batch):
+        self.trainer = self.framework.trainer(own, batch=batch, device="cpu", threads=1, tf32=False, seed=3)
+
+    def __getattr__(self, name):
+        return getattr(self.trainer, name)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """One of each framework for all tests: importing TensorFlow takes longer than most of them."""
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                Worker(partial(Process, name), 1, made("framework", name).environment("cpu", 1), wait=False)
+            )
+            for name in FRAMEWORKS
+        }
 
 
 @pytest.mark.parametrize(
@@ -78,22 +104,14 @@ def test_operations_are_what_torch_counts(name):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_all_frameworks_train_the_same_network(framework):
+@pytest.mark.parametrize(("name", "shrink"), [("fcn5", 256), ("lstm32", 64)])
+def test_all_frameworks_train_the_same_network(name, shrink, framework, processes):
     """Against autograd on the modules of torch.nn, written out here."""
-    own = network("fcn5", shrink=256), network("lstm32", shrink=64)
-    with _worker(framework, own[0]) as fcn, _worker(framework, own[1]) as lstm:
-        for worker, reference in ((fcn, _fcn(own[0])), (lstm, _lstm(own[1]))):
-            losses = worker.call("losses", 3)
-            assert losses == pytest.approx(reference, rel=1e-4)
-            assert worker.call("step") > 0
-        assert fcn.call("parameters") == own[0].parameters
-        assert lstm.call("parameters") == own[1].parameters
-
-
-def _worker(framework, own, batch=4):
-    chosen = made("framework", framework)
-    make = partial(chosen.trainer, own, batch=batch, device="cpu", threads=1, tf32=False, seed=3)
-    return Worker(make, 1, chosen.environment("cpu", 1))
+    own, worker = network(name, shrink), processes[framework]
+    worker.call("begin", own, 4)
+    assert worker.call("losses", 3) == pytest.approx((_fcn if name == "fcn5" else _lstm)(own), rel=1e-4)
+    assert worker.call("step") > 0
+    assert worker.call("parameters") == own.parameters
 
 
 def _fcn(own):
@@ -139,26 +157,28 @@ def _descend(outputs, classes, weights):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_all_frameworks_give_the_same_outputs_and_losses(name):
-    reference, own = variants.Reference(tf32=False), network(name, shrink=32)
-    for framework in FRAMEWORKS:
-        with _worker(framework, own, batch=8) as worker:
-            reference.check(variants.Variant(own, framework, "cpu", 1, 8), worker)
+def test_all_frameworks_give_the_same_outputs_and_losses(name, processes):
+    few = {"blocks": [2, 1, 1, 1]} if name == "resnet50" else {}  # each kind of block: compiling all 16 takes minutes
+    reference, own = variants.Reference(tf32=False), network(name, shrink=32, **few)
+    for framework, worker in processes.items():
+        worker.call("begin", own, 8)
+        reference.check(variants.Variant(own, framework, "cpu", 1, 8), worker)
     assert len(reference.known) == 1
 
 
-def test_other_outputs_and_other_parameters_are_found_out():
-    own = network("fcn5", shrink=256)
+def test_other_outputs_and_other_parameters_are_found_out(processes):
+    own, worker = network("fcn5", shrink=256), processes["jax"]
     variant = variants.Variant(own, "jax", "cpu", 1, 4)
     reference = variants.Reference(tf32=False)
-    with _worker("jax", own) as worker:
-        reference.check(variant, worker)
-        wider = variants.Variant(network("fcn8", shrink=256), "jax", "cpu", 1, 4)
-        with pytest.raises(WorkerError, match="parameters instead of"):
-            reference.check(wider, worker)
+    worker.call("begin", own, 4)
+    reference.check(variant, worker)
+    wider = variants.Variant(network("fcn8", shrink=256), "jax", "cpu", 1, 4)
+    with pytest.raises(WorkerError, match="parameters instead of"):
+        reference.check(wider, worker)
     outputs, losses = reference.known["fcn5", 4]
     reference.known["fcn5", 4] = (outputs * 1.001, losses)
-    with _worker("jax", own) as worker, pytest.raises(WorkerError, match=r"outputs differ by 1\.0e-03"):
+    worker.call("begin", own, 4)
+    with pytest.raises(WorkerError, match=r"outputs differ by 1\.0e-03"):
         reference.check(variant, worker)
 
 

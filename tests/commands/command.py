@@ -1,6 +1,7 @@
 """Runs the project's command lines as a user would, in a process of their own, on a shrunken corpus."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,14 @@ def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -
 def run_folders(folder: Path) -> list[Path]:
     """Folders of runs below `folder`."""
     return sorted(path.parent for path in folder.rglob("status.json"))
+
+
+def readme_lines() -> list[str]:
+    """The lines of the README's blocks of commands, without their comments."""
+    blocks = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
+    return [line.split("  #")[0].split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
+
+
+def readme_commands() -> list[str]:
+    """Those that start `python`, without it."""
+    return [line.removeprefix("python ") for line in readme_lines() if line.startswith("python ")]

@@ -5,44 +5,67 @@ import subprocess
 import sys
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, run, run_folders
+
+
+def readme_command(benchmark):
+    """The words of the README's command for it."""
+    (line,) = [line for line in readme_commands() if f"benchmark={benchmark}" in line.split()]
+    return line.split()
+
+
+def measured(corpora, outputs, benchmark, *options):
+    """The finished process of the README's command, shrunken, its only run's folder, and the result in it."""
+    done = run([*readme_command(benchmark), *SHRUNKEN, *options], corpora, outputs)
+    assert "Warning" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(outputs)
+    return done, folder, json.loads((folder / "result.json").read_text())
+
+
+def refused(corpora, outputs, *options):
+    """The one line with which it ends."""
+    done = run(["src/benchmark.py", *options], corpora, outputs)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    return line
 
 
 def test_loop_compares_lightning_with_a_bare_loop(corpora, tmp_path):
-    options = ["benchmark=loop", "benchmark.steps=3", "benchmark.pairs=1", *SHRUNKEN]
-    done = run(["src/benchmark.py", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    options = ["benchmark.steps=3", "benchmark.pairs=1"]
+    done, _, found = measured(corpora, tmp_path, "loop", *options)
     assert found["ratio"] == pytest.approx(found["lightning_seconds"] / found["bare_seconds"])
     assert "ratio" in done.stdout
 
 
 def test_utilisation_compares_steps_with_and_without_the_record(corpora, tmp_path):
-    options = ["benchmark=utilisation", "benchmark.steps=2", "benchmark.pairs=6", "benchmark.interval=0.02"]
-    done = run(["src/benchmark.py", *options, *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    options = ["benchmark.steps=2", "benchmark.pairs=6", "benchmark.interval=0.02"]
+    _, _, found = measured(corpora, tmp_path, "utilisation", *options)
     for clock in ("seconds", "cpu"):
         assert 0 < found[f"{clock}_ratio_low"] <= found[f"{clock}_ratio"] <= found[f"{clock}_ratio_high"]
     assert found["interval"] == 0.02
 
 
+def test_decode_measures_each_decoder_and_width_on_both_models(corpora, tmp_path):
+    options = ["benchmark.utterances=1", "benchmark.beam_widths=[2,3]"]
+    _, _, found = measured(corpora, tmp_path, "decode", *options)
+    rates = {name: value for name, value in found.items() if name.endswith("utterances per second")}
+    beams = [f"{name} beam {width}" for name in ("beam", "beam_lm", "beam_charlm", "lexicon") for width in (2, 3)]
+    names = [f"{name} {model}" for name in ("greedy", *beams) for model in ("sure", "unsure")]
+    assert sorted(rates) == sorted(f"{name}: utterances per second" for name in names)
+    assert min(rates.values()) > 0
+
+
 @pytest.mark.parametrize(("key", "value"), [("pairs", 5), ("steps", 0), ("interval", 0)])
 def test_a_wrong_value_of_it_is_one_line(key, value, corpora, tmp_path):
-    done = run(["src/benchmark.py", "benchmark=utilisation", f"benchmark.{key}={value}", *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert f"benchmark.{key}={value}: expected" in line
+    assert f"benchmark.{key}={value}: expected" in refused(
+        corpora, tmp_path, "benchmark=utilisation", f"benchmark.{key}={value}", *SHRUNKEN
+    )
 
 
 def test_input_compares_caches_workers_and_the_model(corpora, tmp_path):
-    options = ["benchmark=input", "benchmark.batches=3", "benchmark.repeats=1", "benchmark.workers=[0,1]", *SHRUNKEN]
-    done = run(["src/benchmark.py", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    options = ["benchmark.batches=3", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
+    done, _, found = measured(corpora, tmp_path, "input", *options)
     rows = found["rows"]
     assert [(r["cache"], r["workers"]) for r in rows] == [(c, w) for c in ("none", "pcm", "features") for w in (0, 1)]
     for row in rows:
@@ -59,23 +82,16 @@ def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
 
 @pytest.mark.slow
 def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
-    options = ["benchmark=launch", "benchmark.arms=2", *SHRUNKEN, "max_epochs=1"]
-    done = run(["src/benchmark.py", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    _, _, found = measured(corpora, tmp_path, "launch", "benchmark.arms=2", "max_epochs=1")
     for way in ("forked", "processes", "in_one_process"):
         assert 0 < min(found[f"{way}_median"], found[f"{way}_first"]) < found[f"{way}_all"]
     assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
 
 
 def test_step_prints_a_row_for_each_layer_precision_and_batch(corpora, tmp_path):
-    options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.batches=[4]", "benchmark.steps=1"]
+    options = ["benchmark.precisions=[32,bf16]", "benchmark.batches=[4]", "benchmark.steps=1"]
     few = ["benchmark.repeats=1", "benchmark.frames=[8,16]"]
-    done = run(["src/benchmark.py", *options, *few, *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    _, _, found = measured(corpora, tmp_path, "step", *options, *few)
     points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
     assert [(row["rnn"], row["precision"]) for row in found["steps"]] == points
     for row in found["steps"]:
@@ -86,18 +102,14 @@ def test_step_prints_a_row_for_each_layer_precision_and_batch(corpora, tmp_path)
 
 
 def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):
-    done = run(["src/benchmark.py", "benchmark=step", "benchmark.batches=[0]", *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "benchmark.batches=[0]: expected" in line
+    assert "benchmark.batches=[0]: expected" in refused(
+        corpora, tmp_path, "benchmark=step", "benchmark.batches=[0]", *SHRUNKEN
+    )
 
 
 def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path):
-    options = ["benchmark=peer", "benchmark.batches=2", "benchmark.repeats=1", "benchmark.warmup=0"]
-    done = run(["src/benchmark.py", *options, *SHRUNKEN, "batch.size=4"], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    options = ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.warmup=0"]
+    _, folder, found = measured(corpora, tmp_path, "peer", *options, "batch.size=4")
     assert [row["way"] for row in found["ways"]] == ["usual port", "+ our batches", "+ our input", "+ our layers"]
     assert found["utterances"] == 8
     gained = 1.0
@@ -130,11 +142,8 @@ def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
 
 @pytest.mark.slow
 def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
-    options = ["benchmark=scaling", "gpus=0", "benchmark.ranks=[1,2]", "benchmark.steps=2", "benchmark.warmup=1"]
-    done = run(["src/benchmark.py", *options, "benchmark.repeats=1", *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    options = ["gpus=0", "benchmark.ranks=[1,2]", "benchmark.steps=2", "benchmark.warmup=1"]
+    _, folder, found = measured(corpora, tmp_path, "scaling", *options, "benchmark.repeats=1")
     rows = {(row["scaling"], row["ranks"]): row for row in found["scaling"]}
     assert [row["total batch"] for row in rows.values()] == [8, 16, 8, 8]
     for (kind, ranks), row in rows.items():
@@ -151,15 +160,12 @@ def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
 )
 def test_a_wrong_value_of_a_training_is_one_line(benchmark, key, value, corpora, tmp_path):
     options = [f"benchmark={benchmark}", "ranks=2", f"benchmark.{key}={value}", *SHRUNKEN]
-    done = run(["src/benchmark.py", *options], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert f"benchmark.{key}={value}: expected" in line
+    assert f"benchmark.{key}={value}: expected" in refused(corpora, tmp_path, *options)
 
 
 @pytest.mark.slow
 def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
-    few = ["benchmark.beam_widths=[1,4]", "benchmark.utterances=3", "benchmark.targets.wer=[9.0,0.0]", *SHRUNKEN]
+    few = ["benchmark.beam_widths=[1,4]", "benchmark.utterances=3", "benchmark.targets.wer=[9.0,0.0]"]
     epochs = ["benchmark.minutes=null", "max_epochs=3", "hardware.price_per_hour=3.6", "benchmark.price.total=900"]
     # the time is up in the first epoch, which is then the last, of every rank
     two_ranks = ["gpus=0", "ranks=2", "benchmark.minutes=0.001", "max_epochs=1000"]
@@ -194,7 +200,7 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
 
 def platform_result(corpora, outputs, options):
     """result.json of a run whose training lies in its own folder, and nowhere else."""
-    done = run(["src/benchmark.py", "benchmark=platform", *options], corpora, outputs)
+    done = run([*readme_command("platform"), *SHRUNKEN, *options], corpora, outputs)
     assert done.returncode == 0, done.stderr
     folder, training = sorted(run_folders(outputs), key=lambda path: len(path.parts))
     assert training.parent == folder / "training"
@@ -202,15 +208,12 @@ def platform_result(corpora, outputs, options):
     return json.loads((folder / "result.json").read_text())
 
 
-NETWORKS = ["benchmark=networks", "benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
+NETWORKS = ["benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
 
 
 def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_path):
     options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
-    done = run(["src/benchmark.py", *NETWORKS, *options, "benchmark.together=2"], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    _, folder, found = measured(corpora, tmp_path, "networks", *NETWORKS, *options, "benchmark.together=2")
     (size,) = found["sizes"]
     assert size["parameters"] == sum(a * b + b for a, b in [(418, 15), (15, 15), (15, 15), (15, 418)])
     points = [(row["framework"], row["threads"], row["batch"]) for row in found["steps"]]
@@ -235,19 +238,15 @@ def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_pat
     ],
 )
 def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tmp_path):
-    done = run(["src/benchmark.py", *NETWORKS, f"benchmark.{key}={value}"], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert f"benchmark.{key}{expected}" in line
+    assert f"benchmark.{key}{expected}" in refused(
+        corpora, tmp_path, "benchmark=networks", *NETWORKS, f"benchmark.{key}={value}"
+    )
 
 
 def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
     few = ["benchmark.steps=3", "benchmark.warmup=1", "benchmark.scale=0.04", "benchmark.threads=1"]
     chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,jax_scan]"]
-    done = run(["src/benchmark.py", "benchmark=lstm", *few, *chosen], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    _, folder, found = measured(corpora, tmp_path, "lstm", *few, *chosen)
     rows, numbers = found["steps"], found["numbers_and_memory"]
     assert [row["implementation"] for row in rows] == ["torch_packed", "jax_scan"]
     slowest = max(row["ms"] for row in rows)
@@ -260,10 +259,9 @@ def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
 
 
 def test_a_wrong_implementation_is_one_line(corpora, tmp_path):
-    done = run(["src/benchmark.py", "benchmark=lstm", "benchmark.only=[theano]"], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "benchmark.only=['theano']: expected null for all, or a list of some: torch_basic, torch_fused" in line
+    assert "benchmark.only=['theano']: expected null for all, or a list of some: torch_basic, torch_fused" in refused(
+        corpora, tmp_path, "benchmark=lstm", "benchmark.only=[theano]"
+    )
 
 
 TOOLKIT = {
@@ -275,10 +273,7 @@ TOOLKIT = {
 @pytest.mark.slow
 def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
-    done = run(["src/benchmark.py", "benchmark=toolkit", *options, *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (folder,) = run_folders(tmp_path)
-    found = json.loads((folder / "result.json").read_text())
+    _, folder, found = measured(corpora, tmp_path, "toolkit", *options)
     ours = found["toolkits"][:4]
     assert [row["toolkit"] for row in ours] == ["lightning", "lean", "bare", "returnn"]
     assert [row["published s"] for row in found["toolkits"][4:]] == [140, 370, 580, 210]
@@ -307,7 +302,4 @@ def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
 )
 def test_a_wrong_toolkit_is_one_line(override, told, corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
-    done = run(["src/benchmark.py", "benchmark=toolkit", *options, f"benchmark.{override}"], corpora, tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert told in line
+    assert told in refused(corpora, tmp_path, "benchmark=toolkit", *options, f"benchmark.{override}")

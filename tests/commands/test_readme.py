@@ -5,16 +5,15 @@ import shlex
 import subprocess
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, readme_lines, run, run_folders
 
-from support import shared_data
+from support import group_options, shared_data
 
-BLOCKS = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
-LINES = [line.split("  #")[0].split(" # ")[0].strip() for block in BLOCKS for line in block.splitlines()]
-PYTHON = [line.removeprefix("python ") for line in LINES if line.startswith("python ")]
-OTHER = [line for line in LINES if line and not line.startswith("python ")]
+PYTHON = readme_commands()
+OTHER = [line for line in readme_lines() if line and not line.startswith("python ")]
 SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
 OWN_TESTS = (
+    "src/benchmark.py",
     "src/compare.py",
     "src/evaluate.py",
     "src/export.py",
@@ -40,39 +39,20 @@ def arguments(line, manifests):
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
     if "-cn" in words:
         extra.append("seed=0")
-    if "benchmark=decode" in words:
-        extra += ["benchmark.utterances=1", "benchmark.beam_widths=[2]"]
-    if "benchmark=peer" in words:
-        extra += ["benchmark.batches=1", "benchmark.repeats=1", "benchmark.warmup=0"]
-    if "benchmark=loop" in words:
-        extra += ["benchmark.steps=2", "benchmark.pairs=1"]
-    if "benchmark=step" in words:
-        extra += ["benchmark.steps=1", "benchmark.repeats=1", "benchmark.frames=[8,16]"]
-    if "benchmark=utilisation" in words:
-        extra += ["benchmark.steps=2", "benchmark.pairs=6"]
-    if "benchmark=launch" in words:
-        extra.append("benchmark.arms=2")
-    if "benchmark=lstm" in words:
-        extra += ["benchmark.scale=0.02", "benchmark.steps=1", "benchmark.warmup=0", "benchmark.only=[torch_fused]"]
-        extra.append("benchmark.configurations=[ce_short]")
-    if "benchmark=toolkit" in words:
-        sizes = {"utterances": 4, "frames": 40, "chunk": 20, "labels": 9, "width": 4, "batch": 4, "epochs": 1}
-        extra += [f"benchmark.{key}={value}" for key, value in {**sizes, "workers": "[1]", "worker_epochs": 1}.items()]
-    if "benchmark=input" in words:
-        extra += ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
-    if "benchmark=scaling" in words:
-        extra += ["benchmark.ranks=[1,2]", "benchmark.steps=1", "benchmark.warmup=1", "benchmark.repeats=1"]
-    if "benchmark=platform" in words:
-        extra += ["benchmark.minutes=null", "benchmark.beam_widths=[2]", "benchmark.utterances=1"]
-    if "benchmark=networks" in words:
-        extra += ["benchmark.only=[fcn5,lstm32,torch,jax]", "benchmark.shrink=64", "benchmark.threads=[1,2]"]
-        extra += ["benchmark.batches=[1]", "benchmark.steps=2", "benchmark.warmup=1"]
     return [*words, *extra]
 
 
 def test_the_readme_shows_each_entry_script():
     shown = " ".join(PYTHON)
     assert all(f"src/{script.name}" in shown for script in (REPOSITORY / "src").glob("*.py"))
+
+
+def test_it_shows_each_benchmark_and_each_has_a_test():
+    shown = re.findall(r"benchmark=(\w+)", " ".join(PYTHON))
+    assert sorted(shown) == group_options("benchmark")
+    tests = (REPOSITORY / "tests/commands/test_benchmark.py").read_text()
+    for name in shown:
+        assert re.search(rf'(measured\(.*|readme_command\()"{name}"', tests), name
 
 
 def test_other_commands_are_targets_of_the_makefile():

@@ -18,7 +18,7 @@ from asr_ablations.data.loader import SpeechLoader
 from asr_ablations.data.module import SpeechData
 from asr_ablations.data.utterance import Batch
 from asr_ablations.errors import choices
-from asr_ablations.machine import cores
+from asr_ablations.machine import cores, device_clock
 from asr_ablations.task import CTCTask
 
 STEPS = 4
@@ -77,8 +77,7 @@ def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], 
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
+            device_clock(device)
             yield batch
 
     return step

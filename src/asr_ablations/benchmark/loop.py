@@ -2,7 +2,6 @@
 
 import itertools
 import statistics
-import time
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.progress import track
 from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.config import build
 from asr_ablations.errors import choices
+from asr_ablations.machine import device_clock
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
 
@@ -25,12 +25,10 @@ class Clock(pl.Callback):
     seconds = 0.0
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        _wait(pl_module.device)
-        self.started = time.perf_counter()
+        self.started = device_clock(pl_module.device)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        _wait(pl_module.device)
-        self.seconds = time.perf_counter() - self.started
+        self.seconds = device_clock(pl_module.device) - self.started
 
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
@@ -79,8 +77,7 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
     optimizer = task.make_optimizer(task.model.parameters())
     schedule = task.make_schedule(optimizer, total_steps=len(batches))
     precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
-    _wait(device)
-    started = time.perf_counter()
+    started = device_clock(device)
     for step, batch in enumerate(itertools.islice(data.train_dataloader(), steps)):
         batch = batch.to(device)
         with precision.forward_context():
@@ -94,8 +91,7 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
         optimizer.step()
         task.gradient.after_step(parameters, unlogged)
         schedule.step()
-    _wait(device)
-    return time.perf_counter() - started
+    return device_clock(device) - started
 
 
 def unlogged(*_: Any, **__: Any) -> None:
@@ -105,8 +101,3 @@ def unlogged(*_: Any, **__: Any) -> None:
 def _remember(data: Any, steps: int) -> list[Any]:
     """Read the audio of the first batches, so that neither loop waits for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()

@@ -1,6 +1,5 @@
 """The time of a step's parts, each forwards and backwards alone on the inputs that it has within the step."""
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from asr_ablations.machine import device_clock
 from asr_ablations.rnn.directions import Directions
 
 Context = Callable[[], AbstractContextManager[Any]]
@@ -42,12 +42,6 @@ def microseconds_a_frame(layer: Directions, batch: int, frames: list[int], preci
     return 1e6 * (took[1] - took[0]) / (frames[-1] - frames[0])
 
 
-def wait(device: torch.device) -> None:
-    """Until the device has done all that it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def _kinds(model: Any) -> dict[nn.Module, str]:
     convolutions = {part.convolve: "conv" for part in model.convolutions}
     norms = dict.fromkeys((*(part.norm for part in model.convolutions), *model.norms), "norm")
@@ -62,12 +56,10 @@ def _seconds(part: Callable[..., torch.Tensor], x: torch.Tensor, others: list[An
     took = 0.0
     for _ in range(2):
         x = x.detach().requires_grad_()
-        wait(x.device)
-        started = time.perf_counter()
+        started = device_clock(x.device)
         with precision():
             y = part(x, *others)
         if y.requires_grad:
             y.sum().backward()
-        wait(x.device)
-        took = time.perf_counter() - started
+        took = device_clock(x.device) - started
     return took

@@ -1,7 +1,6 @@
 """Training with us against the usual port of DeepSpeech2, over the same audio, what makes the difference one by one."""
 
 import copy
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,13 +11,13 @@ from omegaconf import DictConfig
 
 from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.benchmark.naive_input import PortBatch, PortData, port_loader
-from asr_ablations.benchmark.parts import wait
 from asr_ablations.benchmark.step import stepper, usual_port
 from asr_ablations.benchmark.timing import Timing, check, in_turn, noise
 from asr_ablations.config import build
 from asr_ablations.data.batch_size import Count
 from asr_ablations.data.loader import SpeechLoader
 from asr_ablations.errors import UsageError
+from asr_ablations.machine import device_clock
 from asr_ablations.seeds import generator
 
 Batches = Sequence[Sequence[int]]
@@ -122,9 +121,7 @@ def _ready(batch: PortBatch) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _seconds(device: torch.device, loader: Any, step: Callable[[Any], None]) -> float:
-    wait(device)
-    started = time.perf_counter()
+    started = device_clock(device)
     for batch in loader:
         step(batch.to(device))
-    wait(device)
-    return time.perf_counter() - started
+    return device_clock(device) - started

@@ -4,7 +4,6 @@ there are several, with a frozen config whose `benchmark` holds steps, warmup an
 
 import json
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import device_count, trainer
-from asr_ablations.benchmark.parts import wait
 from asr_ablations.entry import entry
 from asr_ablations.experiment import prepare, quiet
-from asr_ablations.machine import peak_memory
+from asr_ablations.machine import device_clock, peak_memory
 
 
 class StepClock(pl.Callback):
@@ -30,9 +28,9 @@ class StepClock(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        wait(pl_module.device)  # the gradient's reduction keeps the ranks in step: one clock is enough
+        now = device_clock(pl_module.device)  # the gradient's reduction keeps the ranks in step: one clock is enough
         if trainer.global_step >= self.warmup:
-            self.ends.append(time.perf_counter())
+            self.ends.append(now)
         if trainer.global_step > self.warmup:
             self.audio += torch.tensor([float(batch.lengths.sum()), len(batch.ids)], dtype=torch.float64)
 

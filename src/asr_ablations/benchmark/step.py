@@ -2,7 +2,6 @@
 
 import copy
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +13,11 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.benchmark.flops import training_flops
 from asr_ablations.benchmark.naive import NaiveDeepSpeech2
-from asr_ablations.benchmark.parts import microseconds_a_frame, seconds_of_parts, wait
+from asr_ablations.benchmark.parts import microseconds_a_frame, seconds_of_parts
 from asr_ablations.config import PRECISIONS, build
 from asr_ablations.data.speech import Unreadable, collate
 from asr_ablations.errors import choices
-from asr_ablations.machine import peak_memory
+from asr_ablations.machine import device_clock, peak_memory
 from asr_ablations.task import CTCTask
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
@@ -149,12 +148,10 @@ class Measured:
         return ours, theirs, products
 
     def _time(self, step: Callable[[Any], None], batches: Sequence[Any]) -> float:
-        wait(self.device)
-        started = time.perf_counter()
+        started = device_clock(self.device)
         for batch in batches:
             step(batch)
-        wait(self.device)
-        return time.perf_counter() - started
+        return device_clock(self.device) - started
 
 
 def usual_port(task: CTCTask, precision: Any) -> NaiveDeepSpeech2 | None:
@@ -197,11 +194,9 @@ def product_rate(device: torch.device) -> float:
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     took = []
     for _ in range(3):
-        wait(device)
-        started = time.perf_counter()
+        started = device_clock(device)
         x @ y
-        wait(device)
-        took.append(time.perf_counter() - started)
+        took.append(device_clock(device) - started)
     return 2 * SIDE**3 / min(took)
 
 

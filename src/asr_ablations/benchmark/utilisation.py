@@ -14,9 +14,9 @@ from rich.progress import track
 from scipy import stats
 
 from asr_ablations.assembly import assemble, device_count, trainer
-from asr_ablations.benchmark.loop import _wait
 from asr_ablations.config import build
 from asr_ablations.errors import choices
+from asr_ablations.machine import device_clock
 from asr_ablations.metrics.utilisation import Utilisation
 
 FEWEST_PAIRS = 6
@@ -94,8 +94,7 @@ class Alternating(pl.Callback):
     ) -> None:
         block, place = divmod(batch_idx, self.steps)
         if place == 0:
-            _wait(pl_module.device)
-            self._began = time.perf_counter(), time.process_time()
+            self._began = device_clock(pl_module.device), time.process_time()
             if block % 4 in (0, 3):
                 self._recorded = Utilisation(self.folder, self.interval)
                 self._recorded.on_train_start(trainer, pl_module)
@@ -110,8 +109,7 @@ class Alternating(pl.Callback):
         if recorded is not None:
             recorded.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         if (batch_idx + 1) % self.steps == 0:
-            _wait(pl_module.device)
-            ended = time.perf_counter(), time.process_time()
+            ended = device_clock(pl_module.device), time.process_time()
             spent = ended[0] - self._began[0], ended[1] - self._began[1]
             self.times[recorded is not None].append(spent)
             self._recorded = None

@@ -1,5 +1,6 @@
 """Intervals by bootstrap over speakers."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ def speaker_interval(
     estimate = float(errors.sum() / max(1.0, totals.sum()))
     if units < 2:
         return Interval(estimate, -np.inf, np.inf, np.inf, units)
-    drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
+    drawn = _draws(units, replicates)
     rates: NDArray[np.float64] = _draw(drawn, owner, errors) / np.maximum(1.0, _draw(drawn, owner, totals))
     standard_error = float(np.sqrt(units / (units - 1)) * rates.std())
     reach = float(stats.t.ppf((1 + level) / 2, units - 1)) * standard_error
@@ -56,6 +57,13 @@ def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
     return owner if len(names) > 1 else np.arange(len(speakers), dtype=np.intp)
 
 
-def _draw(drawn: NDArray[np.int64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+@functools.lru_cache(maxsize=4)  # a comparison asks for the same ones for every pair of arms
+def _draws(units: int, replicates: int) -> NDArray[np.float64]:
+    """How often each unit is drawn: (replicates, units), the same at every call."""
+    drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
+    return drawn.astype(np.float64)
+
+
+def _draw(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sum of the values of the units drawn: (replicates, units) → (replicates,)."""
     return np.asarray(drawn @ np.bincount(owner, weights=values), dtype=np.float64)

@@ -1,9 +1,6 @@
 """What a sweep would cost on this machine, before it is spent: a few steps of every arm, nothing trained."""
 
 import io
-import resource
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from asr_ablations.machine import device_clock, peak_memory
 from asr_ablations.report.tables import what_varies
 from asr_ablations.run import ranks, read_status
 from asr_ablations.sweep.arm import Arm
@@ -79,13 +77,12 @@ def _time_training(cfg: Any, task: Any, data: Any) -> tuple[float, int]:
         began, seconds, audio = 0.0, 0.0, 0.0
 
         def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-            _wait()
-            self.began = time.perf_counter()
+            self.began = device_clock(pl_module.device)
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            _wait()
+            ended = device_clock(pl_module.device)
             if batch_idx:
-                self.seconds += time.perf_counter() - self.began
+                self.seconds += ended - self.began
                 self.audio += float(batch.lengths.sum()) / 16000
 
     clock = Clock()
@@ -108,20 +105,11 @@ def _time_recognition(task: Any, data: Any) -> float:
     batch = next(iter(data.evaluation_dataloader(data.corpus.validation[0])))
     task.eval()
     for _ in range(2):  # the first warms up
-        _wait()
-        began = time.perf_counter()
+        began = device_clock(task.device)
         with torch.inference_mode():
             task.decoder(*task(batch.to(task.device)))
-        _wait()
-        seconds = time.perf_counter() - began
+        seconds = device_clock(task.device) - began
     return seconds / (float(batch.lengths.sum()) / 16000)
-
-
-def _wait() -> None:
-    import torch
-
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
 
 
 def _peak_memory(gpus: int) -> int:
@@ -129,7 +117,7 @@ def _peak_memory(gpus: int) -> int:
 
     if gpus:
         return int(torch.cuda.max_memory_reserved())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory()
 
 
 def _print(arms: Sequence[Arm], costs: Sequence[Cost | None], slots: Slots) -> None:

@@ -1,13 +1,12 @@
 """Training steps of the networks in PyTorch, whatever computes their LSTM layers."""
 
-import time
-
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, ctc_loss
 
 from asr_ablations.benchmark.lstm.configuration import Configuration, Weights, draw_batch, draw_weights
+from asr_ablations.machine import device_clock
 
 
 class TorchTraining:
@@ -33,15 +32,13 @@ class TorchTraining:
         return logits
 
     def step(self) -> tuple[float, float]:
-        self._wait()
-        started = time.perf_counter()
+        started = device_clock(self.device)
         x, lengths, labels = self._copied()
         loss = self._loss(self._logits(x, lengths), lengths, labels)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self._wait()
-        return time.perf_counter() - started, loss.item()
+        return device_clock(self.device) - started, loss.item()
 
     def device_memory(self) -> int | None:
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
@@ -63,10 +60,6 @@ class TorchTraining:
             return cross_entropy(logits, labels[:, 0])
         counts = torch.full((len(labels),), labels.shape[1])
         return ctc_loss(logits.log_softmax(dim=-1).transpose(0, 1), labels, lengths, counts, blank=0)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def fill(network: nn.ModuleDict, names: list[list[str]], weights: Weights) -> None:

@@ -1,6 +1,6 @@
 """The six networks of Shi et al. 2016 (Benchmarking State-of-the-Art Deep Learning Software Tools), Table 2.
 
-Each takes its sizes from conf/network/, and `shrink`, which divides them: 1 for the real ones.
+Each takes its sizes from conf/benchmark/networks/network/, and `shrink`, which divides them: 1 for the real ones.
 """
 
 import itertools
@@ -17,9 +17,9 @@ from asr_ablations.benchmark.networks.layers import (
     Layer,
     MaxPool,
     MeanPool,
-    Network,
     Residual,
 )
+from asr_ablations.benchmark.networks.network import Network
 
 SMALLEST_IMAGE = 64
 """Pixels; fewer would leave nothing after the pools."""

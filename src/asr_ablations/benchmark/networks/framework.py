@@ -1,15 +1,15 @@
-"""What a framework has to give; each is one file beside this one and one in conf/framework/."""
+"""What a framework has to give; each is one file beside this one and one in conf/benchmark/networks/framework/."""
 
 from typing import Any, Protocol
 
-from asr_ablations.benchmark.networks.layers import Network
+from asr_ablations.benchmark.networks.network import Network
 
 LEARNING_RATE = 0.01
 """Of the plain gradient descent that all of them do."""
 
 
 class Trainer(Protocol):
-    """A network with the weights of layers.values, and one mini-batch on its device."""
+    """A network with the weights of network.values, and one mini-batch on its device."""
 
     def parameters(self) -> int:
         """Trained values, as the framework counts them."""

@@ -5,24 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from asr_ablations.benchmark.networks import layers as kinds
 from asr_ablations.benchmark.networks.framework import LEARNING_RATE
-from asr_ablations.benchmark.networks.layers import (
-    LSTM,
-    Activation,
-    BatchNorm,
-    Convolution,
-    Dense,
-    Embedding,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Network,
-    Residual,
-    samples,
-    values,
-    walk,
-)
+from asr_ablations.benchmark.networks.network import Network, samples, values, walk
 
 EPSILON, MOMENTUM = 1e-5, 0.1
 """Of batch norm, as PyTorch has them."""
@@ -104,11 +89,11 @@ def running_means(network: Network) -> dict[str, Any]:
     """Mean and variance of each batch norm, before training."""
     import jax.numpy as jnp
 
-    norms = [(path, layer.channels) for path, layer in walk(network.layers) if isinstance(layer, BatchNorm)]
+    norms = [(path, layer.channels) for path, layer in walk(network.layers) if isinstance(layer, kinds.BatchNorm)]
     return {path: (jnp.zeros(channels), jnp.ones(channels)) for path, channels in norms}
 
 
-def train(layers: tuple[Layer, ...], weights: Any, means: Any, inputs: Any, classes: Any) -> tuple[Any, Any, Any]:
+def train(layers: tuple[kinds.Layer, ...], weights: Any, means: Any, inputs: Any, classes: Any) -> tuple[Any, Any, Any]:
     """One step of gradient descent: weights, running means, and the loss before it."""
     import jax
 
@@ -122,15 +107,15 @@ def train(layers: tuple[Layer, ...], weights: Any, means: Any, inputs: Any, clas
     return stepped, after, value
 
 
-def forward(layers: tuple[Layer, ...], weights: Any, means: Any, x: Any, path: str = "") -> tuple[Any, Any]:
+def forward(layers: tuple[kinds.Layer, ...], weights: Any, means: Any, x: Any, path: str = "") -> tuple[Any, Any]:
     """Outputs, and the running means after this batch."""
     for n, layer in enumerate(layers):
         here = f"{path}{n}"
-        if isinstance(layer, Residual):
+        if isinstance(layer, kinds.Residual):
             straight, means = forward(layer.shortcut, weights, means, x, f"{here}.shortcut.")
             x, means = forward(layer.branch, weights, means, x, f"{here}.branch.")
             x = x + straight
-        elif isinstance(layer, BatchNorm):
+        elif isinstance(layer, kinds.BatchNorm):
             x, after = _batch_norm(x, weights[f"{here}.scale"], weights[f"{here}.shift"], means[here])
             means = {**means, here: after}
         else:
@@ -138,29 +123,29 @@ def forward(layers: tuple[Layer, ...], weights: Any, means: Any, x: Any, path: s
     return x, means
 
 
-def _apply(layer: Layer, own: dict[str, Any], x: Any) -> Any:
+def _apply(layer: kinds.Layer, own: dict[str, Any], x: Any) -> Any:
     import jax
     from jax import lax
 
     match layer:
-        case Dense():
+        case kinds.Dense():
             return x @ own["kernel"] + own["bias"]
-        case Convolution(stride=stride, padding=padding):
+        case kinds.Convolution(stride=stride, padding=padding):
             axes, pads = ("NHWC", "HWIO", "NHWC"), [(padding, padding)] * 2
             x = lax.conv_general_dilated(x, own["kernel"], (stride, stride), pads, dimension_numbers=axes)
             return x + own["bias"] if "bias" in own else x
-        case Activation(kind):
+        case kinds.Activation(kind):
             return jax.nn.relu(x) if kind == "relu" else jax.nn.sigmoid(x)
-        case MaxPool(size, stride, padding):
+        case kinds.MaxPool(size, stride, padding):
             pads = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
             return lax.reduce_window(x, -jax.numpy.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), pads)
-        case MeanPool():
+        case kinds.MeanPool():
             return x.mean(axis=(1, 2))
-        case Flatten():
+        case kinds.Flatten():
             return x.reshape(len(x), -1)
-        case Embedding():
+        case kinds.Embedding():
             return own["table"][x]
-        case LSTM(layers=count):
+        case kinds.LSTM(layers=count):
             for n in range(count):
                 x = _lstm(x, own[f"kernel{n}"], own[f"recurrent{n}"], own[f"bias{n}"])
             return x

@@ -6,23 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from asr_ablations.benchmark.networks import jax_lax
+from asr_ablations.benchmark.networks import layers as kinds
 from asr_ablations.benchmark.networks.framework import LEARNING_RATE
-from asr_ablations.benchmark.networks.layers import (
-    LSTM,
-    Activation,
-    BatchNorm,
-    Convolution,
-    Dense,
-    Embedding,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Network,
-    Residual,
-    samples,
-    values,
-)
+from asr_ablations.benchmark.networks.network import Network, samples, values
 
 
 @dataclass(frozen=True)
@@ -109,13 +95,13 @@ def model(network: Network, weights: dict[str, Any]) -> Any:
     return found
 
 
-def _sequence(layers: tuple[Layer, ...], x: Any, path: str, made: dict[str, Any]) -> Any:
+def _sequence(layers: tuple[kinds.Layer, ...], x: Any, path: str, made: dict[str, Any]) -> Any:
     """The output for a symbolic input; what has weights goes into `made`, in order."""
     import keras
 
     for n, layer in enumerate(layers):
         here = f"{path}{n}"
-        if isinstance(layer, Residual):
+        if isinstance(layer, kinds.Residual):
             changed = _sequence(layer.branch, x, f"{here}.branch.", made)
             x = keras.layers.Add()([changed, _sequence(layer.shortcut, x, f"{here}.shortcut.", made)])
             continue
@@ -126,30 +112,30 @@ def _sequence(layers: tuple[Layer, ...], x: Any, path: str, made: dict[str, Any]
     return x
 
 
-def _parts(layer: Layer) -> list[Any]:
+def _parts(layer: kinds.Layer) -> list[Any]:
     """The layers of Keras that make one of ours."""
     from keras import layers as L
 
     match layer:
-        case Dense(_, outputs):
+        case kinds.Dense(_, outputs):
             return [L.Dense(outputs)]
-        case Convolution(_, outputs, size, stride, padding, bias):
+        case kinds.Convolution(_, outputs, size, stride, padding, bias):
             if stride == 1 and padding == size // 2:
                 return [L.Conv2D(outputs, size, padding="same", use_bias=bias)]
             return [*_padded(padding), L.Conv2D(outputs, size, stride, use_bias=bias)]
-        case BatchNorm():
+        case kinds.BatchNorm():
             return [L.BatchNormalization(epsilon=jax_lax.EPSILON, momentum=1 - jax_lax.MOMENTUM)]
-        case Activation(kind):
+        case kinds.Activation(kind):
             return [L.Activation(kind)]
-        case MaxPool(size, stride, padding):
+        case kinds.MaxPool(size, stride, padding):
             return [*_padded(padding), L.MaxPooling2D(size, stride)]
-        case MeanPool():
+        case kinds.MeanPool():
             return [L.GlobalAveragePooling2D()]
-        case Flatten():
+        case kinds.Flatten():
             return [L.Flatten()]
-        case Embedding(words, width):
+        case kinds.Embedding(words, width):
             return [L.Embedding(words, width)]
-        case LSTM(_, hidden, count):
+        case kinds.LSTM(_, hidden, count):
             return [L.LSTM(hidden, return_sequences=True) for _ in range(count)]
     raise TypeError(layer)
 

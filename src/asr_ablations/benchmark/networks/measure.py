@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from asr_ablations.assembly import device_count
 from asr_ablations.benchmark import timing
 from asr_ablations.benchmark.networks import published
-from asr_ablations.benchmark.networks.layers import Network
+from asr_ablations.benchmark.networks.network import Network
 from asr_ablations.benchmark.networks.threads import BEYOND, finding
 from asr_ablations.benchmark.networks.threads import row as scaling
 from asr_ablations.benchmark.networks.variants import Reference, Variant, check, chosen, variants

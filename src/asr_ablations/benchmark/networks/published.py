@@ -2,19 +2,16 @@
 
 from collections.abc import Collection
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from omegaconf import OmegaConf
+from asr_ablations.benchmark.published import published
 
 
 @cache
 def table() -> dict[str, Any]:
-    """published.yaml beside this file, which says how it was read."""
-    text = (files(__package__) / "published.yaml").read_text(encoding="utf-8")
-    found = OmegaConf.to_container(OmegaConf.create(text))
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
+    """published/networks.yaml, which says how it was read."""
+    found: dict[str, Any] = published("networks")
+    return found
 
 
 def seconds(networks: Collection[str]) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The networks in PyTorch."""
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from asr_ablations.benchmark.networks import layers as kinds
 from asr_ablations.benchmark.networks.framework import LEARNING_RATE
-from asr_ablations.benchmark.networks.layers import (
-    LSTM,
-    Activation,
-    BatchNorm,
-    Convolution,
-    Dense,
-    Embedding,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Network,
-    Residual,
-    samples,
-    values,
-)
+from asr_ablations.benchmark.networks.network import Network, samples, values
+from asr_ablations.machine import device_clock
 from asr_ablations.precision import set_tf32
 
 
@@ -69,11 +55,9 @@ class PyTorchTrainer:
         return [float(self._train()) for _ in range(steps)]
 
     def step(self) -> float:
-        self._wait()
-        started = time.perf_counter()
+        started = device_clock(self.device)
         self._train()
-        self._wait()
-        return time.perf_counter() - started
+        return device_clock(self.device) - started
 
     def device_memory(self) -> int | None:
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
@@ -84,10 +68,6 @@ class PyTorchTrainer:
         loss.backward()
         self.optimizer.step()
         return loss.detach()
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def cross_entropy(outputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -104,7 +84,7 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def load(module: nn.Module, weights: dict[str, Any]) -> None:
-    """Put values of layers.values where they belong."""
+    """Put values of network.values where they belong."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -123,31 +103,31 @@ def _target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]
     return found, (0,) if found.ndim == 1 else swapped
 
 
-def _sequence(layers: tuple[Layer, ...]) -> nn.Sequential:
+def _sequence(layers: tuple[kinds.Layer, ...]) -> nn.Sequential:
     return nn.Sequential(*map(_module, layers))
 
 
-def _module(layer: Layer) -> nn.Module:
+def _module(layer: kinds.Layer) -> nn.Module:
     match layer:
-        case Dense(inputs, outputs):
+        case kinds.Dense(inputs, outputs):
             return nn.Linear(inputs, outputs)
-        case Convolution(inputs, outputs, size, stride, padding, bias):
+        case kinds.Convolution(inputs, outputs, size, stride, padding, bias):
             return nn.Conv2d(inputs, outputs, size, stride, padding, bias=bias)
-        case BatchNorm(channels):
+        case kinds.BatchNorm(channels):
             return nn.BatchNorm2d(channels)
-        case Activation(kind):
+        case kinds.Activation(kind):
             return nn.ReLU(inplace=True) if kind == "relu" else nn.Sigmoid()
-        case MaxPool(size, stride, padding):
+        case kinds.MaxPool(size, stride, padding):
             return nn.MaxPool2d(size, stride, padding)
-        case MeanPool():
+        case kinds.MeanPool():
             return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        case Flatten():
+        case kinds.Flatten():
             return _Flatten()
-        case Embedding(words, width):
+        case kinds.Embedding(words, width):
             return nn.Embedding(words, width)
-        case LSTM(inputs, hidden, count):
+        case kinds.LSTM(inputs, hidden, count):
             return _Recurrent(inputs, hidden, count)
-        case Residual(branch, shortcut):
+        case kinds.Residual(branch, shortcut):
             return _Residual(branch, shortcut)
     raise TypeError(layer)
 
@@ -171,7 +151,7 @@ class _Recurrent(nn.Module):
 
 
 class _Residual(nn.Module):
-    def __init__(self, branch: tuple[Layer, ...], shortcut: tuple[Layer, ...]) -> None:
+    def __init__(self, branch: tuple[kinds.Layer, ...], shortcut: tuple[kinds.Layer, ...]) -> None:
         super().__init__()
         self.branch, self.shortcut = _sequence(branch), _sequence(shortcut)
 

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from asr_ablations.benchmark.networks.framework import Framework
-from asr_ablations.benchmark.networks.layers import BatchNorm, Network, walk
+from asr_ablations.benchmark.networks.layers import BatchNorm
+from asr_ablations.benchmark.networks.network import Network, walk
 from asr_ablations.benchmark.worker import Worker, WorkerError
 from asr_ablations.errors import choices
 from asr_ablations.machine import cores

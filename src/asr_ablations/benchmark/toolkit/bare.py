@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from asr_ablations.benchmark.toolkit.frames import Frames, Settings
+from asr_ablations.machine import device_clock
 
 
 class Bare:
@@ -23,9 +24,7 @@ class Bare:
         """seconds, frames and the mean loss in nats a frame."""
         from torch.nn.functional import cross_entropy
 
-        from asr_ablations.benchmark.toolkit.network import wait
-
-        started = wait(self.settings.device)
+        started = device_clock(self.settings.device)
         count, total = 0, 0.0
         self.network.train()
         for x, y in self.frames.batches(self.epochs):
@@ -36,7 +35,7 @@ class Bare:
             total = total + loss.detach() * y.numel()
             count += y.numel()
         self.epochs += 1
-        return {"seconds": wait(self.settings.device) - started, "frames": count, "loss": float(total) / count}
+        return {"seconds": device_clock(self.settings.device) - started, "frames": count, "loss": float(total) / count}
 
     def error_rate(self) -> float:
         """Of held-out frames, in %."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from asr_ablations.benchmark.toolkit.network import wait
+from asr_ablations.machine import device_clock
 
 
 class Gate(pl.Callback):
@@ -17,9 +17,9 @@ class Gate(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.go.get()
-        self.started = wait(pl_module.device.type)
+        self.started = device_clock(pl_module.device)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        seconds = wait(pl_module.device.type) - self.started
+        seconds = device_clock(pl_module.device) - self.started
         self.batches.number += 1
         self.done.put({"seconds": seconds, "loss": float(trainer.callback_metrics["train/loss"])})

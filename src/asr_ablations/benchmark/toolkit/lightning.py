@@ -89,7 +89,6 @@ class Lightning:
             gate = Gate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")  # error_rate has
-            warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")  # figures of one rank
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
             limits: dict[str, Any] = {"max_epochs": -1, "limit_val_batches": 0}

@@ -9,10 +9,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.benchmark.published import published
 from asr_ablations.benchmark.timing import Timing, check, in_turn, noise
 from asr_ablations.benchmark.toolkit.averaged import averaged_workers
 from asr_ablations.benchmark.toolkit.frames import Settings, generate
-from asr_ablations.benchmark.toolkit.published import TOOLKITS, UTTERANCES
 from asr_ablations.benchmark.worker import Worker, missing
 from asr_ablations.errors import choices
 
@@ -105,12 +105,17 @@ def _engines(made: Mapping[str, Any], *, threads: int | None, epochs: int, utter
         timings = in_turn(turns, steps=epochs, warmup=WARMUP, title="epochs of the toolkits")
         rows = [_row(name, running[name], timings[name], seen[name], utterances) for name in running]
         versions = {engine.call("about")["version"]: None for engine in running.values()}
-    published = [
-        {**dict.fromkeys(rows[0]), "toolkit": f"{name}, 2016", "published s": seconds, "published GB": size}
-        for name, (seconds, size) in TOOLKITS.items()
+    theirs = [
+        {
+            **dict.fromkeys(rows[0]),
+            "toolkit": f"{name}, 2016",
+            "published s": told["seconds"],
+            "published GB": told["gigabytes"],
+        }
+        for name, told in published("toolkit")["toolkits"].items()
     ]
     notes = [f"versions: {', '.join(versions)}", *noise(timings)]
-    return {"toolkits": [*rows, *published], "learning": [_learnt(*one) for one in seen.items()], "notes": notes}
+    return {"toolkits": [*rows, *theirs], "learning": [_learnt(*one) for one in seen.items()], "notes": notes}
 
 
 def _epoch(engine: Worker, seen: list[dict[str, float]]) -> float:
@@ -121,6 +126,7 @@ def _epoch(engine: Worker, seen: list[dict[str, float]]) -> float:
 def _row(name: str, engine: Worker, timing: Timing, seen: list[dict[str, float]], utterances: int) -> dict[str, Any]:
     rate = engine.call("error_rate")
     memory = engine.call("about")["memory"] or engine.peak_memory()
+    paper = published("toolkit")["utterances"]
     return {
         "toolkit": name,
         "s an epoch": timing.median,
@@ -128,7 +134,7 @@ def _row(name: str, engine: Worker, timing: Timing, seen: list[dict[str, float]]
         "frames/s": seen[-1]["frames"] / timing.median,
         "peak GB": memory / 1e9,
         "FER %": float(rate),
-        f"s for {UTTERANCES} utterances": timing.median * UTTERANCES / utterances,
+        f"s for {paper} utterances": timing.median * paper / utterances,
         "published s": None,
         "published GB": None,
     }

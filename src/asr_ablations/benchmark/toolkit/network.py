@@ -1,6 +1,5 @@
 """The network of papers/002 §6 in plain PyTorch, and its frame error rate."""
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -34,13 +33,6 @@ def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Fra
             wrong += int((logits(x).argmax(dim=-1) != y).sum())
             count += y.numel()
     return 100 * wrong / count
-
-
-def wait(device: str) -> float:
-    """time.perf_counter() once the device has done all that it was given."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def device_memory(device: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from asr_ablations.benchmark.toolkit.frames import Frames, Settings
+from asr_ablations.machine import device_clock
 
 LOG = "returnn.log"
 """In the folder of the data: what RETURNN says."""
@@ -39,16 +40,14 @@ class Returnn:
 
     def epoch(self) -> dict[str, float]:
         """seconds, frames and the mean loss in nats a frame; the latter two as RETURNN counted them."""
-        from asr_ablations.benchmark.toolkit.network import wait
-
         self.epochs += 1
         number = self.epochs
-        started = wait(self.settings.device)
+        started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
             self.engine.set_epoch(number)
             self.engine.init_train_epoch()
             self.engine.train_epoch()
-        seconds = wait(self.settings.device) - started
+        seconds = device_clock(self.settings.device) - started
         network = self.engine._pt_model
         told = self.engine.learning_rate_control.epoch_data[number]
         return {
