@@ -88,17 +88,28 @@ def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
     assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
 
 
-def test_step_prints_a_row_for_each_layer_precision_and_batch(corpora, tmp_path):
-    options = ["benchmark.precisions=[32,bf16]", "benchmark.batches=[4]", "benchmark.steps=1"]
+def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
+    options = ["benchmark.batches=[2,4]", "benchmark.steps=1"]
     few = ["benchmark.repeats=1", "benchmark.frames=[8,16]"]
     _, _, found = measured(corpora, tmp_path, "step", *options, *few)
-    points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
-    assert [(row["rnn"], row["precision"]) for row in found["steps"]] == points
+    points = [("lstm", 32, 2), ("lstm", 32, 4), ("gru", 32, 2), ("gru", 32, 4)]
+    assert [(row["rnn"], row["precision"], row["batch"]) for row in found["steps"]] == points
     for row in found["steps"]:
         assert row["R"] > 0
         assert row["MFU %"] == pytest.approx(100 * row["GFLOP/s"] / row["product GFLOP/s"])
         assert row["port / ours"] > 0
     assert all(row[f"{kind} %"] > 0 for row in found["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
+
+
+def test_step_measures_precisions_side_by_side(corpora, tmp_path):
+    options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.steps=1", "benchmark.repeats=1"]
+    done = run(["src/benchmark.py", *options, "benchmark.frames=[8,16]", *SHRUNKEN], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(tmp_path)
+    rows = json.loads((folder / "result.json").read_text())["steps"]
+    points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
+    assert [(row["rnn"], row["precision"]) for row in rows] == points
+    assert all(row["port / ours"] > 0 for row in rows)
 
 
 def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):

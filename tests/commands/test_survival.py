@@ -89,7 +89,7 @@ def result(folder: Path) -> dict[str, Any]:
     }
 
 
-ARMS = ["rnn=lstm,gru", "seed=0,1,2"]
+ARMS = ["rnn=lstm,gru", "seed=0,1"]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
     assert code == 0, errors
     found = results(folder)
-    assert len(found) == 6
+    assert len(found) == 4
     return folder, found
 
 
@@ -107,9 +107,9 @@ def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_a_killed_sweep_is_finished_by_the_same_command(
     victim: str, undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at a random moment of one of the first four arms of six."""
+    """SIGKILL at a random moment of one of the first three arms of four."""
     sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
-    begun = random.randint(1, 4)
+    begun = random.randint(1, 3)
     wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= begun)
     time.sleep(random.uniform(0, 0.5))
     if victim == "parent":
@@ -131,7 +131,7 @@ def test_the_same_sweep_again_trains_nothing(undisturbed: tuple[Path, dict[str, 
     written = {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")}
     code, out, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
     assert code == 0, errors
-    assert "6 of 6 arms were done already" in out
+    assert "4 of 4 arms were done already" in out
     assert {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")} == written
 
 
@@ -140,7 +140,7 @@ def test_what_ran_before_an_arm_changes_nothing(
     undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:
     """The other way round, and beside one another."""
-    backwards = [*TRAIN, CSV, "rnn=gru,lstm", "seed=2,0", "hydra.launcher.jobs=2"]
+    backwards = [*TRAIN, CSV, "rnn=gru,lstm", "seed=1,0", "hydra.launcher.jobs=2"]
     code, _, errors = finish(start(backwards, corpora, tmp_path))
     assert code == 0, errors
     found = {json.loads((f / "environment.json").read_text())["id"]: result(f) for f in run_folders(tmp_path)}
@@ -220,7 +220,7 @@ def test_two_launchers_share_one_sweep(undisturbed: tuple[Path, dict[str, Any]],
     """Each arm is trained once, and both see all done; when one is killed, the other takes its arm over."""
     first = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
     second = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
-    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= 3)
+    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= 2)
     first.kill()
     finish(first)
     code, _, errors = finish(second)
