@@ -31,3 +31,13 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
     before = {folder: (folder / "status.json").read_bytes() for folder in folders}
     assert run(arguments, corpora, tmp_path).returncode == 0
     assert {folder: (folder / "status.json").read_bytes() for folder in run_folders(tmp_path)} == before
+
+
+def test_the_plan_of_a_search_is_of_its_first_runs(corpora, tmp_path):
+    options = [*TINY, "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=2", "plan=true"]
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "nothing was trained" in done.stdout
+    assert "these are the first 2 of its 3 runs" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert run_folders(tmp_path) == []

@@ -39,6 +39,7 @@ class ProcessesLauncher(Launcher):
         arms = launch.freeze(configs)
         if configs and configs[0].get("plan"):
             launch.plan(arms, self.options["jobs"], self.options["per_gpu"])
+            self._end_a_search(len(arms))
             return []
         states = launch.run(script, arms, self._told(), self.options)
         return [self._result(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
@@ -49,6 +50,14 @@ class ProcessesLauncher(Launcher):
         except Exception as error:
             value, status = error, JobStatus.FAILED
         return JobReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
+
+    def _end_a_search(self, arms: int) -> None:
+        """A sweeper that searches would wait for results, which a plan has not."""
+        assert self.config is not None
+        runs = self.config.hydra.sweeper.get("n_trials")
+        if runs is not None:
+            print(f"a search: these are the first {arms} of its {runs} runs; what the others are, their results decide")
+            raise SystemExit(0)
 
     def _told(self) -> dict[str, Any]:
         """What a reader types to have this sweep again, for its manifest."""
