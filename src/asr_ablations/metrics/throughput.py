@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.machine import device_clock
 
 
 class Throughput(pl.Callback):
@@ -30,9 +30,7 @@ class Throughput(pl.Callback):
         self.first_step = self.first_step or time.time()
         self._samples += int(batch.lengths.sum())
         if trainer.is_last_batch:
-            if torch.cuda.is_available() and pl_module.device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds = time.perf_counter() - self._started
+            seconds = device_clock(pl_module.device) - self._started
             hours = self._samples * trainer.world_size / SAMPLE_RATE / 3600
             self.audio_hours += hours
             self.train_seconds += seconds
