@@ -14,8 +14,8 @@ from asr_ablations.benchmark.worker import Worker
 LARGEST = 1e-4
 """By how much logits may differ, and losses for each nat."""
 
-LEARNING = 5.0
-"""%: by how much what the loss lost in one step may differ; the frameworks' Adams have an ε of their own."""
+LEARNING = 1.0
+"""%: by how much what the loss lost in one step may differ."""
 
 
 @dataclass(frozen=True)
