@@ -65,7 +65,10 @@ def write_run(
 ) -> Path:
     """One run's folder; `noise` draws its errors, `change` edits it afterwards; behaviour: the code's version."""
     data = ["data=an4", "data.root=/somewhere"]
-    cfg = compose(*data, *overrides)
+    seeds = [one for one in overrides if one.startswith("seed=")]  # set afterwards: 200 runs are not composed 200 times
+    cfg = compose(*data, *(one for one in overrides if one not in seeds))
+    for one in seeds:
+        cfg.seed = int(one.removeprefix("seed="))
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
     cfg.overrides, cfg.outputs, cfg.sweep = [*data, *overrides], str(outputs), sweep
     run = Run(cfg)

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from interpreter import REPOSITORY, python
+
 SHRUNKEN = ["data.hours=0.02", "data.words=60", "max_epochs=2", "width=16", "layers=1", "batch.size=8"]
 """Overrides that make any training command a matter of seconds."""
 
@@ -26,15 +26,7 @@ def clean_environment(corpora: Path, folder: Path, **more: str) -> dict[str, str
 
 def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
-    return subprocess.run(
-        [sys.executable, *arguments, f"outputs={folder}"],
-        cwd=REPOSITORY,
-        env=clean_environment(corpora, folder, **environment),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return python([*arguments, f"outputs={folder}"], clean_environment(corpora, folder, **environment))
 
 
 def run_folders(folder: Path) -> list[Path]:

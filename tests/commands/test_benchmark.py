@@ -1,11 +1,14 @@
 """python src/benchmark.py, in miniature."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, run, run_folders
+from interpreter import python
 
 
 def readme_command(benchmark):
@@ -47,13 +50,12 @@ def test_utilisation_compares_steps_with_and_without_the_record(corpora, tmp_pat
 
 
 def test_decode_measures_each_decoder_and_width_on_both_models(corpora, tmp_path):
-    options = ["benchmark.utterances=1", "benchmark.beam_widths=[2,3]"]
+    options = ["benchmark.utterances=1", "benchmark.beam_widths=[2,3]", "benchmark.repeats=2"]
     _, _, found = measured(corpora, tmp_path, "decode", *options)
-    rates = {name: value for name, value in found.items() if name.endswith("utterances per second")}
-    beams = [f"{name} beam {width}" for name in ("beam", "beam_lm", "beam_charlm", "lexicon") for width in (2, 3)]
-    names = [f"{name} {model}" for name in ("greedy", *beams) for model in ("sure", "unsure")]
-    assert sorted(rates) == sorted(f"{name}: utterances per second" for name in names)
-    assert min(rates.values()) > 0
+    beams = [(name, width) for name in ("beam", "beam_lm", "beam_charlm", "lexicon") for width in (2, 3)]
+    cases = [(name, width, model) for name, width in (("greedy", None), *beams) for model in ("sure", "unsure")]
+    assert [(row["decoder"], row["beam_width"], row["model"]) for row in found["decoding"]] == cases
+    assert all(row["utterances_per_second"] > 0 <= row["spread %"] for row in found["decoding"])
 
 
 @pytest.mark.parametrize(("key", "value"), [("pairs", 5), ("steps", 0), ("interval", 0)])
@@ -139,6 +141,20 @@ def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
 
 
+def test_one_that_is_terminated_says_so(corpora, tmp_path):
+    command = [sys.executable, "src/benchmark.py", "benchmark=step", *SHRUNKEN, f"outputs={tmp_path}"]
+    environment = clean_environment(corpora, tmp_path)
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not run_folders(tmp_path):
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(timeout=300) == 128 + signal.SIGTERM
+        assert process.stderr.read().splitlines()[-1:] == ["interrupted: SIGTERM"]
+    told = [json.loads((folder / "status.json").read_text()) for folder in run_folders(tmp_path)]
+    assert ("failed", "interrupted: SIGTERM") in [(one["status"], one.get("reason")) for one in told]
+    assert "running" not in [one["status"] for one in told]
+
+
 def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
     options = ["benchmark=loop", "benchmark.steps=2", "benchmark.pairs=1", "rnn=lstm,gru"]
     done = run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path)
@@ -193,9 +209,8 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
     for name, found in results.items():
         assert [row["beam width"] for row in found["evaluation_by_beam_width"]] == [1, 4]
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
-    command = [sys.executable, "src/compare.py", tmp_path / "mine.json", tmp_path / "theirs.json"]
-    options = {"cwd": REPOSITORY, "env": clean_environment(corpora, tmp_path), "capture_output": True, "text": True}
-    done = subprocess.run(command, **options, timeout=600, check=False)
+    machines = [tmp_path / "mine.json", tmp_path / "theirs.json"]
+    done = python(["src/compare.py", *machines], clean_environment(corpora, tmp_path))
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
     steps = told["throughput"][0]

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, run
+from command import SHRUNKEN, clean_environment, run
+from interpreter import SOURCE, python
 from wandb_file import read_run
 
 from asr_ablations.sweep.comparison import Options, compare, compare_runs
@@ -18,15 +19,7 @@ RNN = {"factor": "rnn", "question": "Is a GRU as good?", "baseline": "lstm"}
 
 
 def compare_command(*arguments, folder, **environment):
-    return subprocess.run(
-        [sys.executable, str(REPOSITORY / "src" / "compare.py"), *map(str, arguments)],
-        cwd=folder,
-        env=clean_environment(folder, folder, **environment),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return python([SOURCE / "compare.py", *arguments], clean_environment(folder, folder, **environment), folder)
 
 
 @pytest.fixture
@@ -97,7 +90,7 @@ def test_results_are_generated(sweep, tmp_path):
 
 def test_it_imports_no_torch(sweep, tmp_path):
     code = (
-        f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); import compare; "
+        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import compare; "
         f"compare.main([{str(sweep)!r}, '--no-page', '--out', {str(tmp_path / 'out')!r}]); "
         "sys.exit(str(sorted({'torch', 'pytorch_lightning', 'wandb'} & set(sys.modules)) or ''))"
     )

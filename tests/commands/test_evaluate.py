@@ -3,11 +3,11 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from command import REPOSITORY, clean_environment
+from interpreter import python
 from test_readme import PYTHON
 
 from small_models import bigrams
@@ -15,15 +15,7 @@ from trained_runs import write_trained
 
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=REPOSITORY,
-        env=clean_environment(folder, folder),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return python(arguments, clean_environment(folder, folder))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import interpreter
 import pytest
 import soundfile
 import yaml
@@ -19,14 +20,8 @@ SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "logger=csv", "progres
 
 
 def python(script: Path, *arguments: Any, folder: Path, threads: int = 2) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)],
-        cwd=folder,
-        env=clean_environment(folder, folder, OMP_NUM_THREADS=str(threads)),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    return interpreter.python(
+        [script, *arguments], clean_environment(folder, folder, OMP_NUM_THREADS=str(threads)), folder
     )
 
 

@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from interpreter import python
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config import check, check_targets
@@ -145,10 +144,7 @@ def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_pa
     if "decoder.lm" in composed(name).ablation.factor:
         few.append(f"decoder.lm={bigrams('sweep.arpa', ['a', 'the', 'i', 'and'])}")
     words = ["src/evaluate.py", "-m", "-cd", "sweeps", "-cn", name, *few]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=REPOSITORY, env=clean_environment(corpora, tmp_path), capture_output=True,
-        text=True, timeout=600, check=False,
-    )  # fmt: skip
+    done = python(words, clean_environment(corpora, tmp_path))
     assert done.returncode == 0, done.stderr
     assert "WER" in done.stdout
 

@@ -3,11 +3,11 @@
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command import REPOSITORY, clean_environment
+from command import clean_environment
+from interpreter import python
 from test_readme import PYTHON
 
 COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/export")) and "serve=true" not in line]
@@ -15,16 +15,7 @@ COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/e
 
 
 def command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=REPOSITORY,
-        env=clean_environment(folder, folder),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return python(arguments, clean_environment(folder, folder), stdin=stdin)
 
 
 @pytest.fixture(scope="module")

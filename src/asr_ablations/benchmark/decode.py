@@ -1,8 +1,8 @@
 """Utterances per second and core of each decoder, on a model that is sure of what it hears and on one that is not."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import DictConfig
-from rich.progress import track
 
+from asr_ablations.benchmark.timing import Timing, check, in_turn, noise
 from asr_ablations.config import build
 from asr_ablations.data.alphabet import Alphabet, shortest_path
-from asr_ablations.errors import choices
 from asr_ablations.language_models.arpa import write_arpa
 from asr_ablations.language_models.kneser_ney import estimate
 from asr_ablations.language_models.text import transcripts, units
@@ -28,31 +27,40 @@ def decoding_speed(
     sureness: Mapping[str, float],
     frames_per_second: float,
     utterances: int,
+    repeats: int,
 ) -> dict[str, Any]:
-    """Utterances a second of one process: decoder × beam width × model.
+    """In `decoding` the utterances a second of one process, by its processor time: decoder × beam width × model.
 
     The models are made up from the transcripts of the corpus's first validation set: logits are `sureness` for what is
     said, and normal noise for all symbols. A language model and a word list of the training transcripts serve the
     decoders that want one.
     """
-    if isinstance(utterances, bool) or not isinstance(utterances, int) or utterances < 1:
-        raise choices("benchmark.utterances", utterances, "a whole number, 1 or more")
+    check(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
     corpus = build(cfg.data)
     corpus.prepare()
     alphabet = build(cfg.alphabet)(corpus)
     spoken = corpus.read(corpus.validation[0])[:utterances]
-    found: dict[str, Any] = {"utterances": len(spoken)}
     with TemporaryDirectory() as folder:
         files = _files(transcripts(corpus, "train"), Path(folder))
         models = {name: _outputs(spoken, alphabet, sure, frames_per_second) for name, sure in sureness.items()}
-        cases = [(name, width) for name, made in decoders.items() for width in _widths(made, beam_widths)]
-        for (name, width), model in track(list(itertools.product(cases, models)), description="decoding"):
-            decoder = decoders[name](alphabet, **_changes(decoders[name], width, files))
-            seconds = _seconds(decoder, models[model])
-            label = " ".join([name, *([f"beam {width}"] if width else []), model])
-            found[f"{label}: utterances per second"] = len(spoken) / seconds
-    return found
+        made = {
+            (name, width): decoders[name](alphabet, **_changes(decoders[name], width, files))
+            for name in decoders
+            for width in _widths(decoders[name], beam_widths)
+        }
+        beams = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in made}
+        cases = {f"{label}, {model}": (*case, model) for case, label in beams.items() for model in models}
+        calls = {key: partial(_seconds, made[name, width], models[m]) for key, (name, width, m) in cases.items()}
+        timings = in_turn(calls, steps=repeats, warmup=1)  # the first call loads what it needs
+    rows = [_row(*cases[key], len(spoken), timing) for key, timing in timings.items()]
+    return {"utterances": len(spoken), "decoding": rows, "notes": noise(timings)}
+
+
+def _row(decoder: str, width: int | None, model: str, utterances: int, timing: Timing) -> dict[str, Any]:
+    rate = utterances / timing.median
+    names = {"decoder": decoder, "beam_width": width, "model": model}
+    return {**names, "utterances_per_second": rate, "spread %": timing.spread}
 
 
 def _widths(decoder: Any, beam_widths: Sequence[int]) -> Sequence[int | None]:
@@ -90,7 +98,6 @@ def _outputs(spoken: Sequence[Any], alphabet: Alphabet, sure: float, frames_per_
 
 
 def _seconds(decoder: Any, outputs: Sequence[torch.Tensor]) -> float:
-    decoder(outputs[0][None], torch.tensor([len(outputs[0])]))  # the first call loads what it needs
     started = time.process_time()
     for row in outputs:
         decoder(row[None], torch.tensor([len(row)]))

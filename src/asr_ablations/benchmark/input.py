@@ -1,18 +1,19 @@
 """How fast audio is read into batches: every cache, several numbers of workers, and the model's step beside them."""
 
 import itertools
-import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
-from rich.progress import Progress
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import assemble, device_count, trainer
+from asr_ablations.benchmark.timing import Timing, in_turn, noise
 from asr_ablations.config import build
 from asr_ablations.data.loader import SpeechLoader
 from asr_ablations.data.module import SpeechData
@@ -28,7 +29,7 @@ STEPS = 4
 def input_speed(
     cfg: DictConfig, *, caches: dict[str, Any], workers: list[int], batches: int, repeats: int
 ) -> dict[str, Any]:
-    """Medians of audio hours a second: of the model's step, and in `rows` of the loader alone from each cache."""
+    """Audio hours a second by the median: of the model's step, and in `rows` of the loader alone from each cache."""
     for name, values in {"workers": workers, "batches": [batches], "repeats": [repeats]}.items():
         smallest = int(name != "workers")
         if not all(isinstance(value, int) and value >= smallest for value in values):
@@ -39,17 +40,18 @@ def input_speed(
     task, data = assemble(cfg, corpus)
     loaders = {(name, n): _loader(data, cache, n, batches) for name, cache in caches.items() for n in workers}
     read = list(loaders[next(iter(loaders))])
-    step = _step(cfg, task, read)
-    measured: dict[Any, list[float]] = {key: [] for key in ["model", *loaders]}
-    with Progress(transient=True) as bars:
-        # one more than asked for: the first starts the workers and fills the page cache
-        for number in bars.track(range(repeats + 1), description="measuring"):
-            for key in measured:
-                rate = _rate(step) if key == "model" else _rate(lambda key=key: loaders[key])  # type: ignore[misc]
-                measured[key] += [rate] if number else []
-    model, *rates = (statistics.median(found) for found in measured.values())
-    rows = [_row(name, n, rate, model) for (name, n), rate in zip(loaders, rates, strict=True)]
-    return {"model_audio_hours_per_second": model, "batches": len(read), "rows": rows}
+    few = read[:: max(1, len(read) // STEPS)]
+    calls = {"model": partial(_seconds, _step(cfg, task, few))}
+    calls |= {_name(*key): partial(_seconds, partial(iter, loader)) for key, loader in loaders.items()}
+    # the first starts the workers and fills the page cache
+    timings = in_turn(calls, steps=repeats, warmup=1)
+    model = _hours(few) / timings["model"].median
+    rows = [_row(*key, _hours(read), timings[_name(*key)], model) for key in loaders]
+    return {"model_audio_hours_per_second": model, "batches": len(read), "rows": rows, "notes": noise(timings)}
+
+
+def _name(cache: str, workers: int) -> str:
+    return f"{cache}, {workers} workers"
 
 
 def _loader(data: SpeechData, cache: Any, workers: int, batches: int) -> SpeechLoader:
@@ -61,15 +63,15 @@ def _loader(data: SpeechData, cache: Any, workers: int, batches: int) -> SpeechL
     return SpeechLoader(loader.dataset, first, workers)
 
 
-def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Any]:
-    """Trains on some of the batches, one after another, and gives them back."""
+def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Iterator[Batch]]:
+    """Trains on the batches, one after another, and gives them back."""
     device = torch.device("cuda" if device_count(cfg) else "cpu")
     task.to(device).train()
     optimizer = task.make_optimizer(task.model.parameters())
     precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
 
-    def step() -> Any:
-        for batch in batches[:: max(1, len(batches) // STEPS)]:
+    def step() -> Iterator[Batch]:
+        for batch in batches:
             moved = batch.to(device)
             with precision.forward_context():
                 features, lengths = task._features(moved)
@@ -83,19 +85,25 @@ def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], 
     return step
 
 
-def _rate(batches: Callable[[], Any]) -> float:
-    """Audio hours a second of what the batches hold."""
+def _seconds(batches: Callable[[], Iterator[Batch]]) -> float:
+    """Until all were given."""
     started = time.perf_counter()
-    samples = sum(int(batch.lengths.sum()) for batch in batches())
-    return samples / SAMPLE_RATE / 3600 / (time.perf_counter() - started)
+    deque(batches(), maxlen=0)
+    return time.perf_counter() - started
 
 
-def _row(cache: str, workers: int, rate: float, model: float) -> dict[str, Any]:
-    used = min(max(1, workers), cores())
+def _hours(batches: list[Batch]) -> float:
+    """Of audio, padding left out."""
+    return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
+
+
+def _row(cache: str, workers: int, hours: float, timing: Timing, model: float) -> dict[str, Any]:
+    used, rate = min(max(1, workers), cores()), hours / timing.median
     return {
         "cache": cache,
         "workers": workers,
         "audio_hours_per_second": rate,
         "times_real_time_a_core": rate * 3600 / used,
         "over_model": rate / model,
+        "spread %": timing.spread,
     }

@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import track
 
+from asr_ablations.benchmark.timing import Timing, noise
 from asr_ablations.errors import choices
 from asr_ablations.sweep.arm import Arm, child_environment, command
 from asr_ablations.sweep.launch import freeze
@@ -27,11 +27,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 def launch_times(cfg: DictConfig, *, arms: int) -> dict[str, Any]:
     """Seconds from launch to the end of the first step for `arms` short runs of the config that differ in the seed:
-    median over all arms but the first, the first arm's, and the whole way's.
+    median and spread over all arms but the first, the first arm's, and the whole way's.
     """
     if not isinstance(arms, int) or arms < 2:
         raise choices("benchmark.arms", arms, "a whole number, 2 or more")
     found: dict[str, Any] = {"arms": arms}
+    timings: dict[str, Timing] = {}
     for name, way in {"forked": _forked, "processes": _processes, "in_one_process": _in_one_process}.items():
         with TemporaryDirectory() as folder:
             frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
@@ -39,8 +40,10 @@ def launch_times(cfg: DictConfig, *, arms: int) -> dict[str, Any]:
             way(frozen)
             took = time.perf_counter() - began
             seconds = [json.loads((arm.folder / "summary.json").read_text())["launch_seconds"] for arm in frozen]
-        found |= {f"{name}_median": statistics.median(seconds[1:]), f"{name}_first": seconds[0], f"{name}_all": took}
-    return {**found, "processes_to_forked": found["processes_median"] / found["forked_median"]}
+        timings[name] = Timing(tuple(seconds[1:]))
+        found |= {f"{name}_median": timings[name].median, f"{name}_first": seconds[0], f"{name}_all": took}
+    ratio = timings["processes"].median / timings["forked"].median
+    return {**found, "processes_to_forked": ratio, "notes": noise(timings)}
 
 
 def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:

@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -9,11 +10,10 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.loggers import CSVLogger
-from rich.progress import track
 
 from asr_ablations.assembly import assemble, device_count, trainer
+from asr_ablations.benchmark.timing import check, in_turn, noise
 from asr_ablations.config import build
-from asr_ablations.errors import choices
 from asr_ablations.machine import device_clock
 from asr_ablations.metrics.throughput import Throughput
 from asr_ablations.report.progress import Progress
@@ -33,24 +33,22 @@ class Clock(pl.Callback):
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
     """Median seconds of both loops over `steps` batches and the median of their ratios, measured in turn."""
-    for name, value in {"steps": steps, "pairs": pairs}.items():
-        if not isinstance(value, int) or value < 1:
-            raise choices(f"benchmark.{name}", value, "a whole number, 1 or more")
+    check(steps=steps, pairs=pairs)
     corpus = build(cfg.data)
     corpus.prepare()
-    lightning, bare = [], []
-    _bare(cfg, corpus, steps)  # the first pass reads the audio and warms up
-    for _ in track(range(pairs), description="pairs"):
-        lightning.append(_through_lightning(cfg, corpus, steps))
-        bare.append(_bare(cfg, corpus, steps))
-    ratios = [a / b for a, b in zip(lightning, bare, strict=True)]
+    loops = {"lightning": _through_lightning, "bare": _bare}
+    calls = {name: partial(loop, cfg, corpus, steps) for name, loop in loops.items()}
+    timings = in_turn(calls, steps=pairs, warmup=1, title="pairs")
+    lightning, bare = timings.values()
+    ratios = [a / b for a, b in zip(lightning.seconds, bare.seconds, strict=True)]
     return {
         "steps": steps,
-        "lightning_seconds": statistics.median(lightning),
-        "bare_seconds": statistics.median(bare),
+        "lightning_seconds": lightning.median,
+        "bare_seconds": bare.median,
         "ratio": statistics.median(ratios),
         "ratio_smallest": min(ratios),
         "ratio_largest": max(ratios),
+        "notes": noise(timings),
     }
 
 

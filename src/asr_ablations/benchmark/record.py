@@ -13,6 +13,7 @@ from asr_ablations.config import build, check
 from asr_ablations.environment import hardware, versions
 from asr_ablations.experiment import quiet
 from asr_ablations.run import Run, write, write_json
+from asr_ablations.stopping import StopRequest
 
 
 def measure(cfg: DictConfig) -> Path:
@@ -24,17 +25,27 @@ def measure(cfg: DictConfig) -> Path:
     record = Run(cfg)
     if (record.folder / RESULT).exists():
         record.keep_previous()
-    with record:
-        before = _load()
-        found: dict[str, Any] = build(cfg.benchmark)(cfg)
-        found["machine"] = {**machine(before), **found.get("machine", {})}
-        write_json(record.folder / RESULT, found)
-        figures = [path.name for path in draw(found.get("plots", []), record.folder)]
-        images = [name for name in figures if name.endswith(".png")]
-        write(record.folder / "report.md", markdown(record.name, found, images))
+    stop = StopRequest()
+    stop.listen()
+    try:
+        with record:
+            found = _measured(cfg, record)
+    finally:
+        stop.close()
     show(record.name, found)
     print(f"result in {record.folder}")
     return record.folder
+
+
+def _measured(cfg: DictConfig, record: Run) -> dict[str, Any]:
+    before = _load()
+    found: dict[str, Any] = build(cfg.benchmark)(cfg)
+    found["machine"] = {**machine(before), **found.get("machine", {})}
+    write_json(record.folder / RESULT, found)
+    figures = [path.name for path in draw(found.get("plots", []), record.folder)]
+    images = [name for name in figures if name.endswith(".png")]
+    write(record.folder / "report.md", markdown(record.name, found, images))
+    return found
 
 
 def machine(load_before: str) -> dict[str, Any]:

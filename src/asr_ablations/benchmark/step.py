@@ -2,18 +2,19 @@
 
 import copy
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, open_dict
-from rich.progress import track
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.assembly import assemble, device_count, trainer
 from asr_ablations.benchmark.flops import training_flops
 from asr_ablations.benchmark.naive import NaiveDeepSpeech2
 from asr_ablations.benchmark.parts import microseconds_a_frame, seconds_of_parts
+from asr_ablations.benchmark.timing import Timing, in_turn, noise
 from asr_ablations.config import PRECISIONS, build
 from asr_ablations.data.speech import Unreadable, collate
 from asr_ablations.errors import choices
@@ -25,6 +26,9 @@ PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 
 SIDE = 2048
 """Of the matrices whose product tells what this machine can do."""
+
+OURS, PORT, PRODUCT = "ours", "port", "product"
+"""What is measured in turn."""
 
 
 def step_speed(
@@ -47,11 +51,15 @@ def step_speed(
     corpus.prepare()
     points = [(rnn, precision, batch) for rnn in rnns for precision in precisions for batch in batches]
     rows, parts = [], []
-    for rnn, precision, batch in track(points, description="measuring", transient=True):
+    timings: dict[str, Timing] = {}
+    for rnn, precision, batch in points:
         point = _configured(cfg, rnn, precision, batch)
         names = {"rnn": rnn, "precision": precision, "batch": batch}
         measured = Measured(point, corpus, steps, device)
-        rows.append({**names, **measured.row(repeats)})
+        told = f"{rnn}, precision {precision}, batch {batch}"
+        taken = measured.in_turn(repeats, told)
+        timings |= {f"{told}, {way}": timing for way, timing in taken.items() if way != PRODUCT}
+        rows.append({**names, **measured.row(taken)})
         parts.append({**names, **measured.parts(frames)})
     return {
         "model_width": cfg.width,
@@ -61,6 +69,7 @@ def step_speed(
         "product_gflops": max(row["product GFLOP/s"] for row in rows),
         "steps": rows,
         "parts": parts,
+        "notes": noise(timings),
     }
 
 
@@ -103,9 +112,9 @@ class Measured:
         self.port = usual_port(self.task, cfg.precision)
         self.step = stepper(self.task, self.task.model, self.precision)
 
-    def row(self, repeats: int) -> dict[str, Any]:
-        ours, theirs, products = self._in_turn(repeats)
-        seconds, product = statistics.median(ours), max(products)
+    def row(self, timings: Mapping[str, Timing]) -> dict[str, Any]:
+        ours, port = timings[OURS], timings.get(PORT)
+        seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
         # of a known GPU in 16 bits by its data sheet, else what was measured beside the steps
         known = next((peak for part, peak in PEAKS.items() if part in _name(self.device)), product)
         peak = product if self.cfg.precision == 32 else known
@@ -114,12 +123,13 @@ class Measured:
         flops = sum(training_flops(self.task.model, count) for count in counts)
         return {
             "ms": _milliseconds(seconds / len(self.batches)),
+            "spread %": ours.spread,
             "R": valid / 3600 / seconds,
             "GFLOP/s": flops / seconds / 1e9,
             "product GFLOP/s": product / 1e9,
             "MFU %": 100 * flops / seconds / peak,
-            "port ms": _milliseconds(statistics.median(theirs) / len(self.batches)) if theirs else None,
-            "port / ours": statistics.median(b / a for a, b in zip(ours, theirs, strict=True)) if theirs else None,
+            "port ms": port and _milliseconds(port.median / len(self.batches)),
+            "port / ours": port and statistics.median(b / a for a, b in zip(ours.seconds, port.seconds, strict=True)),
         }
 
     def parts(self, frames: list[int]) -> dict[str, Any]:
@@ -132,20 +142,14 @@ class Measured:
         tau = microseconds_a_frame(layer, self.cfg.batch.size, frames, self.precision)
         return {**shares, "tau us": tau, "peak GB": peak / 1e9}
 
-    def _in_turn(self, repeats: int) -> tuple[list[float], list[float], list[float]]:
-        """Seconds of our steps, of the port's, and the rate of a matrix product, one after another."""
+    def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
+        """All batches by our step and by the port's, and a matrix product."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        other = stepper(self.task, self.port, self.precision) if self.port is not None else None
-        ours: list[float] = []
-        theirs: list[float] = []
-        products: list[float] = []
-        for number in range(repeats + 1):  # the first warms up
-            for found, run in ((ours, self.step), (theirs, other)):
-                if run is not None and (took := self._time(run, self.batches)) and number:
-                    found.append(took)
-            products.append(product_rate(self.device))
-        return ours, theirs, products
+        calls = {OURS: partial(self._time, self.step, self.batches), PRODUCT: partial(product_seconds, self.device)}
+        if self.port is not None:
+            calls[PORT] = partial(self._time, stepper(self.task, self.port, self.precision), self.batches)
+        return in_turn(calls, steps=repeats, warmup=1, title=title)
 
     def _time(self, step: Callable[[Any], None], batches: Sequence[Any]) -> float:
         started = device_clock(self.device)
@@ -189,15 +193,15 @@ def stepper(
     return step
 
 
-def product_rate(device: torch.device) -> float:
-    """Operations a second of the product of two square float32 matrices, the best of three."""
+def product_seconds(device: torch.device) -> float:
+    """Of the product of two square float32 matrices, the best of three."""
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     took = []
     for _ in range(3):
         started = device_clock(device)
         x @ y
         took.append(device_clock(device) - started)
-    return 2 * SIDE**3 / min(took)
+    return min(took)
 
 
 def _milliseconds(seconds: float) -> float:

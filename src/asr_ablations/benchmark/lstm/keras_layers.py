@@ -8,7 +8,6 @@ import numpy as np
 
 from asr_ablations.benchmark.lstm.configuration import Configuration, Weights, draw_batch, draw_weights
 
-
 EPSILON = 1e-8 * math.sqrt(1 - 0.999)
 """Of Adam. Keras adds it before it corrects the second moment's bias: so its first step, which is compared, is that of
 the other frameworks' 1e-8. Its own 1e-7 shrinks the first steps of deep networks, whose lowest gradients are no larger.
