@@ -11,7 +11,7 @@ from torch import nn
 
 from asr_ablations.config import build
 from asr_ablations.errors import UsageError
-from asr_ablations.model.convolution import CEILING, PaddedConvolution, WholeFrameConvolution
+from asr_ablations.model.convolution import CEILING, Convolution, PaddedConvolution, WholeFrameConvolution
 from asr_ablations.model.dropout import Dropout
 from asr_ablations.rnn.directions import KINDS
 from support import another, component, compose, group_options, knobs, shared_tool
@@ -267,6 +267,18 @@ def test_ds2_has_the_kernels_and_layers_of_the_thesis() -> None:
     cells = [m for m in network.modules() if isinstance(m, nn.RNNBase)]
     assert [(c.hidden_size, c.bidirectional) for c in cells] == [(800, False)] * 10
     assert time_stride(network) == 2
+
+
+@pytest.mark.parametrize("utterances", [1, 2, 3])
+def test_few_utterances_in_another_layout_give_torchs_numbers(utterances: int) -> None:
+    ours = Convolution(32, 4, (5, 7), (2, 1), (2, 3))
+    torchs = nn.Conv2d(32, 4, (5, 7), (2, 1), (2, 3))
+    torchs.load_state_dict(ours.state_dict())
+    x = torch.randn(utterances, 20, 11, 32).permute(0, 3, 1, 2)
+    given = torch.randn(utterances, 4, 10, 11)
+    found = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
+    torch.testing.assert_close(ours(x), torchs(x))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize(("bins", "left"), [(161, 41), (80, 20)])
