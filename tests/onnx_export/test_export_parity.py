@@ -24,6 +24,7 @@ OTHERS = (
     ["rnn=rnn_relu", "model.directions=concat", "norm=layer"],
     ["rnn=lstm_fused", "features=spectrogram", "norm=none"],
     ["rnn=gru", "model=itu", "model.directions=sum"],
+    ["model=ds2"],
 )
 TOLD = {"samples": "float", "run": "x"}
 

@@ -70,7 +70,7 @@ def write_graph(graph: Graph, file: Path, opset: int | None, told: dict[str, Any
     batch, samples = "batch", "samples"
     lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])
     audio = torch.zeros(2, 2 * SAMPLE_RATE, dtype=torch.float32 if told["samples"] == "float" else torch.int16)
-    with _quiet_and_alone():
+    with _quiet_and_alone(), torch.no_grad():
         program = torch.onnx.export(
             graph,
             (audio, lengths),
