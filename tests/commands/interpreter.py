@@ -102,7 +102,9 @@ def serve(requests: socket.socket) -> None:
     from asr_ablations.sweep.processes import PRELOAD
 
     for name in PRELOAD:
-        importlib.import_module(name)
+        if "wandb" not in name:  # its temporary folder would go with the first command that ends
+            importlib.import_module(name)
+    assert "wandb" not in sys.modules
     requests.sendall(b"ready\n")
     while True:
         message, files, *_ = socket.recv_fds(requests, 1, 4)
