@@ -139,12 +139,12 @@ class Utilisation(pl.Callback):
             last = time.perf_counter()
             host.read(1)  # counters count from here
             while not self._stop.wait(self.interval):
-                now = time.perf_counter()
+                now, phase = time.perf_counter(), self._phase  # reading the counters takes a while
                 found: dict[str, Any] = {**host.read(now - last), **gpus.read()}
                 last = now
                 row = {key: _told(value) for key, value in found.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
-                table.writerow({**trained, "phase": self._phase, **row})
+                table.writerow({**trained, "phase": phase, **row})
                 file.flush()
 
 
