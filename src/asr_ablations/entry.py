@@ -50,13 +50,13 @@ def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[
             except ClaimedError as error:
                 print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
                 sys.exit(75)
+            except BrokenPipeError:  # … --help | head
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
             except Exception as error:
                 if (exit_code := getattr(error, "exit_code", None)) is None:
                     raise
                 sys.exit(exit_code)  # arms that failed: told already
-            except BrokenPipeError:  # … --help | head
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                sys.exit(1)
 
         return main
 

@@ -84,7 +84,7 @@ def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
 
 @pytest.mark.slow
 def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
-    _, _, found = measured(corpora, tmp_path, "launch", "benchmark.arms=2", "max_epochs=1")
+    _, _, found = measured(corpora, tmp_path, "launch", "benchmark.arms=2", "benchmark.repeats=1", "max_epochs=1")
     for way in ("forked", "processes", "in_one_process"):
         assert 0 < min(found[f"{way}_median"], found[f"{way}_first"]) < found[f"{way}_all"]
     assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
@@ -141,18 +141,26 @@ def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
 
 
-def test_one_that_is_terminated_says_so(corpora, tmp_path):
-    command = [sys.executable, "src/benchmark.py", "benchmark=step", *SHRUNKEN, f"outputs={tmp_path}"]
+def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path):
+    many = ["benchmark.batches=[1,2,3,4,5,6]", "benchmark.steps=1", "benchmark.repeats=1", "benchmark.frames=[8,16]"]
+    command = [sys.executable, "src/benchmark.py", "benchmark=step", *many, *SHRUNKEN, f"outputs={tmp_path}"]
     environment = clean_environment(corpora, tmp_path)
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and not run_folders(tmp_path):
-            time.sleep(0.1)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, **pipes) as process:
+        while process.poll() is None and not list(tmp_path.glob("*/*/result.json")):
+            time.sleep(0.05)
         process.terminate()
-        assert process.wait(timeout=300) == 128 + signal.SIGTERM
-        assert process.stderr.read().splitlines()[-1:] == ["interrupted: SIGTERM"]
-    told = [json.loads((folder / "status.json").read_text()) for folder in run_folders(tmp_path)]
-    assert ("failed", "interrupted: SIGTERM") in [(one["status"], one.get("reason")) for one in told]
-    assert "running" not in [one["status"] for one in told]
+        shown, said = process.communicate(timeout=300)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert said.splitlines()[-1:] == ["interrupted: SIGTERM"]
+    (folder,) = run_folders(tmp_path)
+    told = json.loads((folder / "status.json").read_text())
+    assert (told["status"], told["reason"]) == ("failed", "interrupted: SIGTERM")
+    assert shown == f"what was measured by then is in {folder}\n"
+    kept = json.loads((folder / "result.json").read_text())
+    assert 1 <= len(kept["steps"]) == len(kept["parts"]) < 12
+    assert kept["notes"][0].startswith("unfinished")
+    assert "unfinished" in (folder / "report.md").read_text()
 
 
 def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):

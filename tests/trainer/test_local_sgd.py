@@ -63,7 +63,7 @@ def counting(*arguments, **keywords):
 distributed.all_reduce = counting
 checkpoints.STEPS_BETWEEN_AGREEMENTS = 10**6
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
-print("reduced", counts)
+print(f"reduced {{counts}}\\n", end="")  # in one piece: two ranks write at once
 """
 
 

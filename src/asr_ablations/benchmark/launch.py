@@ -3,18 +3,19 @@
 import copy
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
-from rich.progress import track
 
-from asr_ablations.benchmark.timing import Timing, noise
+from asr_ablations.benchmark.timing import Timing, check, in_turn, noise
 from asr_ablations.errors import choices
 from asr_ablations.sweep.arm import Arm, child_environment, command
 from asr_ablations.sweep.launch import freeze
@@ -25,25 +26,36 @@ from asr_ablations.sweep.slots import Slots
 SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
-def launch_times(cfg: DictConfig, *, arms: int) -> dict[str, Any]:
-    """Seconds from launch to the end of the first step for `arms` short runs of the config that differ in the seed:
-    median and spread over all arms but the first, the first arm's, and the whole way's.
+def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> dict[str, Any]:
+    """Seconds from launch to the end of the first step for `arms` short runs of the config that differ in the seed,
+    `repeats` times in turn: median over all arms but the first of each time; medians of the first ones and of the
+    whole way's.
     """
     if not isinstance(arms, int) or arms < 2:
         raise choices("benchmark.arms", arms, "a whole number, 2 or more")
-    found: dict[str, Any] = {"arms": arms}
-    timings: dict[str, Timing] = {}
-    for name, way in {"forked": _forked, "processes": _processes, "in_one_process": _in_one_process}.items():
-        with TemporaryDirectory() as folder:
-            frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
-            began = time.perf_counter()
-            way(frozen)
-            took = time.perf_counter() - began
-            seconds = [json.loads((arm.folder / "summary.json").read_text())["launch_seconds"] for arm in frozen]
-        timings[name] = Timing(tuple(seconds[1:]))
-        found |= {f"{name}_median": timings[name].median, f"{name}_first": seconds[0], f"{name}_all": took}
-    ratio = timings["processes"].median / timings["forked"].median
-    return {**found, "processes_to_forked": ratio, "notes": noise(timings)}
+    check(repeats=repeats)
+    ways = {"forked": _forked, "processes": _processes, "in_one_process": _in_one_process}
+    seen: dict[str, list[list[float]]] = {name: [] for name in ways}
+    calls = {name: partial(_started, cfg, way, arms, seen[name]) for name, way in ways.items()}
+    whole = in_turn(calls, steps=repeats, warmup=0, title="ways to start an arm")
+    later = {name: Timing(tuple(s for seconds in times for s in seconds[1:])) for name, times in seen.items()}
+    found: dict[str, Any] = {"arms": arms, "repeats": repeats}
+    for name, times in seen.items():
+        first = statistics.median(seconds[0] for seconds in times)
+        found |= {f"{name}_median": later[name].median, f"{name}_first": first, f"{name}_all": whole[name].median}
+    ratio = later["processes"].median / later["forked"].median
+    return {**found, "processes_to_forked": ratio, "notes": noise(later)}
+
+
+def _started(cfg: DictConfig, way: Callable[[Sequence[Arm]], None], arms: int, seen: list[list[float]]) -> float:
+    """Seconds of the whole; those of each arm are added to `seen`."""
+    with TemporaryDirectory() as folder:
+        frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
+        began = time.perf_counter()
+        way(frozen)
+        took = time.perf_counter() - began
+        seen.append([json.loads((arm.folder / "summary.json").read_text())["launch_seconds"] for arm in frozen])
+    return took
 
 
 def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
@@ -61,7 +73,7 @@ def _forked(arms: Sequence[Arm]) -> None:
 
 
 def _processes(arms: Sequence[Arm]) -> None:
-    for arm in track(arms, description="processes", transient=True):
+    for arm in arms:
         _quietly(command(SCRIPT, arm.config))
 
 

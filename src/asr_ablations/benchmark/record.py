@@ -15,6 +15,8 @@ from asr_ablations.experiment import quiet
 from asr_ablations.run import Run, write, write_json
 from asr_ablations.stopping import StopRequest
 
+UNFINISHED = "unfinished: the benchmark was ended before the rest was measured"
+
 
 def measure(cfg: DictConfig) -> Path:
     """The folder with config, environment, result.json, report.md and plots of one benchmark. Raises UsageError for a
@@ -38,14 +40,32 @@ def measure(cfg: DictConfig) -> Path:
 
 
 def _measured(cfg: DictConfig, record: Run) -> dict[str, Any]:
+    """A benchmark gives its result, or piece by piece what it has so far: that much is kept if it is ended."""
     before = _load()
-    found: dict[str, Any] = build(cfg.benchmark)(cfg)
-    found["machine"] = {**machine(before), **found.get("machine", {})}
+    told = build(cfg.benchmark)(cfg)
+    found: dict[str, Any] = {}
+    try:
+        for found in [told] if isinstance(told, dict) else told:
+            found["machine"] = {**machine(before), **found.get("machine", {})}
+            write_json(record.folder / RESULT, _unfinished(found))
+    except BaseException:
+        if found:
+            _report(record, _unfinished(found))
+            print(f"what was measured by then is in {record.folder}")
+        raise
+    _report(record, found)
+    return found
+
+
+def _unfinished(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "notes": [UNFINISHED, *found.get("notes", [])]}
+
+
+def _report(record: Run, found: dict[str, Any]) -> None:
     write_json(record.folder / RESULT, found)
     figures = [path.name for path in draw(found.get("plots", []), record.folder)]
     images = [name for name in figures if name.endswith(".png")]
     write(record.folder / "report.md", markdown(record.name, found, images))
-    return found
 
 
 def machine(load_before: str) -> dict[str, Any]:

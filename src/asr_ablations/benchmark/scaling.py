@@ -44,7 +44,7 @@ class Point:
         return f"{self.ranks} x {self.batch}"
 
     def __call__(self) -> float:
-        """Train a few steps in fresh processes; the median seconds of a step, not a number where that failed."""
+        """Train a few steps in fresh processes; the mean seconds of a step, not a number where that failed."""
         if self.failed is None:
             log, answer = self.config.with_suffix(".log"), self.config.with_suffix(".json")
             answer.unlink(missing_ok=True)

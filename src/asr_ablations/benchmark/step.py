@@ -2,7 +2,7 @@
 
 import copy
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,10 +40,11 @@ def step_speed(
     steps: int,
     repeats: int,
     frames: list[int],
-) -> dict[str, Any]:
-    """For each recurrent layer, precision and batch size, in `steps`: medians of milliseconds, R (hours of valid audio
-    a second), the share of the machine's arithmetic, and the usual port's milliseconds over ours; in `parts`: the times
-    of parts alone as shares of the step, τ (microseconds a frame of a recurrent layer) and the peak of memory.
+) -> Iterator[dict[str, Any]]:
+    """After each recurrent layer, precision and batch size what is found so far. In `steps`: medians of milliseconds, R
+    (hours of valid audio a second), the share of the machine's arithmetic, and the usual port's milliseconds over ours;
+    in `parts`: the times of parts alone as shares of the step, τ (microseconds a frame of a recurrent layer) and the
+    peak of memory.
     """
     _check(precisions, batches, steps, repeats, frames)
     device = torch.device("cuda" if device_count(cfg) else "cpu")
@@ -61,16 +62,16 @@ def step_speed(
         timings |= {f"{told}, {way}": timing for way, timing in taken.items() if way != PRODUCT}
         rows.append({**names, **measured.row(taken)})
         parts.append({**names, **measured.parts(frames)})
-    return {
-        "model_width": cfg.width,
-        "model_layers": cfg.layers,
-        "device": _name(device),
-        "threads": torch.get_num_threads(),
-        "product_gflops": max(row["product GFLOP/s"] for row in rows),
-        "steps": rows,
-        "parts": parts,
-        "notes": noise(timings),
-    }
+        yield {
+            "model_width": cfg.width,
+            "model_layers": cfg.layers,
+            "device": _name(device),
+            "threads": torch.get_num_threads(),
+            "product_gflops": max(row["product GFLOP/s"] for row in rows),
+            "steps": rows,
+            "parts": parts,
+            "notes": noise(timings),
+        }
 
 
 def _check(precisions: list[Any], batches: list[int], steps: int, repeats: int, frames: list[int]) -> None:

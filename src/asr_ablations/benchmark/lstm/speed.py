@@ -1,6 +1,6 @@
 """Training steps of LSTM networks in several frameworks, with equal weights, in turn (papers/000)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,12 +34,12 @@ def lstm_speed(
     warmup: int,
     budget: float | None,
     threads: int | None,
-) -> dict[str, Any]:
-    """In `steps` the milliseconds of a training step (batch to the device, forwards, backwards, Adam) of each
-    configuration and implementation, and how many times faster than the configuration's slowest it is, here and in the
-    paper; in `numbers_and_memory` how far its logits and loss are from the reference's, what its first step takes off
-    the loss, and the memory of its process; in `published` the paper's ratios with ours beside. An implementation that
-    computes other numbers is told and not measured.
+) -> Iterator[dict[str, Any]]:
+    """After each configuration what is found so far. In `steps` the milliseconds of a training step (batch to the
+    device, forwards, backwards, Adam) of each configuration and implementation, and how many times faster than the
+    configuration's slowest it is, here and in the paper; in `numbers_and_memory` how far its logits and loss are from
+    the reference's, what its first step takes off the loss, and the memory of its process; in `published` the paper's
+    ratios with ours beside. An implementation that computes other numbers is told and not measured.
     """
     check(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
     turns = partial(in_turn, steps=steps, warmup=warmup, budget=budget)
@@ -47,15 +47,15 @@ def lstm_speed(
     chosen = chosen_of(networks, configurations, scale)
     variants, notes = _installed(_only(implementations, only))
     device = _device(cfg)
-    found = {}
-    for one in chosen:
-        start = partial(Implementation.start, configuration=one, seed=cfg.seed, device=device, threads=threads)
-        found[one.name] = _measured(one, variants, cfg.seed, start, turns)
     if scale != 1:
         notes.append(f"sizes are the paper's times {scale:g}; its ratios are of the whole ones")
     if device == "cpu" and "torch_lstm" in variants:
         notes.append(NOT_CUDNN)
-    return {"device": device, **_result(found, variants, notes)}
+    found = {}
+    for one in chosen:
+        start = partial(Implementation.start, configuration=one, seed=cfg.seed, device=device, threads=threads)
+        found[one.name] = _measured(one, variants, cfg.seed, start, turns)
+        yield {"device": device, **_result(found, variants, notes)}
 
 
 def _only(implementations: Mapping[str, Implementation], only: list[str] | None) -> dict[str, Implementation]:

@@ -1,6 +1,6 @@
 """Seconds a mini-batch of the six networks of Shi et al. 2016, in every framework, by threads, samples and device."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -36,10 +36,11 @@ def network_speed(
     steps: int,
     warmup: int,
     budget: float | None,
-) -> dict[str, Any]:
-    """In `sizes` what is trained, with the millions of the paper's Table 2; in `steps` the milliseconds of forward,
-    backward and update, with samples and operations a second and the peak of memory, a process's libraries included; in
-    `scaling` what threads and a GPU gain, beside what the paper's Table 4 says; in the last table its seconds.
+) -> Iterator[dict[str, Any]]:
+    """After each network what is found so far. In `sizes` what is trained, with the millions of the paper's Table 2; in
+    `steps` the milliseconds of forward, backward and update, with samples and operations a second and the peak of
+    memory, a process's libraries included; in `scaling` what threads and a GPU gain, beside what the paper's Table 4
+    says; in the last table its seconds.
     """
     timing.check(shrink=shrink, together=together, steps=steps, warmup=warmup)
     check(threads, batches)
@@ -52,18 +53,23 @@ def network_speed(
         notes.append(f"{name} left out, {', '.join(lacking)} missing: pip install 'asr-ablations[benchmarks]'")
     measured = Measured(frameworks, bool(cfg.tf32), int(cfg.seed), steps=steps, warmup=warmup, budget=budget)
     gpu = device_count(cfg) > 0
-    for network in made.values():
+    for number, network in enumerate(made.values(), start=1):
         every = variants(network, tools, gpu, threads, batches)
         for start in range(0, len(every), together):
             measured.add(every[start : start + together])
+        yield _result(measured, list(made.values())[:number], notes)
+
+
+def _result(measured: "Measured", networks: Sequence[Network], notes: list[str]) -> dict[str, Any]:
+    names = [network.name for network in networks]
     gains = _scaling(measured.rows)
     theirs = published.scaling(names)
     return {
         "cores": cores(),
         f"slower {BEYOND.split(' /')[0]}": finding(gains),
         f"slower {BEYOND.split(' /')[0]}, {published.table()['source']}": finding(theirs),
-        "sizes": [_size(network) for network in made.values()],
-        "steps": measured.rows,
+        "sizes": [_size(network) for network in networks],
+        "steps": list(measured.rows),
         "scaling": gains + theirs,
         "published_seconds_by_threads": published.seconds(names),
         "notes": [*notes, published.note(), *measured.notes],

@@ -1,6 +1,6 @@
 """Toolkits at the framewise experiment of papers/002 §6, and independent workers whose weights are averaged (§4.1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -35,9 +35,9 @@ def toolkit_speed(
     worker_epochs: int,
     worker_threads: int,
     **shared: Any,
-) -> dict[str, Any]:
-    """Seconds an epoch, memory and frame error rate of each engine, and of `worker` in 1, 2, … processes. shared: the
-    fields of Settings but seed and device.
+) -> Iterator[dict[str, Any]]:
+    """Seconds an epoch, memory and frame error rate of each engine, and then those with `worker` in 1, 2, … processes.
+    shared: the fields of Settings but seed and device.
     """
     from asr_ablations.assembly import device_count
 
@@ -46,7 +46,12 @@ def toolkit_speed(
     _check(noise, held_out, workers, every, shared)
     settings = Settings(**shared, seed=cfg.seed, device="cuda" if device_count(cfg) else "cpu")
     absent = {name: lost for name, make in engines.items() if (lost := missing(getattr(make.func, "requires", ())))}
-    counts, notes = _possible(workers, settings.device)
+    counts, few = _possible(workers, settings.device)
+    missed = [
+        f"{name} left out, without {', '.join(lost)}: pip install 'asr-ablations[benchmarks]'"
+        for name, lost in absent.items()
+    ]
+    notes = [*missed, *few, *_choices(settings, utterances, frames, noise, held_out, worker_threads)]
     with TemporaryDirectory() as folder:
         generate(Path(folder), settings, utterances=utterances, frames=frames, noise=noise, held_out=held_out)
         make = partial(_made, folder, settings)
@@ -56,14 +61,13 @@ def toolkit_speed(
             epochs=epochs,
             utterances=utterances,
         )
-        options: dict[str, Any] = {"every": every, "threads": worker_threads, "epochs": worker_epochs, "warmup": WARMUP}
-        averaged = averaged_workers(cfg, partial(make, worker), counts=counts, **options) if counts else {"notes": []}
-    missed = [
-        f"{name} left out, without {', '.join(lost)}: pip install 'asr-ablations[benchmarks]'"
-        for name, lost in absent.items()
-    ]
-    told = _choices(settings, utterances, frames, noise, held_out, worker_threads)
-    return {**found, **averaged, "notes": [*missed, *notes, *told, *found["notes"], *averaged["notes"]]}
+        notes += found.pop("notes")
+        yield {**found, "notes": notes}
+        if counts:
+            options: dict[str, Any] = {"every": every, "threads": worker_threads}
+            options |= {"epochs": worker_epochs, "warmup": WARMUP}
+            averaged = averaged_workers(cfg, partial(make, worker), counts=counts, **options)
+            yield {**found, **averaged, "notes": [*notes, *averaged["notes"]]}
 
 
 def _made(folder: str, settings: Settings, engine: Any, cfg: DictConfig) -> Callable[[], Any]:
