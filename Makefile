@@ -51,11 +51,15 @@ lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minu
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
 	.venv/bin/python src/train.py $(ARGS)
 
-test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+# One more than cores: sweeps and commands under test wait for processes of their own.
+PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 4))')
+PYTEST = .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile
+
+test: install  ## every test, a file at a time in each of PROCESSES (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
+	$(PYTEST) $(ARGS)
 
 test-fast: install  ## the tests without those marked slow
-	.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 lint: install  ## ruff (check and format) and mypy
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
