@@ -53,7 +53,7 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 
 # One more than cores: sweeps and commands under test wait for processes of their own.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 4))')
-PYTEST = .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile
+PYTEST = .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: install  ## every test, a file at a time in each of PROCESSES (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
 	$(PYTEST) $(ARGS)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def write_split(folder: Path, speakers: int, utterances: int, first: int) -> Non
             soundfile.write(chapter / f"{id_}.flac", samples, 16000, subtype="PCM_16")
             lines.append(f"{id_} {next(sentences).upper()}\n")
         (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with most slow tests first: what is begun last should be short where several processes share them."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)
