@@ -51,11 +51,9 @@ lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minu
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
 	.venv/bin/python src/train.py $(ARGS)
 
-# One more than cores: sweeps and commands under test wait for processes of their own.
-PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 4))')
-PYTEST = .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test: install  ## every test, a file at a time in each of PROCESSES (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
+test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
 	$(PYTEST) $(ARGS)
 
 test-fast: install  ## the tests without those marked slow
