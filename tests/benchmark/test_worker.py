@@ -1,6 +1,8 @@
 """Objects in processes of their own."""
 
 import os
+import signal
+import time
 from functools import partial
 
 import pytest
@@ -23,6 +25,12 @@ class Counter:
     def grow(self):
         self.memory = bytearray(200_000_000)
         return sum(self.memory[::4096])
+
+    def process(self):
+        return os.getpid()
+
+    def rest(self, seconds):
+        time.sleep(seconds)
 
     def fail(self):
         raise ValueError("two plus two")
@@ -76,6 +84,15 @@ def test_several_start_at_once_and_say_later_what_went_wrong():
         assert good.call("add", 2) == 2
         with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
             bad.call("add", 2)
+
+
+def test_ctrl_c_is_the_parents_to_answer(capfd):
+    """It closes a process that is at work, too, and that one has nothing to say about it."""
+    with Worker(Counter) as worker:
+        os.kill(worker.call("process"), signal.SIGINT)
+        assert worker.call("add", 1) == 1
+        worker._pipe.send(("rest", (0.5,)))
+    assert capfd.readouterr().err == ""
 
 
 def test_packages_that_are_not_there_are_named():

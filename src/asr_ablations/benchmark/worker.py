@@ -1,6 +1,7 @@
 """An object in a process of its own: one framework's threads, memory and settings do not reach another's."""
 
 import os
+import signal
 import traceback
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -42,9 +43,12 @@ class Worker:
         added = {**_limits(threads), **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
+        # Ctrl-C reaches every process of a terminal. It is this one's to end the others, but for those of their own.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
             self._process.start()
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             for name, value in before.items():
                 if value is None:
                     del os.environ[name]
@@ -122,7 +126,7 @@ def _serve(pipe: Connection, make: Callable[[], Any], threads: int | None) -> No
         while True:
             method, arguments = pipe.recv()
             pipe.send((True, peak_memory() if method == PEAK else getattr(made, method)(*arguments)))
-    except EOFError:  # the parent is done
+    except (EOFError, BrokenPipeError):  # the parent is done
         return
     except Exception as error:
         pipe.send((False, (f"{type(error).__name__}: {str(error).strip() or 'no message'}", traceback.format_exc())))
