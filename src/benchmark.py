@@ -9,12 +9,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> Any:
-    from asr_ablations.benchmark.record import measure  # torch is imported only when there is work to do
+    from asr_benchmarks.record import measure  # torch is imported only when there is work to do
 
     return measure(cfg)
 

@@ -8,13 +8,13 @@ python src/evaluate.py --help                                                   
 
 from typing import Any
 
-from asr_ablations.entry import entry
-from asr_ablations.evaluations.request import check_requests
+from asr_ablations.config.entry import entry
+from asr_ablations.evaluation.request import check_requests
 
 
 @entry("evaluation", check_requests)
 def main(cfg: Any) -> Any:
-    from asr_ablations.evaluations.job import evaluate  # torch is imported only when there is work to do
+    from asr_ablations.evaluation.evaluate import evaluate  # torch is imported only when there is work to do
 
     return evaluate(cfg if isinstance(cfg, list) else [cfg])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 from asr_ablations.onnx_export.request import check_request
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 
 
 @entry("language_model")
 def main(cfg: DictConfig) -> Any:
-    from asr_ablations.language_models.build import make  # torch is imported only when there is work to do
+    from asr_ablations.commands.lm import make  # torch is imported only when there is work to do
 
     return make(cfg)
 

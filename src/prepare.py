@@ -9,12 +9,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 
 
 @entry("prepare")
 def main(cfg: DictConfig) -> Any:
-    from asr_ablations.preparation import prepare  # torch is imported only when there is work to do
+    from asr_ablations.commands.prepare import prepare  # torch is imported only when there is work to do
 
     return prepare(cfg)
 

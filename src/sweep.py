@@ -7,54 +7,9 @@ Every agent runs in its own checkout of the same commit. If they share outputs/ 
 outputs=<folder>), no arm is trained twice: what is done is skipped, and what another agent is at is left to it.
 """
 
-import argparse
 import sys
-from pathlib import Path
 
-from asr_ablations.errors import UsageError
-
-REPOSITORY = Path(__file__).resolve().parents[1]
-METHODS = ("grid", "random", "bayes")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Exit code 2 for a mistake of the user's."""
-    asked = parser().parse_intermixed_args(arguments)
-    try:
-        return write_wandb(asked)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("kind", choices=["wandb"], help="write the definition of a W&B sweep")
-    made.add_argument("file", type=Path, metavar="FILE", help="a sweep file, as sweeps/rnn_type.yaml")
-    made.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for every arm, as for src/train.py")
-    made.add_argument("--method", choices=METHODS, help="by default grid, or random where a value is an interval")
-    made.add_argument("--output", type=Path, help="where to write it (by default outputs/<name>.wandb.yaml)")
-    made.add_argument("--project", help="of W&B (by default the logger's)")
-    return made
-
-
-def write_wandb(asked: argparse.Namespace) -> int:
-    import yaml
-
-    from asr_ablations.run import write
-    from asr_ablations.sweep.wandb_sweep import arms, definition
-
-    made = definition(asked.file, REPOSITORY, asked.overrides, method=asked.method, project=asked.project)
-    target = asked.output or Path("outputs") / f"{asked.file.stem}.wandb.yaml"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write(target, yaml.safe_dump(made, sort_keys=False, allow_unicode=True))
-    number = arms(made["parameters"]) if made["method"] == "grid" else None
-    print(f"wrote {target}: {made['method']}{f' of {number} arms' if number else ', until you stop it'}")
-    print("next, once:\n  wandb sweep", target)
-    print("and with what that prints, in a checkout on every machine:")
-    print(f"  wandb agent <entity>/{made['project']}/<sweep>{'' if number else ' --count <runs>'}")
-    return 0
-
+from asr_ablations.commands.sweep import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 
 
 @entry("config")
@@ -19,7 +19,7 @@ def main(cfg: DictConfig) -> Any:
         from asr_ablations.sweep.launch import freeze, plan
 
         return plan(freeze([cfg]))
-    from asr_ablations.experiment import run_fresh  # torch is imported only when there is work to do
+    from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
 
     return run_fresh(cfg)
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_ablations.entry import entry
+from asr_ablations.config.entry import entry
 from asr_ablations.transcription.request import check_request
 
 
 @entry("transcribe", check_request)
 def main(cfg: DictConfig) -> Any:
     if cfg.serve:
-        from asr_ablations.serve.job import serve
+        from asr_ablations.transcription.server.job import serve
 
         return serve(cfg)
     from asr_ablations.transcription.job import transcribe  # torch is imported only when there is work to do

@@ -13,13 +13,13 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.errors import UsageError
-from asr_ablations.experiment import run
-from asr_ablations.run import MACHINE_KEYS, content
-from every_key import Knob, chosen, every_knob
-from layouts import write_layouts
-from observation import Seen, differing, kept, observe
-from support import LIGHTNING_WARNINGS, REPOSITORY, compose
+from asr_ablations.experiment.run import run
+from asr_ablations.runs.identity import MACHINE_KEYS, content
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.every_key import Knob, chosen, every_knob
+from tests.helpers.layouts import write_layouts
+from tests.helpers.observation import Seen, differing, kept, observe
+from tests.helpers.support import LIGHTNING_WARNINGS, REPOSITORY, compose
 
 pytestmark = [
     *(pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS),
@@ -31,8 +31,8 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = [{source!r}, {tests!r}]
 from omegaconf import OmegaConf
-from asr_ablations.run import rank
-from observation import observe
+from asr_ablations.tools.machine import rank
+from tests.helpers.observation import observe
 seen = observe(OmegaConf.load({config!r}))
 if not rank():
     open({result!r}, "w").write(json.dumps(seen))
@@ -70,7 +70,7 @@ def _in_processes(text: str) -> Seen:
     with TemporaryDirectory() as folder:
         config, result, script = (Path(folder) / name for name in ("config.yaml", "seen.json", "worker.py"))
         config.write_text(text, encoding="utf-8")
-        paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY / "tests")}
+        paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
         script.write_text(TWO_RANKS.format(config=str(config), result=str(result), **paths), encoding="utf-8")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
         done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)

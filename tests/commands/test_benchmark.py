@@ -7,8 +7,9 @@ import sys
 import time
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, run, run_folders
-from interpreter import python
+
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, run, run_folders
+from tests.helpers.interpreter import python
 
 
 def readme_command(benchmark):

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import SHRUNKEN, clean_environment, run
-from interpreter import SOURCE, python
-from wandb_file import read_run
 
-from asr_ablations.sweep.comparison import Options, compare, compare_runs
-from asr_ablations.sweep.wandb_mirror import from_runs
-from run_folders import write_run, write_sweep
+from asr_ablations.comparison.comparison import Options, compare, compare_runs
+from asr_ablations.comparison.wandb_runs import from_runs
+from tests.helpers.command import SHRUNKEN, clean_environment, run
+from tests.helpers.interpreter import SOURCE, python
+from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.wandb_file import read_run
 
 RNN = {"factor": "rnn", "question": "Is a GRU as good?", "baseline": "lstm"}
 

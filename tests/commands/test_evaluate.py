@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import REPOSITORY, clean_environment
-from interpreter import python
 from test_readme import PYTHON
 
-from small_models import bigrams
-from trained_runs import write_trained
+from tests.helpers.command import REPOSITORY, clean_environment
+from tests.helpers.interpreter import python
+from tests.helpers.small_models import bigrams
+from tests.helpers.trained_runs import write_trained
 
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from command import clean_environment
-from interpreter import SOURCE, python
 
-from support import group_options
+from tests.helpers.command import clean_environment
+from tests.helpers.interpreter import SOURCE, python
+from tests.helpers.support import group_options
 
 SCRIPTS = sorted(path.name for path in SOURCE.glob("*.py"))
 

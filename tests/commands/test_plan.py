@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from command import SHRUNKEN, run, run_folders
+
+from tests.helpers.command import SHRUNKEN, run, run_folders
 
 SWEEP = ["src/train.py", "-m", *SHRUNKEN, "logger=csv", "max_epochs=3", "rnn=lstm,gru", "sweep=s"]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from command import SHRUNKEN, run, run_folders
 from test_readme import PYTHON
 
-from archive_server import archive, serving, sha256
-from asr_ablations.config import build
-from asr_ablations.errors import UsageError
-from asr_ablations.experiment import run as train
-from asr_ablations.preparation import prepare
-from support import compose, group_options, shared_data
+from asr_ablations.commands.prepare import prepare
+from asr_ablations.config.build import build
+from asr_ablations.experiment.run import run as train
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.archive_server import archive, serving, sha256
+from tests.helpers.command import SHRUNKEN, run, run_folders
+from tests.helpers.support import compose, group_options, shared_data
 
 SMALL = ["model=tiny", *SHRUNKEN[2:], "max_epochs=1", "logger=csv"]
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]

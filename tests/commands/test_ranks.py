@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 import yaml
-from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 
-from asr_ablations.sweep.arm import child_environment, command
+from asr_ablations.runs.process import child_environment, command
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 
 
 @pytest.mark.slow

@@ -5,9 +5,17 @@ import shlex
 import subprocess
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, readme_lines, run, run_folders
 
-from support import group_options, shared_data
+from tests.helpers.command import (
+    REPOSITORY,
+    SHRUNKEN,
+    clean_environment,
+    readme_commands,
+    readme_lines,
+    run,
+    run_folders,
+)
+from tests.helpers.support import group_options, shared_data
 
 PYTHON = readme_commands()
 OTHER = [line for line in readme_lines() if line and not line.startswith("python ")]

@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import interpreter
 import pytest
 import soundfile
 import yaml
-from command import REPOSITORY, clean_environment, run_folders
 
-from support import tiny_overrides
+from tests.helpers import interpreter
+from tests.helpers.command import REPOSITORY, clean_environment, run_folders
+from tests.helpers.support import tiny_overrides
 
+LSTM = "asr_ablations.components.rnn.lstm.LSTM"
 SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "logger=csv", "progress=false"]
 
 
@@ -186,7 +187,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
         (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
         (lambda run: (run / "status.json").unlink(), [], "is no run's folder"),
         (lambda run: (run / "summary.json").write_text("{"), [], "its record cannot be read"),
-        (lambda run: change(run / "config.yaml", "asr_ablations.rnn.lstm.LSTM", "os.system"), [], "os.system: refused"),
+        (lambda run: change(run / "config.yaml", LSTM, "os.system"), [], "os.system: refused"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],
          "(max_epochs: 3 then, 2 now)"),

@@ -4,7 +4,8 @@ import json
 
 import pytest
 import yaml
-from command import run, run_folders
+
+from tests.helpers.command import run, run_folders
 
 TINY = ["data.hours=0.02", "data.words=60", "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
 

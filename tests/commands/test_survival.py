@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
 
 TIMES = {"time/seconds", "train/audio_hours_per_second", "train/waiting_percent"}
 MARK = "ASR_ABLATIONS_TEST_SWEEP"

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from command import SHRUNKEN, run, run_folders
-from wandb_file import read_run
+
+from tests.helpers.command import SHRUNKEN, run, run_folders
+from tests.helpers.wandb_file import read_run
 
 NOTICE = "precision=16 on a CPU is bfloat16"
 

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from interpreter import python
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config import check, check_targets
-from small_models import bigrams
-from support import CONF, shared_data
+from asr_ablations.config.build import check_targets
+from asr_ablations.config.checks import check
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.interpreter import python
+from tests.helpers.small_models import bigrams
+from tests.helpers.support import CONF, shared_data
 
 SWEEPS = REPOSITORY / "sweeps"
 NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))

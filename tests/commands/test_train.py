@@ -11,9 +11,9 @@ import jiwer
 import pytest
 import torch
 import yaml
-from command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 
-from support import shared_data
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.support import shared_data
 
 RECORD = {
     "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",

@@ -6,12 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import clean_environment
-from interpreter import python
 from test_readme import PYTHON
 
+from tests.helpers.command import clean_environment
+from tests.helpers.interpreter import python
+
 COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/export")) and "serve=true" not in line]
-"""But for the page, which stays until it is ended: tests/serve starts it."""
+"""But for the page, which stays until it is ended: tests/transcription/server starts it."""
 
 
 def command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
-from wandb_file import read_run
+
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from tests.helpers.wandb_file import read_run
 
 AGENT = """
 import sys, yaml

@@ -3,8 +3,8 @@
 import pytest
 
 from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path
-from asr_ablations.errors import UsageError
-from support import compose
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import compose
 
 ALPHABETS = {language: node.characters for language, node in compose().languages.items()}
 every_language = pytest.mark.parametrize("language", ALPHABETS)

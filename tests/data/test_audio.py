@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from asr_ablations.data import audio
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 
 def written(path: Path, samples: np.ndarray, rate: int = 16000) -> Path:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data import audio, hearing, memory
+from asr_ablations.data import audio
+from asr_ablations.data import audio_checks as hearing
+from asr_ablations.data import audio_index as memory
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.module import SpeechData
+from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.screening import judge
-from asr_ablations.errors import UsageError
-from support import component
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component
 
 LETTERS = Alphabet("abcdefgh ")
 SOUND = 0.3 * np.sin(np.arange(16000) / 7)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.module import SpeechData
-from asr_ablations.data.speech import Item, collate
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.errors import UsageError
-from support import component
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component
 
 LETTERS = Alphabet("abcdefgh ")
 

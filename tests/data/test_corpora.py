@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data.librispeech import LibriSpeech, list_folder
-from asr_ablations.errors import UsageError
-from support import component, compose, group_options, shared_data
+from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component, compose, group_options, shared_data
 
 MINI = "librispeech-mini/LibriSpeech"
 SPEAKERS = {

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archive_server import Server, archive, serving, sha256
 from asr_ablations.data import download as module
 from asr_ablations.data.archives import fetch, unpack
 from asr_ablations.data.download import download
-from asr_ablations.errors import UsageError
-from support import component, shared_data
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.archive_server import Server, archive, serving, sha256
+from tests.helpers.support import component, shared_data
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, dtype=np.uint8).tobytes()
 

@@ -14,12 +14,12 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import get_worker_info
 
-from asr_ablations.assembly import assemble, trainer
-from asr_ablations.config import build
-from asr_ablations.data.module import SpeechData
+from asr_ablations.config.build import build
+from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance import Batch, Utterance
-from asr_ablations.errors import UsageError
-from support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble, trainer
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 

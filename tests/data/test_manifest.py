@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data.paths import name_paths
+from asr_ablations.data.named_paths import name_paths
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.errors import UsageError
-from support import component, shared_data
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component, shared_data
 
 
 @pytest.fixture(scope="module")

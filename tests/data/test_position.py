@@ -9,9 +9,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from asr_ablations.assembly import assemble, trainer
-from asr_ablations.config import build
-from support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from asr_ablations.config.build import build
+from asr_ablations.training.assembly import assemble, trainer
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 RESUMING = (
     "ignore:Checkpoint directory .* exists and is not empty",  # it holds what is resumed

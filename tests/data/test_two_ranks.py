@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY
+from tests.helpers.support import REPOSITORY
 
 
 @pytest.mark.slow
 def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path) -> None:
     """Ten utterances in batches of two a rank: two steps of four and one of two, one utterance for each rank."""
-    script = Path(__file__).with_name("rank_ids.py")
+    script = REPOSITORY / "tests/helpers/rank_ids.py"
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", "tests"))
+    paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", ""))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [*run, str(tiny_corpus), str(tmp_path), "1"],

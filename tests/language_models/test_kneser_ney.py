@@ -103,7 +103,7 @@ def test_unigrams_by_hand() -> None:
 
 
 def test_a_build_that_fails_says_so(tmp_path: Path) -> None:
-    from asr_ablations.errors import UsageError
+    from asr_ablations.tools.errors import UsageError
 
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
     with pytest.raises(UsageError, match="false failed: exit code 1"):

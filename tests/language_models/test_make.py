@@ -15,16 +15,16 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config import check
+from asr_ablations.commands.lm import make
+from asr_ablations.config.checks import check
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.errors import UsageError
 from asr_ablations.language_models import programs
-from asr_ablations.language_models.build import make
 from asr_ablations.language_models.fit import fit
 from asr_ablations.language_models.model import load, load_words
 from asr_ablations.language_models.text import collect
-from small_models import LETTERS, bigrams, decoder
-from support import CONF, group_options, shared_data, tiny_overrides
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.small_models import LETTERS, bigrams, decoder
+from tests.helpers.support import CONF, group_options, shared_data, tiny_overrides
 
 ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
 
@@ -248,7 +248,7 @@ def test_a_sentence_of_librispeechs_model() -> None:
 )
 def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
     """Word by word as the decoder asks, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
-    from asr_ablations.decoder.beam_lm import Fusion
+    from asr_ablations.components.decoder.beam_lm import Fusion
     from asr_ablations.language_models.model import NATS
 
     file = shared_data(f"golden/lm/{name}")
@@ -265,7 +265,7 @@ def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
 
 
 def test_collecting_needs_no_corpus_for_a_text(tmp_path: Path) -> None:
-    from support import standing_corpus
+    from tests.helpers.support import standing_corpus
 
     (tmp_path / "t").write_text("ab a\n")
     assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), []).sentences == [["ab", "a"]]

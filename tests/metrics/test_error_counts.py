@@ -7,8 +7,8 @@ import re
 import jiwer
 import pytest
 
-from asr_ablations.metrics.errors import Errors, character_errors, count_errors, word_errors
-from support import shared_data
+from asr_ablations.metrics.error_counts import Errors, character_errors, count_errors, word_errors
+from tests.helpers.support import shared_data
 
 CASES = [
     ("a b c", "a b c", (3, 0, 0, 0)),

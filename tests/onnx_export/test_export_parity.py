@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.assembly import assemble
 from asr_ablations.data.audio import duration, read
 from asr_ablations.data.utterance import Batch
-from asr_ablations.errors import UsageError
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.onnx_export.job import largest_difference, metadata, write_graph
-from asr_ablations.task import CTCTask
-from asr_ablations.trained import load_run
-from support import compose, shared_data, standing_corpus
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from asr_ablations.training.load import load_run
+from asr_ablations.training.task import CTCTask
+from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 STANDARD = ("lstm", "gru", "rnn")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from asr_ablations.comparison.comparison import Options, compare
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.files import write_texts
 from asr_ablations.report.latex import escape, latex
 from asr_ablations.report.markdown import markdown, table
 from asr_ablations.report.sections import sections
 from asr_ablations.report.terminal import print_comparison
-from asr_ablations.report.written import write_texts
-from asr_ablations.sweep.comparison import Options, compare
-from asr_ablations.sweep.result import Comparison
-from run_folders import write_run, write_sweep
+from tests.helpers.run_folders import write_run, write_sweep
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from comparison import ARMS, EPOCHS, comparison
 from matplotlib.image import imread
 
+from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.report.curves import AXES, band, curve, metric_names, smooth
 from asr_ablations.report.figures import curves, write_figures
-from asr_ablations.report.figures.common import HATCHES, LINES, MARKERS
 from asr_ablations.report.figures.throughput import sampled
-from asr_ablations.report.series import AXES, band, curve, metric_names, smooth
-from asr_ablations.sweep.result import Arm, Comparison, RunRecord
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.plotting import HATCHES, LINES, MARKERS
+from tests.helpers.comparison import ARMS, EPOCHS, comparison
 
 NAMES = {
     *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),

@@ -2,8 +2,8 @@
 
 import pytest
 
+from asr_ablations.comparison.result import Difference
 from asr_ablations.report.interval import high, low, outcome
-from asr_ablations.sweep.result import Difference
 
 
 def difference(gap: float, p: float | None, half_width: float | None) -> Difference:

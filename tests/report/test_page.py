@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from comparison import comparison
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
-from asr_ablations.sweep.result import Comparison
+from tests.helpers.comparison import comparison
 
 MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.report.reproduction import told
 from asr_ablations.reproduction.causes import Cause, causes, surroundings
 from asr_ablations.reproduction.evidence import compare_runs, weights_hash
 from asr_ablations.reproduction.noise import from_seeds, noise
 from asr_ablations.reproduction.original import Original, load_original
+from asr_ablations.reproduction.terminal import told
 from asr_ablations.reproduction.verdict import DIFFERS, DRIFT, MATCH, Verdict, judge
-from asr_ablations.run import write, write_json
-from asr_ablations.sweep.records import read_run
-from run_folders import edit, write_run
+from asr_ablations.runs.reader import read_run
+from asr_ablations.tools.files import write, write_json
+from tests.helpers.run_folders import edit, write_run
 
 T_OF_TWO_DEGREES = 4.302653
 """0.975 quantile of Student's t with 2 degrees of freedom, from any table."""

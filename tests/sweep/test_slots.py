@@ -2,8 +2,8 @@
 
 import pytest
 
-from asr_ablations.errors import UsageError
 from asr_ablations.sweep.slots import Slots, share_of_cores, slots, visible_gpus
+from asr_ablations.tools.errors import UsageError
 
 
 def assign(places: Slots, *wanted: int | None) -> list[list[str] | None]:

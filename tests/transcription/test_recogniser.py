@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.decoder.greedy import Greedy
-from asr_ablations.trained import load_run
+from asr_ablations.components.decoder.greedy import Greedy
+from asr_ablations.training.load import load_run
 from asr_ablations.transcription.recogniser import Recogniser, batches
 from asr_ablations.transcription.sources import whole
 

@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from asr_ablations.data.audio import duration, read
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.transcription import sources
 from asr_ablations.transcription.sources import listed, whole
 

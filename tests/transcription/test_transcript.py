@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.errors import UsageError
-from asr_ablations.transcription.alignment import Word
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.transcription.output import writer
 from asr_ablations.transcription.recogniser import Piece
 from asr_ablations.transcription.sources import Source
 from asr_ablations.transcription.transcript import Transcript, as_srt, subtitles
+from asr_ablations.transcription.word_times import Word
 
 HOUR = 3600.0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from asr_ablations.errors import UsageError, choices
+from asr_ablations.tools.errors import UsageError, choices
 
 
 @dataclass(frozen=True)

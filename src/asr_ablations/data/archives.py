@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from asr_ablations.data.download import BLOCK, download
-from asr_ablations.errors import UsageError, choices
-from asr_ablations.machine import one_at_a_time
-from asr_ablations.report.bar import bar
+from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.machine import one_at_a_time
+from asr_ablations.tools.progress_bar import bar
 
 
 def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64"), ".flac": ("FLAC",), ".mp3": ("MP3",)},

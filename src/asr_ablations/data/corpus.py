@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asr_ablations.data import hearing
+from asr_ablations.data import audio_checks as hearing
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.errors import UsageError, choices
+from asr_ablations.tools.errors import UsageError, choices
 
 
 class Corpus(ABC):

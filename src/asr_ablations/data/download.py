@@ -11,8 +11,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from asr_ablations.errors import UsageError
-from asr_ablations.report.bar import bar
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.progress_bar import bar
 
 BLOCK = 1 << 18
 TRIES = 4

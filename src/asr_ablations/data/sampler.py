@@ -6,7 +6,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from asr_ablations.data.batch_size import BatchSize
-from asr_ablations.seeds import generator
+from asr_ablations.tools.seeds import generator
 
 Order = Callable[[np.ndarray, BatchSize, int, np.random.Generator], list[np.ndarray]]
 

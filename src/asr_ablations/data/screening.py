@@ -12,7 +12,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 Entry = tuple[tuple[str, ...], float, float | None]
 """Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""

@@ -6,7 +6,7 @@ from typing import Any
 from asr_ablations.language_models.arpa import lower_case, read_unigrams
 from asr_ablations.language_models.model import ARPA, MARKS
 from asr_ablations.language_models.words import WORDS
-from asr_ablations.run import write
+from asr_ablations.tools.files import write
 
 
 def install(file: Path, folder: Path) -> dict[str, Any]:

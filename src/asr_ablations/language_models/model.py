@@ -12,9 +12,9 @@ from typing import Any
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.errors import UsageError
 from asr_ablations.language_models.arpa import read_unigrams
 from asr_ablations.language_models.words import unspellable
+from asr_ablations.tools.errors import UsageError
 
 NATS = math.log(10)
 """Of a base 10 logarithm, which ARPA files and KenLM have."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 
 def find(name: str) -> Path | None:

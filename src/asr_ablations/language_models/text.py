@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from asr_ablations.data.alphabet import Alphabet, normalise
-from asr_ablations.errors import UsageError, choices
 from asr_ablations.language_models.arpa import opened
 from asr_ablations.language_models.model import SPACE
+from asr_ablations.tools.errors import UsageError, choices
 
 
 @dataclass(frozen=True)

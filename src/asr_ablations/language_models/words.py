@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 WORDS = "words.txt"
 """The list that src/lm.py leaves beside its model."""

@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asr_ablations.features.framing import PowerSpectrum
-from asr_ablations.masks import normalise_utterances
+from asr_ablations.components.features.framing import PowerSpectrum
+from asr_ablations.components.model.directions import Directions
 from asr_ablations.onnx_export.recurrence import Recurrence
 from asr_ablations.onnx_export.spectrum import ConvolvedSpectrum
-from asr_ablations.rnn.directions import Directions
-from asr_ablations.task import CTCTask
+from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.training.task import CTCTask
 
 
 class Graph(nn.Module):

@@ -16,11 +16,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.utterance import Batch
-from asr_ablations.errors import UsageError
 from asr_ablations.onnx_export.graph import Graph
-from asr_ablations.run import write_json
-from asr_ablations.task import CTCTask
-from asr_ablations.trained import Trained, load_run
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
+from asr_ablations.training.load import Trained, load_run
+from asr_ablations.training.task import CTCTask
 
 
 def export(cfg: DictConfig) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 """Where ONNX's gates stand in torch's weights. LSTM: i o f c out of i f g o; GRU: z r h out of r z n."""

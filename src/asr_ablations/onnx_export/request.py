@@ -4,8 +4,8 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from asr_ablations.config import check_targets
-from asr_ablations.errors import UsageError, choices
+from asr_ablations.config.build import check_targets
+from asr_ablations.tools.errors import UsageError, choices
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import conv1d, pad
 
-from asr_ablations.features.framing import PREEMPHASIS, PowerSpectrum
+from asr_ablations.components.features.framing import PREEMPHASIS, PowerSpectrum
 
 
 class ConvolvedSpectrum(nn.Module):

@@ -1,6 +1,6 @@
 """How a report draws a difference: the verdict's own interval where there is one."""
 
-from asr_ablations.sweep.result import ALPHA, Difference
+from asr_ablations.comparison.result import ALPHA, Difference
 
 
 def low(found: Difference) -> float:

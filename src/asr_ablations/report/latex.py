@@ -2,8 +2,8 @@
 
 import re
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import Section, sections
-from asr_ablations.sweep.result import Comparison
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

@@ -1,7 +1,7 @@
 """A comparison in Markdown."""
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import Section, sections
-from asr_ablations.sweep.result import Comparison
 
 
 def markdown(comparison: Comparison, level: int = 1) -> str:

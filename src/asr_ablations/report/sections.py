@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.sweep.accuracy_times import relative_time
-from asr_ablations.sweep.result import ALPHA, Comparison, Difference, Reached
+from asr_ablations.comparison.result import ALPHA, Comparison, Difference, Reached
+from asr_ablations.comparison.time_to_accuracy import relative_time
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import sections
-from asr_ablations.sweep.result import Comparison
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:

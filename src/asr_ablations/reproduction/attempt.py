@@ -12,11 +12,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.claim import owner
 from asr_ablations.reproduction.original import Original
-from asr_ablations.run import ranks, write
-from asr_ablations.sweep.arm import command
-from asr_ablations.sweep.lifeline import LAUNCHER, announce_launcher
+from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.lease import owner
+from asr_ablations.runs.process import command
+from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
+from asr_ablations.tools.files import write
 
 REQUEST, RESULT = "request.yaml", "reproduction.json"
 
@@ -63,7 +64,7 @@ def frozen(original: Original, home: Path) -> str:
     asked: dict[str, Any] = {
         "outputs": str(home.parent),
         "sweep": home.name,
-        "logger": {"_target_": "asr_ablations.logger.csv.no_further_logger", "_partial_": True},
+        "logger": {"_target_": "asr_ablations.components.logger.csv.no_further_logger", "_partial_": True},
         "force": False,
         "plan": False,
         "threads": original.threads,

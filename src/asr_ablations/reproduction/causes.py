@@ -7,8 +7,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.reproduction.original import Original
-from asr_ablations.run import BEHAVIOUR, content, differences, identity
-from asr_ablations.sweep.result import RunRecord
+from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
+from asr_ablations.runs.record import RunRecord
 
 DETERMINING = ("config", "data", "code")
 """Kinds that make another experiment. The others are the machine's, and move the last bits only."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.errors import UsageError
+from asr_ablations.tools.errors import UsageError
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.sweep.result import RunRecord
+from asr_ablations.runs.record import RunRecord
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """How the keys of metrics.csv begin that do not depend on the speed of the machine."""

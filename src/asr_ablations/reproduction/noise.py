@@ -8,11 +8,11 @@ from pathlib import Path
 
 from scipy import stats
 
-from asr_ablations.errors import UsageError
-from asr_ablations.metrics.seeds_statistics import mean_and_deviation
-from asr_ablations.sweep.guard import content
-from asr_ablations.sweep.records import load
-from asr_ablations.sweep.result import RunRecord
+from asr_ablations.comparison.confounds import content
+from asr_ablations.runs.reader import load
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.seeds import mean_and_deviation
+from asr_ablations.tools.errors import UsageError
 
 LIBRISPEECH_SEEDS = (0.0006, 0.0017)
 """WER of LibriSpeech test-clean moves by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""

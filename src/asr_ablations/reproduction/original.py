@@ -8,9 +8,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.errors import UsageError
-from asr_ablations.sweep.records import read_run, why_unfinished
-from asr_ablations.sweep.result import RunRecord
+from asr_ablations.runs.reader import read_run, why_unfinished
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.config.checks import check
+from asr_ablations.config.compose import compose
 from asr_ablations.reproduction.attempt import REQUEST, RESULT, interrupted, open_attempt, start
 from asr_ablations.reproduction.causes import causes
 from asr_ablations.reproduction.checkout import checked_out
@@ -14,9 +14,10 @@ from asr_ablations.reproduction.evidence import compare_runs
 from asr_ablations.reproduction.noise import noise
 from asr_ablations.reproduction.original import Original
 from asr_ablations.reproduction.verdict import Verdict, judge
-from asr_ablations.run import read_status, write_json
-from asr_ablations.sweep.composition import compose
-from asr_ablations.sweep.records import read_run
+from asr_ablations.runs.folder import read_status
+from asr_ablations.runs.reader import read_run
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
 
 
 class RunFailedError(Exception):

@@ -11,13 +11,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config import check
-from asr_ablations.errors import UsageError
+from asr_ablations.config.checks import check
+from asr_ablations.config.compose import compose
 from asr_ablations.reproduction.attempt import make_absolute, start
 from asr_ablations.reproduction.original import Original
 from asr_ablations.reproduction.reproduce import code, refuse_failure
-from asr_ablations.run import MACHINE_KEYS, content, differences
-from asr_ablations.sweep.composition import compose
+from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
+from asr_ablations.tools.errors import UsageError
 
 MANIFEST = "sweep.json"
 

@@ -1,16 +1,15 @@
 """One arm of a sweep: a frozen config, and what a process does that runs it."""
 
-import os
-import runpy
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.run import Run, ranks, write
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.process import _from_command_line
+from asr_ablations.tools.files import write
 
 
 @dataclass(frozen=True)
@@ -41,38 +40,6 @@ class Arm:
         write(path, OmegaConf.to_yaml(cfg))
         gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
         return Arm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))
-
-
-def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """The command line that runs a frozen config; several processes go under torchrun, never under a relaunch of
-    sys.argv, which would replay the sweep in every rank.
-    """
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"] if devices > 1 else []
-    limit = [str(threads)] if threads else []
-    return [sys.executable, *torchrun, "-m", "asr_ablations.sweep.arm", str(script), str(config), *limit]
-
-
-def child_environment() -> dict[str, str]:
-    """This process's environment with the package on the path."""
-    source = str(Path(__file__).resolve().parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
-
-
-def main(script: str, config: str, threads: int | None = None) -> None:
-    """Run the script's `main` on the frozen config, in this process."""
-    from asr_ablations.sweep.lifeline import follow_launcher
-
-    follow_launcher()
-    cfg: Any = OmegaConf.load(config)
-    if cfg.get("threads", "") is None:
-        cfg.threads = threads
-    sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by
-    runpy.run_path(script, run_name="arm")["main"](cfg)
-
-
-def _from_command_line(arguments: Sequence[str]) -> None:
-    script, config, *threads = arguments
-    main(script, config, int(threads[0]) if threads else None)
 
 
 if __name__ == "__main__":

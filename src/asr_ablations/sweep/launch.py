@@ -8,21 +8,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hydra.utils import get_method
 from omegaconf import DictConfig
 
-from asr_ablations.config import check
-from asr_ablations.environment import iso
-from asr_ablations.errors import UsageError
-from asr_ablations.report.live import LiveArms
-from asr_ablations.report.tables import print_arms, what_varies
-from asr_ablations.run import Run, write_json
+from asr_ablations.config.checks import check
+from asr_ablations.runs.folder import Run
 from asr_ablations.sweep.arm import Arm
+from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.preflight import fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import slots
 from asr_ablations.sweep.states import DONE, FAILED, STOPPED, State
+from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
+from asr_ablations.tools.machine import iso
 
 MANIFEST = "sweep.json"
+SHOW = "asr_ablations.sweep.terminal.print_arms"
+"""What tells the end of a sweep, unless hydra.launcher.show names another."""
 
 
 class ArmsFailedError(Exception):
@@ -68,23 +72,12 @@ def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[s
     runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
     with LiveArms() as live:
         states = runner.run(live.show)
-    _show([arm.folder for arm in arms])
+    get_method(options.get("show") or SHOW)([arm.folder for arm in arms])
     _tell_failures(states)
     if runner.asked_to_stop is not None:
         raise ArmsFailedError(128 + runner.asked_to_stop)
     by_id = {state.arm.id: state for state in states}
     return [by_id[arm.id] for arm in asked]
-
-
-def _show(folders: Sequence[Path]) -> None:
-    """What the arms gave: trained models in one table, measurements side by side."""
-    from asr_ablations.benchmark.side_by_side import RESULT, compare_results
-
-    measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
-    if measured:
-        print("wrote", *compare_results(measured, folders[0].parent / "comparison"), sep="\n  ")
-    else:
-        print_arms(folders)
 
 
 def _tell_failures(states: Sequence[State]) -> None:

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from asr_ablations.machine import device_clock, peak_memory
-from asr_ablations.report.tables import what_varies
-from asr_ablations.run import ranks, read_status
+from asr_ablations.runs.folder import read_status
+from asr_ablations.runs.identity import ranks
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.processes import ask
 from asr_ablations.sweep.slots import Slots, share_of_cores
+from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.tools.machine import device_clock, peak_memory
 
 STEPS = 5
 """Batches that are timed, evenly spread over the durations of the training set, after one that is not."""
@@ -45,7 +46,8 @@ def show_plan(arms: Sequence[Arm], slots: Slots) -> list[Cost | None]:
 
 def measure(request: tuple[str, int]) -> Cost:
     """In a process of its own: the cost of the arm whose frozen config lies at a path."""
-    from asr_ablations.experiment import prepare, quiet
+    from asr_ablations.experiment.run import prepare
+    from asr_ablations.training.quiet import quiet
 
     path, threads = request
     cfg: Any = OmegaConf.load(path)
@@ -70,8 +72,8 @@ def _time_training(cfg: Any, task: Any, data: Any) -> tuple[float, int]:
     import pytorch_lightning as pl
     import torch
 
-    from asr_ablations.assembly import device_count, trainer
     from asr_ablations.data.loader import SpeechLoader
+    from asr_ablations.training.assembly import device_count, trainer
 
     class Clock(pl.Callback):
         began, seconds, audio = 0.0, 0.0, 0.0

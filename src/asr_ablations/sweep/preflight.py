@@ -7,8 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.errors import UsageError
 from asr_ablations.sweep.processes import ask
+from asr_ablations.tools.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def look(texts: Sequence[str]) -> list[Looked]:
 
 
 def _look(cfg: Any, known: dict[str, str]) -> Looked:
-    from asr_ablations.experiment import prepare
+    from asr_ablations.experiment.run import prepare
 
     if not is_training(cfg):
         return Looked("", None)
@@ -58,8 +58,8 @@ def _look(cfg: Any, known: dict[str, str]) -> Looked:
 
 
 def _build(cfg: DictConfig) -> None:
-    from asr_ablations.assembly import assemble, device_count
-    from asr_ablations.config import build
+    from asr_ablations.config.build import build
+    from asr_ablations.training.assembly import assemble, device_count
 
     device_count(cfg)
     assemble(cfg, build(cfg.data))

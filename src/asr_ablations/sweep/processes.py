@@ -6,19 +6,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.sweep.arm import Arm, child_environment, command, main
-from asr_ablations.sweep.lifeline import LAUNCHER, announce_launcher
+from asr_ablations.runs.process import LAUNCHED, child_environment, command, main
+from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
+from asr_ablations.sweep.arm import Arm
 
-LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
-"""Environment variable with the time at which an arm was started."""
 PRELOAD = [
-    *("torch", "torchaudio", "pytorch_lightning", "torchmetrics.text", "wandb", "asr_ablations.experiment"),
-    *("asr_ablations.data.synthetic", "asr_ablations.model.ds2", "asr_ablations.logger.wandb", "scipy.special"),
+    *("torch", "torchaudio", "pytorch_lightning", "torchmetrics.text", "wandb", "asr_ablations.experiment.run"),
+    *(
+        "asr_ablations.components.data.synthetic",
+        "asr_ablations.components.model.ds2",
+        "asr_ablations.components.logger.wandb",
+        "scipy.special",
+    ),
 ]
 """Imported once a sweep. Nothing here may touch CUDA: a process that was forked after that cannot use it."""
 
@@ -92,18 +96,6 @@ def context() -> Any:
     return found
 
 
-def wait_for(words: Sequence[str]) -> int:
-    """Exit code of a command in a session of its own, which is asked to stop when this process is, and ends with it."""
-    process = subprocess.Popen(
-        words, env={**child_environment(), LAUNCHER: announce_launcher()}, start_new_session=True
-    )
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.terminate()  # torchrun passes it on to its ranks
-
-
 def ask(question: Callable[[Any], Any], argument: Any) -> Any:
     """The answer of `question(argument)` from a process of its own, whose output goes where ours does. Raises what it
     raised, RuntimeError if it died.
@@ -126,7 +118,7 @@ def ask(question: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _answer(question: Callable[[Any], Any], argument: Any, connection: Connection, launcher: str) -> None:
-    from asr_ablations.sweep.lifeline import follow_launcher
+    from asr_ablations.runs.watchdog import follow_launcher
 
     os.environ[LAUNCHER] = launcher
     follow_launcher()

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from asr_ablations.claim import owner
-from asr_ablations.run import read_status
+from asr_ablations.runs.folder import read_status
+from asr_ablations.runs.lease import owner
+from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import Arm
-from asr_ablations.sweep.lifeline import GRACE
 from asr_ablations.sweep.processes import ArmProcess
 from asr_ablations.sweep.slots import Slots, share_of_cores
 from asr_ablations.sweep.states import DONE, ELSEWHERE, RUNNING, STOPPED, WAITING, State, memory_kills

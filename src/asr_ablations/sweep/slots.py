@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.errors import UsageError
-from asr_ablations.machine import cores
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import cores
 
 
 @dataclass

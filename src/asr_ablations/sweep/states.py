@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.run import read_status, write_json
+from asr_ablations.runs.folder import read_status
 from asr_ablations.sweep.arm import Arm
+from asr_ablations.tools.files import write_json
 
 WAITING, RUNNING, DONE, FAILED, STOPPED, ELSEWHERE = "waiting", "running", "done", "failed", "stopped", "elsewhere"
 CLAIMED = 75

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config import build
+from asr_ablations.config.build import build
 from asr_ablations.data.audio import duration
-from asr_ablations.errors import UsageError
-from asr_ablations.experiment import quiet
-from asr_ablations.trained import load_run
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.load import load_run
+from asr_ablations.training.quiet import quiet
 from asr_ablations.transcription.output import writer
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.request import asked

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from asr_ablations.errors import UsageError
-from asr_ablations.run import write
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write
 from asr_ablations.transcription.sources import Source
 from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line
 

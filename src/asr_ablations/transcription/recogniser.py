@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.assembly import device_count, trainer
 from asr_ablations.data.utterance import Batch
-from asr_ablations.trained import Trained
-from asr_ablations.transcription.alignment import Word, align
+from asr_ablations.training.assembly import device_count, trainer
+from asr_ablations.training.load import Trained
 from asr_ablations.transcription.pieces import cut
+from asr_ablations.transcription.word_times import Word, align
 
 BATCHES_AT_ONCE = 16
 """Batches that are read before they are sorted by length: more would waste less padding and hold more audio."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config import check_targets
-from asr_ablations.errors import UsageError, choices
+from asr_ablations.config.build import check_targets
+from asr_ablations.tools.errors import UsageError, choices
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from asr_ablations.transcription.alignment import Word
 from asr_ablations.transcription.recogniser import Piece
+from asr_ablations.transcription.word_times import Word
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
 SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0

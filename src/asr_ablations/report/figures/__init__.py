@@ -6,9 +6,9 @@ from types import ModuleType
 
 from matplotlib import rc_context
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import curves, differences, rates, reached, scaling, throughput, utilisation
-from asr_ablations.report.figures.common import LOOK
-from asr_ablations.sweep.result import Comparison
+from asr_ablations.tools.plotting import LOOK
 
 KINDS = (curves, rates, reached, differences, throughput, utilisation, scaling)
 

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from asr_ablations.report.figures.common import legend, line, log_scale, marker, panels, save
-from asr_ablations.report.series import AXES, arm_band, metric_names
-from asr_ablations.sweep.result import Comparison
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.curves import AXES, arm_band, metric_names
+from asr_ablations.tools.plotting import legend, line, log_scale, marker, panels, save
 
 DRAWN = ("epoch", "step", "time")
 RATES = {"wer": "WER", "cer": "CER"}

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from asr_ablations.report.figures.common import marker, panels, save
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.interval import high, low, outcome
-from asr_ablations.sweep.result import Comparison
+from asr_ablations.tools.plotting import marker, panels, save
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:

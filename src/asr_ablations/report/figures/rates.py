@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.report.figures.common import bar, legend, panels, save
-from asr_ablations.sweep.result import Arm, Comparison
+from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.tools.plotting import bar, legend, panels, save
 
 RATES = {"wer": "WER", "cer": "CER"}
 

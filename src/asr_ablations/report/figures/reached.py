@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.report.figures.common import bar, legend, panels, save
-from asr_ablations.sweep.result import Comparison
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.tools.plotting import bar, legend, panels, save
 
 MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "epochs"}
 

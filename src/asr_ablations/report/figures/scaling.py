@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.report.figures.common import legend, line, marker, panels, save
-from asr_ablations.sweep.result import Comparison, RunRecord
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.plotting import legend, line, marker, panels, save
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.metrics.utilisation import read
-from asr_ablations.report.figures.common import bar, legend, line, panels, save
-from asr_ablations.report.series import Curve, arm_band, smooth
-from asr_ablations.sweep.result import Comparison, RunRecord
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.curves import Curve, arm_band, smooth
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.utilisation import read
+from asr_ablations.tools.plotting import bar, legend, line, panels, save
 
 SMOOTHED = 3
 """Standard deviation of the filter over samples, which are about a second apart."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.metrics.utilisation import read
-from asr_ablations.report.figures.common import HATCHES, LINES, panels, save
-from asr_ablations.sweep.result import Arm, Comparison
+from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.runs.utilisation import read
+from asr_ablations.tools.plotting import HATCHES, LINES, panels, save
 
 PHASES = {
     "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",

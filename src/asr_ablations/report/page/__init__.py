@@ -9,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.page.content import content
-from asr_ablations.run import write
-from asr_ablations.sweep.result import Comparison
+from asr_ablations.tools.files import write
 
 _PLACE = re.compile(r"@@(\w+)@@")
 SCRIPTS = ("tables.js", "curves.js", "main.js")

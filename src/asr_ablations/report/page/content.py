@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.metrics.utilisation import COLUMNS, TEXTS, read
+from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.time_to_accuracy import relative_time
+from asr_ablations.report.curves import AXES, curve, metric_names
 from asr_ablations.report.figures.throughput import sampled
 from asr_ablations.report.figures.utilisation import gpu_count
 from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
-from asr_ablations.report.series import AXES, curve, metric_names
-from asr_ablations.sweep.accuracy_times import relative_time
-from asr_ablations.sweep.result import Arm, Comparison, RunRecord
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read
 
 POINTS = 300
 """Of one curve at most."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import soundfile
 
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
-from asr_ablations.errors import UsageError
-from asr_ablations.metrics.alignment import align
-from asr_ablations.sweep.result import Comparison, RunRecord
+from asr_ablations.metrics.word_alignment import align
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
 
 SHOWN = 10
 AUDIO_BYTES = 600_000

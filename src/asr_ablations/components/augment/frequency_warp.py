@@ -1,0 +1,30 @@
+"""Another vocal tract: the frequency axis stretched or squeezed (after Jaitly & Hinton 2013, VTLP)."""
+
+import numpy as np
+import torch
+
+from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.tools.seeds import uniforms
+
+
+class FrequencyWarp(NoAugmentation):
+    """Features (B, T, F) read at bin f · a instead of f, linearly between bins, with a from 1 - most to 1 + most.
+
+    Drawn from (seed, epoch, utterance id).
+    """
+
+    def __init__(self, *, most: float) -> None:
+        if not 0 <= most < 1:
+            raise ValueError(f"most={most}: expected 0 to below 1")
+        self.most = most
+
+    def __call__(
+        self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
+    ) -> torch.Tensor:
+        draws = np.concatenate([uniforms(1, seed, "frequency_warp", epoch, id_) for id_ in ids])
+        factors = torch.from_numpy(1 + self.most * (2 * draws - 1)).float()
+        bins = features.shape[2]
+        read = (torch.arange(bins) * factors[:, None]).clamp(max=bins - 1)
+        # triangle around the point that is read: a row of linear interpolation weights a bin, one product a batch
+        weights = (1 - (torch.arange(bins)[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
+        return features @ weights.to(features.device, non_blocking=True)

@@ -1,0 +1,55 @@
+"""Noise from a folder of recordings, mixed in at a drawn signal-to-noise ratio."""
+
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.data import audio
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.seeds import uniforms
+
+
+class Noise(NoAugmentation):
+    """A stretch of one of the audio files under `folder`, at any depth, added to the waveform at lowest to highest dB
+    below the utterance's power; a file shorter than the utterance is repeated. Drawn from (seed, epoch, utterance id).
+
+    Raises UsageError without a folder of audio.
+    """
+
+    changes_waveforms = True
+
+    def __init__(self, *, folder: str | Path | None, lowest: float, highest: float) -> None:
+        if lowest > highest:
+            raise ValueError(f"lowest={lowest}: expected at most highest={highest}, the ratios (dB) to draw from")
+        if folder is None or not Path(folder).expanduser().is_dir():
+            raise UsageError(f"augment.folder={folder}: expected a folder with recordings of noise")
+        endings = {f".{name.lower()}" for name in soundfile.available_formats()}
+        self.files = sorted(f for f in Path(folder).expanduser().rglob("*") if f.suffix.lower() in endings)
+        if not self.files:
+            raise UsageError(f"augment.folder={folder}: no audio file in it, expected recordings of noise")
+        self.lowest, self.highest = lowest, highest
+
+    def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
+        if not samples.any():
+            return samples
+        file, place, ratio = uniforms(3, seed, "noise", epoch, id_)
+        decibels = self.lowest + ratio * (self.highest - self.lowest)
+        noise = _stretch(self.files[int(file * len(self.files))], place, len(samples))
+        speech = samples.astype(np.float32)
+        powers = np.square(speech).mean(), np.square(noise).mean()
+        if not powers[1]:
+            return samples
+        mixed = speech + noise * np.sqrt(powers[0] / powers[1] * 10 ** (-decibels / 10))
+        return mixed.round().clip(-32768, 32767).astype(np.int16)
+
+
+def _stretch(path: Path, place: float, length: int) -> np.ndarray:
+    """`length` samples of the file from `place`, 0 to below 1, on, over again where it ends."""
+    seconds = audio.duration(path)
+    wanted = length / SAMPLE_RATE
+    offset = place * max(0.0, seconds - wanted)
+    noise = audio.read(path, offset, min(wanted, seconds)).astype(np.float32)
+    return np.resize(noise, length) if len(noise) else np.zeros(length, np.float32)

@@ -1,0 +1,51 @@
+"""SpecAugment: bands of frequencies and stretches of time set to the mean (Park et al. 2019)."""
+
+import numpy as np
+import torch
+
+from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.tools.masks import valid_frames
+from asr_ablations.tools.seeds import uniforms
+
+
+class SpecAugment(NoAugmentation):
+    """Masks on normalised features (B, T, F), where 0 is the mean.
+
+    frequency_masks bands of up to frequency_width bins; time_masks stretches an utterance of up to time_width frames,
+    none longer than time_share of it. Drawn from (seed, epoch, utterance id): batch mates and workers change nothing.
+    """
+
+    def __init__(
+        self, *, frequency_masks: int, frequency_width: int, time_masks: int, time_width: int, time_share: float
+    ) -> None:
+        self.frequency_masks, self.frequency_width = frequency_masks, frequency_width
+        self.time_masks, self.time_width, self.time_share = time_masks, time_width, time_share
+
+    def __call__(
+        self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
+    ) -> torch.Tensor:
+        masks = self.frequency_masks + self.time_masks
+        draws = np.stack([uniforms(2 * masks, seed, "specaugment", epoch, id_) for id_ in ids])
+        draws = draws.reshape(len(ids), masks, 2)
+        frames, bins = features.shape[1:]
+        split = self.frequency_masks
+        limits = np.floor(np.minimum(self.time_width, self.time_share * lengths.numpy()))[:, None]
+        across = _spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))
+        along = _spans(draws[:, split:], limits, lengths.numpy()[:, None])
+        device = features.device
+        masked = _covered(along, frames, device)[:, :, None] | _covered(across, bins, device)[:, None]
+        return features * (~masked & valid_frames(lengths, frames, device)[..., None])
+
+
+def _spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
+    """Uniform draws (B, masks, 2) → begin and end (B, masks, 2) of spans of 0…widest within 0…size."""
+    width = np.floor(draws[..., 0] * (widest + 1))
+    begin = np.floor(draws[..., 1] * (size - width + 1))
+    return torch.from_numpy(np.stack([begin, begin + width], axis=-1)).float()
+
+
+def _covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
+    """Boolean (B, size): inside any of the spans."""
+    position = torch.arange(size, device=device)
+    begin, end = spans.to(device, non_blocking=True)[..., None].unbind(2)
+    return ((position >= begin) & (position < end)).any(dim=1)

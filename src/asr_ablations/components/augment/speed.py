@@ -1,0 +1,33 @@
+"""Speed perturbation: the waveform played faster or slower, pitch and all (Ko et al. 2015)."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from scipy.signal import resample_poly
+
+from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.tools.seeds import uniforms
+
+
+class Speed(NoAugmentation):
+    """Waveforms played at one of `factors` times their speed, each as likely, drawn from (seed, epoch, utterance id).
+
+    An utterance that would become too short for CTC keeps its own speed in that epoch.
+    """
+
+    changes_waveforms = True
+
+    def __init__(self, *, factors: Sequence[float]) -> None:
+        if not factors or not all(0.25 <= factor <= 4 for factor in factors):
+            raise ValueError(f"factors={factors}: expected numbers from 0.25 to 4, the speeds to draw from")
+        self.factors = [Fraction(factor).limit_denominator(100) for factor in factors]
+
+    def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
+        (draw,) = uniforms(1, seed, "speed", epoch, id_)
+        factor = self.factors[int(draw * len(self.factors))]
+        if factor == 1 or not len(samples):
+            return samples
+        # scipy's, which is the same to the last bit in a process of one thread and in one of several; torch's is not
+        resampled = resample_poly(samples.astype(np.float32), factor.denominator, factor.numerator)
+        return resampled.round().clip(-32768, 32767).astype(np.int16)

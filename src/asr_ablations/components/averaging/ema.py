@@ -1,0 +1,49 @@
+"""Exponential moving average of the weights (Polyak & Juditsky 1992; Tarvainen & Valpola 2017)."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
+from asr_ablations.tools.errors import UsageError
+
+
+class ExponentialAverage(Averaging):
+    """After every step, average = decay · average + (1 - decay) · weights, from the weights after the first step on.
+    In float32, whatever the weights are in: their small changes would be lost in 16 bits.
+
+    Lightning's own callback copies the whole task, a decoder and its language model included.
+    Raises ValueError for a decay outside 0…1.
+    """
+
+    def __init__(self, *, decay: float) -> None:
+        super().__init__()
+        if not 0 < decay < 1:
+            raise ValueError(f"decay={decay}: expected above 0 and below 1")
+        self.decay = decay
+        self._average: Weights = []
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if getattr(trainer.strategy, "independent_workers", False):
+            raise UsageError(
+                "averaging=ema: trainer=local_sgd has no common weights at every step; expected last, none"
+            )
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        weights = [t.float() for t in weights_of(pl_module.model)]  # type: ignore[arg-type]
+        if self._average:
+            torch._foreach_lerp_(self._average, weights, 1 - self.decay)
+        else:
+            self._average = [t.clone() for t in weights]
+
+    def averaged(self) -> Weights:
+        return self._average
+
+    def state(self) -> dict[str, Any]:
+        return {"average": [t.clone() for t in self._average]}
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        self._average = [t.to(device) for t in state["average"]]

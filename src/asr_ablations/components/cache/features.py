@@ -1,0 +1,54 @@
+"""Computed features in one file a split, in 16 bits: what papers/004 §4.3 kept in TFRecords."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data import audio
+from asr_ablations.data.store import Cached, CacheFolder, Recording, fingerprint
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.errors import UsageError
+
+
+class FeatureCache:
+    """Features (T, F) as float16, about three digits: not the very numbers that cache=none trains on. Under `root`."""
+
+    holds_features = True
+
+    def __init__(self, *, root: str | Path, features: nn.Module) -> None:
+        self.root, self.features = Path(root).expanduser(), features
+
+    def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
+        """Raises UsageError where audio cannot be read or the cache not written."""
+        lengths = torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances])
+        bins = int(self.features.size)  # type: ignore[arg-type]
+        size = int(self.features.frames(lengths).sum()) * bins * 2  # type: ignore[operator]
+        cache = CacheFolder(self.root, f"features-{name}-{fingerprint(utterances, _what(self.features))}")
+        cache.build(utterances, self._read, size)
+        return Cached(cache.folder, utterances, np.float16, (bins,))
+
+    def _read(self, utterance: Utterance) -> Recording:
+        samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+        with torch.inference_mode():
+            waveform = torch.from_numpy(samples.astype(np.float32) / 32768)[None]
+            features, lengths = self.features(waveform, torch.tensor([len(samples)]))
+        values = features[0, : int(lengths)].numpy().astype(np.float16)
+        if not np.isfinite(values).all():
+            raise UsageError(f"cache=features: the features of utterance {utterance.id} do not fit into 16 bits")
+        return values, len(samples)
+
+
+def _what(features: nn.Module) -> str:
+    """A hash of all that the features are made of: classes, sizes, windows, filters."""
+    digest = hashlib.blake2b(digest_size=8)
+    for module in features.modules():
+        plain = {key: value for key, value in vars(module).items() if isinstance(value, (int, float, str))}
+        digest.update(repr((type(module).__qualname__, sorted(plain.items()))).encode())
+    for name, buffer in features.named_buffers():
+        digest.update(name.encode() + buffer.numpy().tobytes())
+    return digest.hexdigest()

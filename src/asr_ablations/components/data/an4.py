@@ -1,0 +1,37 @@
+"""CMU AN4: real speech, spelled words and numbers, in LibriSpeech's layout. It has no development set of its own."""
+
+import hashlib
+
+from asr_ablations.components.data.librispeech import Folders
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.errors import choices
+
+
+class AN4(Folders):
+    """AN4 with a development set of `held_out` of the training speakers, chosen by a hash of their names.
+
+    Splits: train (without those speakers), dev (those speakers), test.
+    """
+
+    def __init__(self, *, held_out: int, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.held_out = held_out
+        # The corpus is handed out both as AN4/{train,test} and as a folder that holds AN4.
+        if self.root is not None and not (self.root / "train").is_dir() and (self.root / "AN4" / "train").is_dir():
+            self.root = self.root / "AN4"
+
+    def folders(self) -> list[str]:
+        return ["train", "test"]
+
+    def find(self, split: str) -> list[Utterance]:
+        utterances = super().find("train" if split == "dev" else split)
+        if split == "test":
+            return utterances
+        development = self._development_speakers(utterances)
+        return [u for u in utterances if (u.speaker in development) == (split == "dev")]
+
+    def _development_speakers(self, utterances: list[Utterance]) -> set[str]:
+        speakers = {u.speaker for u in utterances if not u.fault}
+        if not 1 <= self.held_out < len(speakers):
+            raise choices("data.held_out", self.held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
+        return set(sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())[: self.held_out])

@@ -1,0 +1,83 @@
+"""A Kaldi data directory: wav.scp, text, and where there are any segments and utt2spk.
+
+https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such directories too.
+"""
+
+import math
+from pathlib import Path
+
+from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.corpus import faulty, text_of
+from asr_ablations.data.named_paths import Paths
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.errors import UsageError
+
+
+class Kaldi(Paths):
+    """train, validation, test: data directories, one or several each. They and the audio paths in wav.scp are relative
+    to `root`, which is the current folder where it is null, as in Kaldi's recipes. A set is called as its directory.
+
+    A recording without segments is one utterance; without utt2spk each recording is a speaker of its own. Commands
+    (`sph2pipe … |`) are refused: nothing that stands in a corpus is executed.
+    """
+
+    def prepare(self) -> None:
+        for path in self.paths.values():
+            for name in ("wav.scp", "text"):
+                if not (self.root / path / name).is_file():
+                    raise UsageError(
+                        f"no {self.root / path / name}: expected a Kaldi data directory with wav.scp and text; "
+                        f"to check it once it is there: {self.prepare_command()}"
+                    )
+
+    def find(self, split: str) -> list[Utterance]:
+        folder = self.root / self.paths[split]
+        recordings = {id_: self._audio(folder, id_, path) for id_, path in _table(folder / "wav.scp").items()}
+        texts = _table(folder / "text")
+        speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
+        if not (segments := _segments(folder, recordings)):
+            raise UsageError(f"no utterances in {folder}")
+        found = []
+        for id_, (recording, start, end) in segments.items():
+            if recording not in recordings:
+                found.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
+                continue
+            text = normalise(texts.pop(id_, ""))
+            found.append(Utterance(id_, speakers.get(id_, recording), recordings[recording], start, end - start, text))
+        unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
+        return found + unspoken
+
+    def _audio(self, folder: Path, recording: str, path: str) -> Path:
+        if path.endswith("|"):
+            raise UsageError(
+                f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}; commands are refused: "
+                "write its output to audio files and name those"
+            )
+        return self.root / path
+
+
+def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
+    """(recording, start s, end s) by utterance; the end is infinite where it is the recording's (Kaldi's -1)."""
+    path = folder / "segments"
+    if not path.exists():
+        return {id_: (id_, 0.0, math.inf) for id_ in recordings}
+    found = {}
+    for number, (id_, rest) in enumerate(_table(path).items(), start=1):
+        try:
+            recording, start, end = rest.split()[:3]
+            found[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
+        except ValueError as error:
+            raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
+    return found
+
+
+def _table(path: Path) -> dict[str, str]:
+    """First word of each line → the rest. Raises UsageError for a word that comes twice."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
+        key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]
+        if key in found:
+            raise UsageError(f"{path}:{number}: duplicate id {key}")
+        if key:
+            found[key] = rest
+    return found

@@ -1,0 +1,127 @@
+"""Prefix beam search with an n-gram model of characters: the thesis's first try (papers/003 §2.2)."""
+
+import heapq
+from typing import NamedTuple
+
+import kenlm
+import numpy as np
+import torch
+
+from asr_ablations.components.decoder.checks import distance, finite, plain, whole
+from asr_ablations.components.decoder.rows import rows
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.language_models.model import NATS, SPACE, load_characters
+
+NEVER = float("-inf")
+
+
+class Prefix(NamedTuple):
+    """log P_ctc in nats of the alignments that end in a blank, and of those that end in the last symbol."""
+
+    blank: float
+    symbol: float
+
+    @property
+    def total(self) -> float:
+        return float(np.logaddexp(self.blank, self.symbol))
+
+
+class BeamCharLM:
+    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, by log P_ctc + α log P_lm(characters) + β words.
+
+    lm: an n-gram model whose words are single characters, with `lm.model.SPACE` for the space; the rest as in BeamLM.
+    """
+
+    searches = True
+    tuned = ("alpha", "beta", "prune_beams")
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        *,
+        beam_width: int,
+        prune_beams: float,
+        prune_symbols: float,
+        lm: str | None,
+        alpha: float,
+        beta: float,
+    ) -> None:
+        self.alphabet = plain(alphabet)
+        self.beam_width = whole("beam_width", beam_width)
+        self.prune_beams = distance("prune_beams", prune_beams)
+        self.prune_symbols = distance("prune_symbols", prune_symbols)
+        self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
+        self.model = load_characters(lm, alphabet)
+        self.files = {"lm": self.model.file}
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        return [self._decode(row) for row in rows(log_probs, lengths)]
+
+    def _decode(self, row: np.ndarray) -> str:
+        scores = Scores(self.model.ngrams, self.alpha, self.beta)
+        beams = {"": Prefix(0.0, NEVER)}
+        for frame in row:
+            beams = self._prune(self._extend(beams, frame), scores)
+        finished: dict[str, float] = {}
+        for prefix, found in beams.items():  # "a" and "a " are one text
+            finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), found.total))
+        return max(finished, key=lambda text: finished[text] + scores.of(text) + scores.end(text))
+
+    def _extend(self, beams: dict[str, Prefix], frame: np.ndarray) -> dict[str, Prefix]:
+        """Every prefix with every likely symbol of a frame. Spaces at the start and behind a space add nothing."""
+        after: dict[str, list[float]] = {}
+        likely = np.flatnonzero(frame >= -self.prune_symbols).tolist() or [int(frame.argmax())]
+        for prefix, found in beams.items():
+            for index in likely:
+                p = float(frame[index])
+                if index == 0:
+                    _add(after, prefix, 0, found.total + p)
+                    continue
+                symbol = self.alphabet.characters[index - 1]
+                if symbol == " " and (not prefix or prefix[-1] == " "):
+                    _add(after, prefix, 1, found.total + p)
+                elif prefix and symbol == prefix[-1]:
+                    _add(after, prefix, 1, found.symbol + p)
+                    _add(after, prefix + symbol, 1, found.blank + p)
+                else:
+                    _add(after, prefix + symbol, 1, found.total + p)
+        return {prefix: Prefix(*values) for prefix, values in after.items() if max(values) > NEVER}
+
+    def _prune(self, beams: dict[str, Prefix], scores: "Scores") -> dict[str, Prefix]:
+        scored = [(found.total + scores.of(prefix), prefix) for prefix, found in beams.items()]
+        least = max(scored)[0] - self.prune_beams
+        kept = heapq.nlargest(self.beam_width, (one for one in scored if one[0] >= least))
+        return {prefix: beams[prefix] for _, prefix in kept}
+
+
+def _add(after: dict[str, list[float]], prefix: str, ending: int, p: float) -> None:
+    values = after.setdefault(prefix, [NEVER, NEVER])
+    values[ending] = float(np.logaddexp(values[ending], p))
+
+
+class Scores:
+    """α log P_lm + β words of prefixes, each from that of the prefix without its last character."""
+
+    def __init__(self, ngrams: "kenlm.Model", alpha: float, beta: float) -> None:
+        self.ngrams, self.alpha, self.beta = ngrams, alpha, beta
+        start = kenlm.State()
+        ngrams.BeginSentenceWrite(start)
+        self.known: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
+
+    def of(self, prefix: str) -> float:
+        """A word counts from its first letter."""
+        return self._look_up(prefix)[0]
+
+    def end(self, prefix: str) -> float:
+        """What the end of the sentence adds."""
+        score: float = self.ngrams.BaseScore(self._look_up(prefix)[1], "</s>", kenlm.State())
+        return self.alpha * NATS * score
+
+    def _look_up(self, prefix: str) -> tuple[float, "kenlm.State"]:
+        if prefix not in self.known:
+            before, state = self._look_up(prefix[:-1])
+            after = kenlm.State()
+            score = self.ngrams.BaseScore(state, SPACE if prefix[-1] == " " else prefix[-1], after)
+            begins = prefix[-1] != " " and (len(prefix) == 1 or prefix[-2] == " ")
+            self.known[prefix] = before + self.alpha * NATS * score + self.beta * begins, after
+        return self.known[prefix]

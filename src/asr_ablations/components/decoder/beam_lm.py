@@ -1,0 +1,88 @@
+"""Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (papers/003 §1.5, §2.2)."""
+
+import kenlm
+import torch
+from pyctcdecode.language_model import AbstractLanguageModel
+
+from asr_ablations.components.decoder.checks import distance, finite, whole
+from asr_ablations.components.decoder.prefixes import best_text, prefix_search
+from asr_ablations.components.decoder.rows import rows
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.language_models.model import NATS, WordModel, load_words
+
+
+class BeamLM:
+    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts.
+
+    lm: an ARPA file, a KenLM binary, or the folder that src/lm.py left; alpha, beta: the weights; unknown: added to
+    log P_lm of a word that the model does not know, in nats; the rest as in Beam. Raises UsageError for values out of
+    range and for a model that is missing, damaged, or of other letters.
+    """
+
+    searches = True
+    tuned = ("alpha", "beta", "prune_beams")
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        *,
+        beam_width: int,
+        prune_beams: float,
+        prune_symbols: float,
+        lm: str | None,
+        alpha: float,
+        beta: float,
+        unknown: float,
+    ) -> None:
+        self.beam_width = whole("beam_width", beam_width)
+        self.prune_beams = distance("prune_beams", prune_beams)
+        self.prune_symbols = distance("prune_symbols", prune_symbols)
+        self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
+        self.unknown = finite("unknown", unknown)
+        self.model = load_words(lm, alphabet)
+        self.files = {"lm": self.model.file}
+        self.search = prefix_search(alphabet, Fusion(self))
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        return [
+            best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
+            for row in rows(log_probs, lengths)
+        ]
+
+
+class Fusion(AbstractLanguageModel):
+    """What pyctcdecode asks of a model. Its own LanguageModel charges an unknown word, and β, for a text that ends in
+    a space, and does not weigh unfinished words by α: neither would leave α = β = 0 without effect.
+    """
+
+    def __init__(self, decoder: BeamLM) -> None:
+        self.decoder = decoder
+
+    @property
+    def model(self) -> WordModel:
+        return self.decoder.model
+
+    @property
+    def order(self) -> int:
+        return int(self.model.ngrams.order)
+
+    def get_start_state(self) -> "kenlm.State":
+        state = kenlm.State()
+        self.model.ngrams.BeginSentenceWrite(state)
+        return state
+
+    def score_partial_token(self, partial_token: str) -> float:
+        """What the letters of an unfinished word cost: nothing while a known word begins so."""
+        return 0.0 if self.model.begins(partial_token) else self.decoder.alpha * self.decoder.unknown
+
+    def score(self, prev_state: "kenlm.State", word: str, is_last_word: bool = False) -> tuple[float, "kenlm.State"]:
+        """α log P_lm of the word, and of the end of the sentence after the last, + β; and the state after the word."""
+        score, words, state = 0.0, 0, prev_state
+        if word:
+            state, words = kenlm.State(), 1
+            score = self.model.ngrams.BaseScore(prev_state, word, state) * NATS
+            if not self.model.knows(word):
+                score += self.decoder.unknown
+        if is_last_word:
+            score += self.model.ngrams.BaseScore(state, "</s>", kenlm.State()) * NATS
+        return self.decoder.alpha * score + self.decoder.beta * words, state

@@ -1,0 +1,71 @@
+"""Search among the words of a dictionary only: papers/004 §2.2.2, after Scheidl et al. 2018. flashlight-text does it,
+through torchaudio.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from asr_ablations.components.decoder.checks import distance, plain, whole
+from asr_ablations.components.decoder.rows import rows
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.language_models.words import read_words
+from asr_ablations.tools.errors import UsageError
+
+BLANK, SPACE = "<blank>", "<space>"
+
+
+class Lexicon:
+    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts of listed words.
+
+    words: a file with a word a line, or the folder that src/lm.py left; beam_width, prune_beams as in Beam. Raises
+    UsageError for values out of range, an empty list, a word outside the alphabet, a missing extra.
+    """
+
+    searches = True
+
+    def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, words: str | None) -> None:
+        if " " not in plain(alphabet).characters:
+            raise UsageError(f"decoder=lexicon: the alphabet {alphabet.characters!r} has no space to end a word with")
+        self.beam_width = whole("beam_width", beam_width)
+        self.prune_beams = distance("prune_beams", prune_beams)
+        self.space = alphabet.encode(" ")[0]
+        file, listed = read_words(words, alphabet)
+        self.files = {"words": file}
+        self.search = _search(alphabet, listed, self.beam_width, self.prune_beams)
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        return [self._decode(row) for row in rows(log_probs, lengths)]
+
+    def _decode(self, row: np.ndarray) -> str:
+        if not len(row):
+            return ""
+        # a word ends with a space: one frame more that is surely one, or the last word would be lost
+        end = np.full((1, row.shape[1]), -1e4)
+        end[0, self.space] = 0.0
+        emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()
+        ((best, *_),) = self.search(emissions[None])
+        return " ".join(best.words)
+
+
+def _search(alphabet: Alphabet, words: list[str], width: int, prune: float) -> Any:
+    try:
+        from torchaudio.models.decoder import ctc_decoder
+    except (ImportError, RuntimeError) as error:
+        raise UsageError("decoder=lexicon needs flashlight-text: pip install 'asr-ablations[lexicon]'") from error
+
+    with TemporaryDirectory() as folder:
+        lexicon = Path(folder) / "lexicon"
+        lexicon.write_text("".join(f"{word} {' '.join(word)} {SPACE}\n" for word in words), encoding="utf-8")
+        return ctc_decoder(
+            lexicon=str(lexicon),
+            tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.characters)],
+            beam_size=width,
+            beam_threshold=min(prune, 1e9),
+            log_add=True,  # the sum over alignments, as in the other searches; not the best one
+            blank_token=BLANK,
+            sil_token=SPACE,
+        )

@@ -1,0 +1,31 @@
+"""Log energies of mel filters."""
+
+import torch
+from torch import nn
+from torchaudio.compliance.kaldi import get_mel_banks
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.components.features.framing import PowerSpectrum
+
+
+class LogMel(nn.Module):
+    """(waveforms (B, S), lengths (B,) in samples) → (log energies (B, T, bins), lengths (B,) in frames).
+
+    window and hop in seconds; low and high in Hz. Kaldi's fbank with dither 0 and energies of samples in -1..1.
+    """
+
+    def __init__(self, *, bins: int, window: float, hop: float, low: float, high: float) -> None:
+        super().__init__()
+        size = round(window * SAMPLE_RATE)
+        fft_size = 1 << (size - 1).bit_length()
+        self.size = bins
+        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), fft_size)
+        banks, _ = get_mel_banks(bins, fft_size, float(SAMPLE_RATE), low, high, 100.0, -500.0, 1.0)
+        self.register_buffer("filters", nn.functional.pad(banks, (0, 1)).T.contiguous(), persistent=False)
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        return self.spectrum.frames(lengths)
+
+    def forward(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        energies = self.spectrum(waveforms) @ self.filters
+        return energies.clamp(min=1e-10).log(), self.frames(lengths)

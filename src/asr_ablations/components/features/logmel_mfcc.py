@@ -1,0 +1,36 @@
+"""Log energies of mel filters beside their cepstra (papers/004 §2.1)."""
+
+import math
+
+import torch
+from torch import nn
+from torchaudio.functional import create_dct
+
+from asr_ablations.components.features.logmel import LogMel
+
+LIFTER = 22.0
+"""Kaldi's cepstral lifter. The normalisation of each feature over its utterance takes any scale away again: no key."""
+
+
+class LogMelMFCC(nn.Module):
+    """(waveforms (B, S), lengths (B,) in samples) → ((B, T, bins + cepstra), lengths (B,) in frames).
+
+    The log energies as of LogMel, then the first `cepstra` coefficients of their cosine transform, Kaldi's MFCC with
+    the zeroth in place of the energy. window and hop in seconds; low and high in Hz.
+    """
+
+    def __init__(self, *, bins: int, cepstra: int, window: float, hop: float, low: float, high: float) -> None:
+        super().__init__()
+        if not 0 < cepstra <= bins:
+            raise ValueError(f"cepstra={cepstra}: expected 1 to {bins}, the number of bins")
+        self.size = bins + cepstra
+        self.logmel = LogMel(bins=bins, window=window, hop=hop, low=low, high=high)
+        lifter = 1 + LIFTER / 2 * torch.sin(math.pi * torch.arange(cepstra) / LIFTER)
+        self.register_buffer("transform", create_dct(cepstra, bins, "ortho") * lifter, persistent=False)
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        return self.logmel.frames(lengths)
+
+    def forward(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        energies, frames = self.logmel(waveforms, lengths)
+        return torch.cat([energies, energies @ self.transform], dim=-1), frames

@@ -1,0 +1,26 @@
+"""Log power spectrogram: DeepSpeech2's input (papers/003 §1.1)."""
+
+import torch
+from torch import nn
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.components.features.framing import PowerSpectrum
+
+
+class Spectrogram(nn.Module):
+    """(waveforms (B, S), lengths (B,) in samples) → (log power (B, T, F), lengths (B,) in frames).
+
+    window and hop in seconds; F = window · 16000 / 2 + 1: 161 bins for 20 ms.
+    """
+
+    def __init__(self, *, window: float, hop: float) -> None:
+        super().__init__()
+        size = round(window * SAMPLE_RATE)
+        self.size = size // 2 + 1
+        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), size)
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        return self.spectrum.frames(lengths)
+
+    def forward(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.spectrum(waveforms).clamp(min=1e-10).log(), self.frames(lengths)

@@ -1,0 +1,33 @@
+"""A bound on the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; papers/002 §4.3)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from asr_ablations.components.gradient.norm import Log, check_limit, clip_to_norm
+
+
+class NormConstraint:
+    """After each step, the weights that lead into one unit (a row of a matrix, a kernel) are scaled down to the norm
+    `largest`. Logs train/constrained_share, of the units. Raises ValueError for a bound that is not above 0.
+    """
+
+    def __init__(self, *, limit: float | None, largest: float) -> None:
+        check_limit(limit)
+        if not largest > 0:
+            raise ValueError(f"largest={largest}: expected a number above 0")
+        self.limit, self.largest = limit, largest
+
+    def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
+        clip_to_norm(parameters, self.limit, log)
+
+    @torch.no_grad()
+    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
+        shares = []
+        for weight in parameters:
+            if weight.dim() >= 2:
+                norms = torch.linalg.vector_norm(weight.flatten(1), dim=1)
+                weight.mul_((self.largest / norms).clamp(max=1.0).view(-1, *[1] * (weight.dim() - 1)))
+                shares.append((norms > self.largest).float())
+        log("train/constrained_share", torch.cat(shares).mean())

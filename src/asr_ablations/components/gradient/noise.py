@@ -1,0 +1,34 @@
+"""Noise on the gradient (Neelakantan et al. 2015; papers/002 §4.3)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from asr_ablations.components.gradient.norm import Log, check_limit, clip_to_norm
+from asr_ablations.tools.seeds import stream
+
+
+class Noise:
+    """After clipping by norm adds N(0, variance / (1 + step) ** decay) to every entry, drawn from (seed, step) alone:
+    the same for every rank, and after a resume. Raises ValueError for a variance or decay below 0.
+    """
+
+    def __init__(self, *, limit: float | None, variance: float, decay: float) -> None:
+        check_limit(limit)
+        if variance < 0 or decay < 0:
+            raise ValueError(f"variance={variance}, decay={decay}: expected 0 or more")
+        self.limit, self.variance, self.decay = limit, variance, decay
+
+    def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
+        clip_to_norm(parameters, self.limit, log)
+        deviation = (self.variance / (1 + step) ** self.decay) ** 0.5
+        log("train/gradient_noise", deviation)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        generator = torch.Generator(gradients[0].device).manual_seed(stream(seed, "gradient", step))
+        for gradient in gradients:
+            drawn = torch.randn(gradient.shape, generator=generator, device=gradient.device, dtype=gradient.dtype)
+            gradient.add_(drawn, alpha=deviation)
+
+    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
+        pass

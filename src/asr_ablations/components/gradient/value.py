@@ -1,0 +1,31 @@
+"""Clipping entry by entry."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from asr_ablations.components.gradient.norm import Log, check_limit
+
+
+class ClipValue:
+    """Every entry between -limit and limit. Logs train/clipped_share, of the entries, and the norm before.
+
+    Raises ValueError for a limit that is no number above 0.
+    """
+
+    def __init__(self, *, limit: float) -> None:
+        check_limit(limit)
+        if limit is None:
+            raise ValueError("limit=None: expected a number above 0; gradient=none clips nothing")
+        self.limit = limit
+
+    def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        log("train/gradient_norm", nn.utils.get_total_norm(gradients))
+        beyond = torch.stack([(g.abs() > self.limit).sum() for g in gradients]).sum()
+        log("train/clipped_share", beyond / sum(g.numel() for g in gradients))
+        nn.utils.clip_grad_value_(parameters, self.limit)
+
+    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
+        pass

@@ -1,0 +1,11 @@
+"""Kaiming initialisation for rectifiers (He et al. 2015, equation 10)."""
+
+from torch import nn
+
+from asr_ablations.components.init.matrices import weight_matrices
+
+
+def kaiming_normal(model: nn.Module) -> None:
+    """Every weight matrix and kernel from N(0, 2 / inputs); each gate of a recurrent layer on its own."""
+    for matrix in weight_matrices(model):
+        nn.init.kaiming_normal_(matrix, nonlinearity="relu")

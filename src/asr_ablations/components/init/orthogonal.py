@@ -1,0 +1,15 @@
+"""Orthogonal recurrent matrices (Saxe et al. 2014; Le et al. 2015 for recurrences); Xavier's normal for the rest."""
+
+from torch import nn
+
+from asr_ablations.components.init.matrices import other_matrices, recurrent_matrices
+
+
+def orthogonal(model: nn.Module) -> None:
+    """What multiplies a layer's own past becomes a random orthogonal matrix, each gate on its own: it turns the past
+    and makes it neither larger nor smaller. All other matrices are drawn as by init=xavier.
+    """
+    for matrix in other_matrices(model):
+        nn.init.xavier_normal_(matrix)
+    for matrix in recurrent_matrices(model):
+        nn.init.orthogonal_(matrix)

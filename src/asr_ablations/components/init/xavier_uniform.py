@@ -1,0 +1,13 @@
+"""Xavier initialisation from a uniform distribution (Glorot & Bengio 2010, equation 16; papers/004 §2.2.1)."""
+
+from torch import nn
+
+from asr_ablations.components.init.matrices import weight_matrices
+
+
+def xavier_uniform(model: nn.Module) -> None:
+    """Every weight matrix and kernel from U(-a, a), a² = 6 / (inputs + outputs); each gate of a recurrent layer on its
+    own. The deviation is that of init=xavier.
+    """
+    for matrix in weight_matrices(model):
+        nn.init.xavier_uniform_(matrix)

@@ -1,0 +1,54 @@
+"""Weights & Biases: online where a login exists, else offline without asking; WANDB_MODE has the last word."""
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from asr_ablations.runs.folder import Run
+
+if TYPE_CHECKING:
+    from pytorch_lightning.loggers import WandbLogger
+
+
+def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger":
+    """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config.
+
+    Under a W&B agent the run is the agent's: id, project and entity come from its environment, and keys that the agent
+    sets have its values in W&B's config. The folder's name keeps the id of the content.
+    """
+    import wandb
+    from omegaconf import OmegaConf
+    from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
+
+    config: Any = OmegaConf.to_container(run.cfg, resolve=True)
+    of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
+    experiment = wandb.init(
+        project=None if of_agent else project,
+        entity=None if of_agent else entity,
+        id=None if of_agent else run.id,
+        name=run.name,
+        group=str(run.cfg.sweep),
+        config=config,
+        dir=str(run.folder),
+        resume="allow",
+        mode=mode(),
+        settings=wandb.Settings(silent=True, console="off"),
+    )
+    return WandbLogger(experiment=experiment)
+
+
+def mode() -> Literal["online", "offline", "disabled", "shared"]:
+    """WANDB_MODE, else online with a login and offline without one."""
+    return os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")  # type: ignore[return-value]
+
+
+def _logged_in() -> bool:
+    """Whether a key lies in the environment or in netrc; asks no server."""
+    import netrc
+
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -1,0 +1,73 @@
+"""Cross-entropy of frame labels, with the frame error rate: RETURNN's experiment (papers/002 §6)."""
+
+from collections.abc import Mapping
+
+import torch
+
+from asr_ablations.data.dataset import Speech
+from asr_ablations.data.utterance import Batch
+from asr_ablations.tools.masks import valid_frames
+
+
+class Framewise:
+    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats a frame, the mean over utterances.
+
+    The labels are a linear alignment, the flat start of hidden Markov models: the transcript's characters share the
+    utterance's frames equally, with a blank between two equal neighbours. They need no model, and are wrong where
+    speech is not even; RETURNN's came from a trained one, as those of loss=aligned do.
+    A decoder for CTC reads what was learnt, since repeats merge and blanks vanish.
+    """
+
+    def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
+        """Before the first step: what the loss wants to know of the data."""
+
+    def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+        """(B, T) on the targets' device."""
+        return linear_alignment(batch, lengths, frames)
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        labels = self.labels(batch, lengths, log_probs.shape[1])
+        nats = -log_probs.gather(2, labels[..., None])[..., 0]
+        return _mean_over_frames(nats, lengths).mean()
+
+    def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
+        """fer: the share of frames, of all utterances, whose best symbol is not the label."""
+        labels = self.labels(batch, lengths, log_probs.shape[1])
+        wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
+        return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
+
+
+def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+    """Labels (B, T) on the targets' device: frame t of T has the symbol at t / T of the way through the transcript.
+    No loop over utterances and no synchronisation.
+    """
+    paths, path_lengths = separated(batch)
+    device = paths.device
+    lengths = lengths.to(device, non_blocking=True).clamp(min=1)[:, None]
+    place = torch.arange(frames, device=device) * path_lengths[:, None] // lengths
+    return paths.gather(1, place.minimum(path_lengths[:, None] - 1))
+
+
+def separated(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Transcripts with a blank between two equal neighbours: symbols (B, P), padded with blanks, and lengths (B,). An
+    empty transcript is one blank.
+    """
+    targets, device = batch.targets, batch.targets.device
+    starts = batch.target_lengths.cumsum(0) - batch.target_lengths
+    utterance = torch.repeat_interleave(torch.arange(len(batch)), batch.target_lengths)
+    within = torch.arange(len(targets)) - starts[utterance]  # on the CPU, where the lengths are
+    utterance, within = utterance.to(device, non_blocking=True), within.to(device, non_blocking=True)
+    repeats = torch.zeros_like(targets)
+    repeats[1:] = (targets[1:] == targets[:-1]) & (within[1:] > 0)
+    blanks = torch.zeros(len(batch), dtype=torch.long, device=device).index_add(0, utterance, repeats)
+    before = repeats.cumsum(0) - (blanks.cumsum(0) - blanks)[utterance]  # blanks of this utterance up to each symbol
+    longest = 2 * int(batch.target_lengths.max()) if len(batch) else 0
+    paths = torch.zeros(len(batch), max(1, longest), dtype=torch.long, device=device)
+    paths[utterance, within + before] = targets
+    return paths, (batch.target_lengths.to(device, non_blocking=True) + blanks).clamp(min=1)
+
+
+def _mean_over_frames(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    valid = valid_frames(lengths, values.shape[1], values.device)
+    total = values.masked_fill(~valid, 0.0).sum(dim=1)
+    return total / lengths.clamp(min=1).to(values.device, non_blocking=True)

@@ -1,0 +1,13 @@
+"""Batch normalisation after the convolutions alone: what papers/003 §2.3.1 describes ("after each convolutional")."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from asr_ablations.components.norm.batch import BatchNorm
+from asr_ablations.components.norm.none import NoNorm
+
+
+def batch_convolutions(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
+    """Batch norm where a frame is (F, C), an image's column; none where it is (D,), a recurrent layer's output."""
+    return BatchNorm(frame, momentum=momentum, epsilon=epsilon) if len(frame) == 2 else NoNorm(frame)

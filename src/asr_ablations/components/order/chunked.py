@@ -1,0 +1,14 @@
+"""RETURNN's overlapping chunks of utterances (papers/002 §4), which CTC cannot train on."""
+
+from asr_ablations.tools.errors import UsageError
+
+
+class Chunked:
+    """Raises UsageError: there is no loss here that chunks could be trained with."""
+
+    def __init__(self) -> None:
+        raise UsageError(
+            "order=chunked: CTC cannot train on chunks, since its labels belong to a whole utterance and nothing says "
+            "in which chunk one is spoken: chunks need a label for each frame; expected bucketed, shuffled, sortagrad "
+            "or sorted"
+        )

@@ -1,0 +1,17 @@
+"""SortaGrad: the first epoch by increasing length, the others bucketed (Amodei et al. 2016; papers/003 §2.6)."""
+
+import numpy as np
+
+from asr_ablations.components.order.bucketed import bucketed, by_bucket
+from asr_ablations.data.batch_size import BatchSize
+
+
+def sortagrad(
+    durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
+) -> list[np.ndarray]:
+    """Batches of indices: in epoch 0 by increasing length of the longest utterance in the batch, bucketed from epoch 1
+    on. Every epoch has as many batches.
+    """
+    if epoch == 0:
+        return by_bucket(durations, batch_size, buckets, lambda bucket: bucket)
+    return bucketed(durations, batch_size, epoch, generator, buckets=buckets)

@@ -1,0 +1,88 @@
+"""What every entry script shares: Hydra, and one line instead of a traceback for the user's mistakes."""
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from asr_ablations.config.checks import check
+from asr_ablations.config.compose import sweep_name
+from asr_ablations.runs.lease import ClaimedError
+from asr_ablations.tools.errors import Stopped, UsageError
+from asr_ablations.tools.paths import CONF, SOURCE
+
+Task = Callable[[DictConfig], Any]
+
+
+def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[[Task], Callable[..., Any]]:
+    """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it.
+    checked: of configs that are no training config.
+    """
+
+    def decorate(task: Task) -> Callable[..., Any]:
+        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(_told(task, checked))
+
+        @functools.wraps(task)
+        def main(cfg: DictConfig | None = None) -> Any:
+            # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # a launcher's jobs unpickle the task by name: src/ must be on their path
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
+            try:
+                return command(cfg)
+            except (UsageError, HydraException, OmegaConfBaseException) as error:
+                _stop(error)
+            except (KeyboardInterrupt, Stopped) as error:
+                print(str(error) or "interrupted", file=sys.stderr)
+                sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
+            except ClaimedError as error:
+                print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
+                sys.exit(75)
+            except BrokenPipeError:  # … --help | head
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
+            except Exception as error:
+                if (exit_code := getattr(error, "exit_code", None)) is None:
+                    raise
+                sys.exit(exit_code)  # arms that failed: told already
+
+        return main
+
+    return decorate
+
+
+def _told(task: Task, checked: Callable[[Any], None]) -> Task:
+    """The task with mistakes told before Hydra sees them: it would add lines of its own."""
+
+    @functools.wraps(task)
+    def told(cfg: DictConfig) -> Any:
+        try:
+            if "sweep" in cfg and cfg.sweep is None:
+                cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
+            checked(cfg)  # before the task imports torch, so that a wrong value is told at once
+            return task(cfg)
+        except UsageError as error:
+            _stop(error)
+
+    return told
+
+
+def _stop(error: Exception) -> NoReturn:
+    print(f"error: {_one_line(error)}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, value = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={value}: expected {', '.join(error.options)}"
+    return " ".join(str(error).split())

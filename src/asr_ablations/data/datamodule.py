@@ -1,0 +1,151 @@
+"""The LightningDataModule: utterances → batches."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.dataset import Perturbation, Speech
+from asr_ablations.data.fingerprint import describe_set, fingerprint
+from asr_ablations.data.loader import SpeechLoader, explained
+from asr_ablations.data.sampler import BatchOrder, Order
+from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.errors import UsageError
+
+
+class SpeechData(pl.LightningDataModule):
+    """Batches of a corpus. `output_frames` maps lengths in samples (B,) to the model's output frames (B,): utterances
+    with too few of them for their transcript cannot be learnt by CTC and are left out of training, by name.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        alphabet: Alphabet,
+        order: Order,
+        output_frames: Callable[[torch.Tensor], torch.Tensor],
+        *,
+        batch_count: int | None,
+        batch_seconds: float | None,
+        seed: int,
+        augment_seed: int,
+        workers: int,
+        cache: Any,
+        augment: Any,
+    ) -> None:
+        super().__init__()
+        self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames
+        self.batch_count, self.batch_seconds = batch_count, batch_seconds
+        self.seed, self.workers, self.cache = seed, workers, cache
+        if cache.holds_features and augment.changes_waveforms:
+            raise UsageError(
+                "cache=features: expected pcm or none with an augmentation of waveforms, whose features are other ones "
+                "in every epoch"
+            )
+        self.perturbation = (
+            Perturbation(augment.waveform, output_frames, augment_seed) if augment.changes_waveforms else None
+        )
+        self.left_out: list[str] = []
+        self.sets: dict[str, Speech] = {}
+        self.screened: dict[str, Screened] = {}
+        self._resumed = {"epoch": 0, "batches": 0}
+        self._failure: BaseException | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
+        if self.sets:
+            return
+        self._take(screen(self.corpus, self.alphabet, self.output_frames))
+        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
+        self._check_longest()
+
+    def read(self, name: str) -> None:
+        """Read one set alone: "train", which may be several splits, or a split. Raises UsageError as setup."""
+        self._take(screen(self.corpus, self.alphabet, self.output_frames, [name]))
+
+    def _take(self, sets: dict[str, Screened]) -> None:
+        for name, screened in sets.items():
+            store = self.cache.open(name, _readable(screened), self.workers)
+            perturbation = self.perturbation if name == "train" else None
+            self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
+        self.screened |= sets
+
+    def _check_longest(self) -> None:
+        longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
+        if self.batch_seconds is not None and longest.duration > self.batch_seconds:
+            raise UsageError(
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, what utterance "
+                f"{longest.id} lasts"
+            )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        return fingerprint(self.screened)
+
+    def resume(self, epoch: int, batches: int) -> None:
+        """Go on after that many batches of an epoch."""
+        self._resumed = {"epoch": epoch, "batches": batches}
+
+    def describe(self) -> dict[str, Any]:
+        """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
+        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
+        alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
+        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
+
+    def train_dataloader(self) -> SpeechLoader:
+        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        size = batch_size(self.batch_count, self.batch_seconds, ranks)
+        order = BatchOrder(self.sets["train"].durations, size, self.order, self.seed, rank, ranks)
+        order.resume(self._resumed["epoch"], self._resumed["batches"])
+        return SpeechLoader(self.sets["train"], order, self.workers)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where training stands: the epoch, and the batches of it that the weights have seen, on each rank."""
+        if self.trainer is None:
+            return dict(self._resumed)
+        loop = self.trainer.fit_loop
+        epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
+        # `processed` counts a batch from its optimiser's step on, an epoch from its last batch's validation on; between
+        # two epochs the batch counter still stands at the end of the one before
+        within = epochs["started"] > epochs["processed"]
+        return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on from there: Lightning calls this before it asks for the training batches."""
+        self.resume(**state_dict)
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Find out which utterance a worker died over, wherever in the loop torch noticed it, while the others live."""
+        self._failure = explained(exception, self.sets["train"]) if self.sets else exception
+
+    def explain(self, error: BaseException) -> BaseException:
+        """What ended a fit, as an error that names the utterance where it was a worker's death."""
+        return self._failure or error
+
+    def val_dataloader(self) -> list[SpeechLoader]:
+        return [self.evaluation_dataloader(name) for name in self.corpus.validation]
+
+    def evaluation_dataloader(self, name: str) -> SpeechLoader:
+        """One split, the longest utterances first, so that too little memory shows at once."""
+        durations = self.sets[name].durations
+        order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
+        batches, begin = [], 0
+        while begin < len(order):
+            end = begin + size.count(float(durations[order[begin]]))
+            batches.append(order[begin:end].tolist())
+            begin = end
+        return SpeechLoader(self.sets[name], batches, self.workers)
+
+
+def _readable(screened: Screened) -> list[Utterance]:
+    """What a cache holds: also what this model or this max_seconds leaves out, so that all arms share it."""
+    also = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
+    return sorted([*screened.kept, *also], key=lambda utterance: utterance.id)

@@ -1,0 +1,167 @@
+"""What a dataset reads from, and a cache on disk: values of all utterances in one file, an index, a checksum.
+
+A cache is a folder named after its content's fingerprint. It is built under a temporary name and renamed when it is
+whole, by one process at a time; the others wait and then use it. Its checksum is verified whenever a run opens it, over
+the whole file (a second for 200 hours of page-cached PCM), and a damaged one is built anew.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import cores, one_at_a_time
+from asr_ablations.tools.progress_bar import bar
+
+log = logging.getLogger(__name__)
+
+Recording = tuple[np.ndarray, int]
+"""Values of one utterance, int16 samples (S,) or float16 features (T, F), and its length in samples."""
+CHUNK = 1 << 24
+"""Bytes read at a time for the checksum."""
+
+
+class Store(Protocol):
+    """Where a dataset finds its recordings."""
+
+    def read(self, utterance: Utterance) -> Recording:
+        """Raises UsageError where the audio cannot be read."""
+
+
+class Cached:
+    """Recordings in a whole cache; the file is mapped, so that every process shares the page cache's one copy."""
+
+    def __init__(self, folder: Path, utterances: Sequence[Utterance], dtype: type, shape: tuple[int, ...]) -> None:
+        path = folder / "values"
+        flat = np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+        self.values = flat.view(np.ndarray).reshape(-1, *shape)
+        self.ends, self.samples = np.load(folder / "index.npy")
+        self.rows = {utterance: row for row, utterance in enumerate(utterances)}
+
+    def read(self, utterance: Utterance) -> Recording:
+        row = self.rows[utterance]
+        begin = self.ends[row - 1] if row else 0
+        return self.values[begin : self.ends[row]], int(self.samples[row])
+
+
+class CacheFolder:
+    """The cache of one split under `root`; `name` says what it holds, for people and with the content's hash."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root, self.folder = root, root / name
+
+    def build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
+        """See that the cache is there and whole. read: makes one recording; size: bytes needed, about.
+
+        Raises UsageError where it cannot be written or an utterance cannot be read; nothing half-built is left.
+        """
+        if self._whole():
+            return
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with one_at_a_time(
+                self.root / f"{self.folder.name}.lock", f"waiting for the process that builds {self.folder}"
+            ):
+                if not self._whole():
+                    self._build(utterances, read, size)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the cache {self.folder}: {error.strerror or error}; set cache.root to a folder with "
+                f"{size / 1e9:.1f} GB free, or cache=none"
+            ) from error
+
+    def _whole(self) -> bool:
+        """The cache is there and its checksums are right."""
+        try:
+            about = json.loads((self.folder / "about.json").read_text())
+            found = {name: _checksum(self.folder / name) for name in ("values", "index.npy")}
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            found, about = {}, None
+        if found != about:
+            log.warning("the cache %s is damaged and is built anew", self.folder)
+            return False
+        return True
+
+    def _build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
+        for left in [*self.root.glob(f".{self.folder.name}.*"), self.folder]:  # by a builder that was killed; damaged
+            shutil.rmtree(left, ignore_errors=True)
+        free = shutil.disk_usage(self.root).free
+        if free < size:
+            raise OSError(None, f"it needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+        temporary = self.root / f".{self.folder.name}.{os.getpid()}"
+        temporary.mkdir()
+        try:
+            with bar(f"caching {self.folder.name}", len(utterances)) as advance:
+                _write(temporary, _in_order(read, utterances), advance)
+            temporary.rename(self.folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fingerprint(utterances: Iterable[Utterance], *more: object) -> str:
+    """Sixteen hexadecimal digits of which utterances lie where, of their files' sizes and times, and of `more`."""
+    digest = hashlib.blake2b(repr(more).encode(), digest_size=8)
+    for utterance in utterances:
+        try:
+            status = utterance.audio.stat()
+        except OSError as error:
+            raise UsageError(f"utterance {utterance.id}: cannot read audio {utterance.audio}: {error}") from error
+        place = (utterance.id, str(utterance.audio.absolute()), utterance.offset, utterance.duration)
+        digest.update(repr((*place, status.st_size, status.st_mtime_ns)).encode())
+    return digest.hexdigest()
+
+
+def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[float], None]) -> None:
+    ends, samples = [0], []
+    with (folder / "values").open("wb") as file:
+        for values, length in recordings:
+            file.write(np.ascontiguousarray(values).data)
+            ends.append(ends[-1] + len(values))
+            samples.append(length)
+            advance(1)
+        file.flush()
+        os.fsync(file.fileno())
+    np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
+    about = {name: _checksum(folder / name) for name in ("values", "index.npy")}
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def _checksum(path: Path) -> list[int]:
+    """Bytes and CRC-32 of a file."""
+    size = checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            size += len(chunk)
+            checksum = zlib.crc32(chunk, checksum)
+    return [size, checksum]
+
+
+def _in_order(read: Callable[[Utterance], Recording], utterances: Sequence[Utterance]) -> Iterator[Recording]:
+    """Recordings in the order of the utterances, made by a thread a core, a few ahead of what is taken. Threads do:
+    libsndfile and torch let go of the interpreter's lock while they work.
+    """
+    threads = cores()
+    waiting: deque[Future[Recording]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for utterance in utterances:
+                if len(waiting) >= 8 * threads:
+                    yield waiting.popleft().result()
+                waiting.append(pool.submit(read, utterance))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,137 @@
+"""Training and evaluation of one run, and what it leaves in its folder."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from asr_ablations.config.build import build
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.experiment.summary import finish, log_result, summarise
+from asr_ablations.experiment.terminal import print_run
+from asr_ablations.experiment.utterances import transcribe_set
+from asr_ablations.runs.folder import Pruned, Run
+from asr_ablations.tools.files import write_csv, write_json
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.assembly import trainer
+from asr_ablations.training.callbacks.checkpoints import LAST, GoOn, LastCheckpoint
+from asr_ablations.training.callbacks.finite_loss import FiniteLoss
+from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
+from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
+from asr_ablations.training.precision import notice
+from asr_ablations.training.signals import StopRequest
+from asr_ablations.training.task import CTCTask
+
+
+class Fit:
+    """The Trainer of a run with its callbacks and loggers. checkpoint: where an earlier attempt came to, None for none.
+    Of several ranks, only the first logs, evaluates and writes.
+    """
+
+    def __init__(
+        self,
+        cfg: DictConfig,
+        devices: int,
+        record: Run,
+        task: CTCTask,
+        data: SpeechData,
+        stop: StopRequest,
+        checkpoint: dict[str, Any] | None,
+    ) -> None:
+        self.cfg, self.record, self.task, self.data = cfg, record, task, data
+        if (told := notice(cfg.precision, cfg.tf32, devices)) and not rank():
+            print(told)
+        self.from_path = record.checkpoints / LAST if checkpoint is not None else None
+        self.logger = None if rank() else build(cfg.logger)(record)
+        self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
+        self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
+        self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._for_checkpoint)
+        go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
+        loggers = [self.table, *([self.logger] if self.logger else [])]
+        self.fitter = trainer(cfg, devices, loggers, [self.last, *self._callbacks(), go_on])
+
+    def _callbacks(self) -> list[pl.Callback]:
+        """Between the one that must stand first and the one that must stand last."""
+        best = ModelCheckpoint(
+            dirpath=self.record.checkpoints,
+            filename="best",
+            monitor=f"validation/{self.data.corpus.validation[0]}/wer",
+            enable_version_counter=False,
+        )
+        losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
+        pruning = build(self.cfg.pruning)(self.record.folder, best.monitor)
+        own = [self.throughput, self.utilisation, FiniteLoss(), best, losses, progress]
+        return own if pruning is None else [*own, pruning]
+
+    def execute(self) -> None:
+        """Train, evaluate, record. Raises Pruned for a run that is not worth going on with."""
+        exit_code = 1
+        try:
+            self._train()
+            if not rank():
+                self._evaluate()
+            exit_code = 0
+        except Pruned as pruned:
+            self._record_pruned(pruned)
+            exit_code = 0
+            raise
+        finally:
+            self.utilisation.close()
+            finish(self.logger, exit_code)
+
+    def _train(self) -> None:
+        if not rank():
+            write_json(self.record.folder / "data.json", self.data.describe())
+        try:
+            self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
+        except RuntimeError as error:
+            if (failure := self.data.explain(error)) is error:
+                raise
+            raise failure from error
+        self.record.phases["train"] = self.last.seconds
+
+    def _evaluate(self) -> None:
+        with self._phase("evaluate"), self.utilisation.during("evaluate"):
+            rows = self._transcripts()
+        self.utilisation.close()
+        summary = self._summary(rows)
+        summary["metrics"] = dict(sorted(self.last.metrics.items()))
+        write_csv(self.record.folder / "utterances.csv", rows)
+        write_json(self.record.folder / "summary.json", summary)
+        log_result(self.logger, summary, rows)
+        print_run(self.record.folder, summary, rows)
+
+    def _transcripts(self) -> list[dict[str, Any]]:
+        self.task.to(self.fitter.strategy.root_device)
+        sets = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
+        precision = self.fitter.precision_plugin.forward_context
+        return [row for name in sets for row in transcribe_set(self.task, self.data, name, precision)]
+
+    def _record_pruned(self, pruned: Pruned) -> None:
+        self.utilisation.close()
+        self.record.phases["train"] = self.last.state_dict()["seconds"]
+        if not rank():
+            write_json(self.record.folder / "summary.json", self._summary([]))
+            print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
+
+    def _summary(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        told = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, self.throughput)
+        return {**told, "phase_seconds": self.utilisation.phases}
+
+    def _for_checkpoint(self) -> dict[str, Any]:
+        """What a checkpoint tells of its run: enough to know whose it is, and what its tables held."""
+        config = OmegaConf.to_container(self.record.cfg, resolve=True)
+        told = {"id": self.record.id, "fingerprint": self.record.fingerprint, "rows": self.table.rows}
+        return {**told, "config": config}
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.record.phases[name] = time.perf_counter() - started

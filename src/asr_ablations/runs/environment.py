@@ -1,0 +1,95 @@
+"""What a run ran on and with: versions, hardware, command, code."""
+
+import hashlib
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+
+from asr_ablations.tools.machine import cores, iso
+from asr_ablations.tools.paths import PACKAGE as SOURCE
+
+PACKAGES = (
+    *("torch", "torchaudio", "pytorch-lightning", "hydra-core", "omegaconf", "wandb", "torchmetrics", "numpy"),
+    *("soundfile", "pyctcdecode", "kenlm", "espeakng-loader"),
+)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, hardware, command and code of this process."""
+    return {
+        "started": iso(time.time()),
+        "command": sys.argv,
+        "composed": composed(),
+        "versions": versions(),
+        "hardware": hardware(),
+        "code": code(),
+    }
+
+
+def composed() -> dict[str, str | None] | None:
+    """Name of the file that Hydra composed the config from, and the folder that -cd gave; None for a config that was
+    frozen before.
+    """
+    if not HydraConfig.initialized():
+        return None
+    hydra = HydraConfig.get()
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    return {"config_name": hydra.job.config_name, "config_dir": folders[0] if folders else None}
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that can change a number."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Machine, processor, cores this process may use, threads that torch uses, GPUs."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    processor = {"machine": platform.machine(), "processor": _processor()}
+    return {**processor, "cores": cores(), "threads": torch.get_num_threads(), "gpus": gpus}
+
+
+def code() -> dict[str, Any]:
+    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
+    return {**_commit(), "files": source_files()}
+
+
+def source_files() -> dict[str, str]:
+    """Hashes of the package's own source files by their path under it: what ran, commit or none."""
+    return {
+        str(path.relative_to(SOURCE)): hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def _commit() -> dict[str, str]:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(SOURCE), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    try:
+        return {"commit": git("rev-parse", "HEAD").strip(), "dirty_diff": git("diff", "HEAD", "--", ".")}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

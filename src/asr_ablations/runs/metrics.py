@@ -1,0 +1,25 @@
+"""metrics.csv and losses.csv: their names, and cut to what a checkpoint has seen."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from asr_ablations.tools.files import write_csv
+
+LOSSES = "losses.csv"
+
+
+METRICS = "metrics.csv"
+
+
+def truncate(path: Path, rows: int) -> list[dict[str, Any]]:
+    """Leave the first `rows` rows of a table, and return them; without any, no file is left."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        kept = [row for _, row in zip(range(rows), csv.DictReader(file), strict=False)]
+    if kept:
+        write_csv(path, kept)
+    else:
+        path.unlink()
+    return kept

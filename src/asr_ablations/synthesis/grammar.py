@@ -1,0 +1,40 @@
+"""A language: its grammar and its words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+Productions = list[tuple[float, list[str]]]
+
+
+@dataclass(frozen=True)
+class Language:
+    """A grammar and its words.
+
+    grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
+    categories: category in capitals → its words, the most frequent first.
+    polish_up: the last touch to a list of words (a → an).
+    """
+
+    alphabet: str
+    grammar: Mapping[str, Productions]
+    categories: Mapping[str, Sequence[str]]
+    polish_up: Callable[[list[str]], list[str]]
+
+
+def parse_grammar(text: str) -> dict[str, Productions]:
+    """Read a grammar: a line with a symbol, then indented lines of `weight production | weight production`."""
+    grammar: dict[str, Productions] = {}
+    symbol = ""
+    for line in filter(str.strip, text.splitlines()):
+        if not line.startswith(" "):
+            symbol = line.strip()
+            continue
+        for alternative in line.split("|"):
+            weight, *production = alternative.split()
+            grammar.setdefault(symbol, []).append((float(weight), production))
+    return grammar
+
+
+def words(text: str) -> list[str]:
+    """The distinct words of a list, in its order."""
+    return list(dict.fromkeys(text.split()))

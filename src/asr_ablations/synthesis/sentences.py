@@ -1,0 +1,177 @@
+"""Sentences from a grammar, with word frequencies like Zipf's, over the N most frequent words of a language."""
+
+import hashlib
+from bisect import bisect
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from asr_ablations.synthesis.grammar import Language, Productions
+from asr_ablations.synthesis.speakers import SPLITS, generator
+
+LENGTHS = range(3, 11)  # words a sentence
+ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
+# Collocations: the share of words drawn from the few that the word before prefers. Without them the words of a
+# category would be exchangeable, and a language model could learn the grammar only.
+COLLOCATION_SHARE, COLLOCATES = 0.4, 4
+# Which split may speak a sentence, by its hash: 4 of 16 sentences belong to the evaluation sets.
+PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
+LANGUAGES = ("en", "pl")
+MINIMUM_WORDS = 60
+
+
+@lru_cache
+def load_language(name: str) -> Language:
+    """The language "en" or "pl". Raises ValueError for another."""
+    if name not in LANGUAGES:
+        raise ValueError(f"data.language={name!r} is not one of {', '.join(LANGUAGES)}")
+    # Imported here: their modules import this one, and only the language that is asked for is built.
+    from asr_ablations.synthesis import english, polish
+
+    return {"en": english, "pl": polish}[name].language()
+
+
+def partition(sentence: str) -> str:
+    """The only split in which this sentence may be spoken: from its hash, so that workers need not agree."""
+    return PARTITIONS[hashlib.sha256(sentence.encode()).digest()[0] % len(PARTITIONS)]
+
+
+def zipf(size: int) -> list[float]:
+    """Weights of a category's words, the most frequent first."""
+    return [(rank + ZIPF_OFFSET) ** -ZIPF_EXPONENT for rank in range(size)]
+
+
+@lru_cache
+def ranking(name: str) -> list[str]:
+    """All words of a language by how often its grammar gives them, the most frequent first."""
+    language = load_language(name)
+    symbols = list(language.grammar)
+    number = {symbol: i for i, symbol in enumerate(symbols)}
+    follows = np.zeros((len(symbols), len(symbols)))  # expected symbols that one symbol gives directly
+    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, how many it gives directly)
+    for symbol, productions in language.grammar.items():
+        total = sum(weight for weight, _ in productions)
+        for weight, production in productions:
+            for part in production:
+                if part in number:
+                    follows[number[symbol], number[part]] += weight / total
+                else:
+                    leaves.append((number[symbol], part, weight / total))
+    start = np.eye(len(symbols))[number["SENTENCE"]]
+    visits = np.linalg.solve(np.eye(len(symbols)) - follows.T, start)
+    scores: dict[str, float] = {}
+    for symbol_number, leaf, count in leaves:
+        members = language.categories.get(leaf, [leaf])
+        weights = zipf(len(members))
+        for word, weight in zip(members, weights, strict=True):
+            share = count * visits[symbol_number] * weight / sum(weights)
+            scores[word] = scores.get(word, 0.0) + float(share)
+    return sorted(scores, key=lambda word: (-round(scores[word], 9), word))
+
+
+def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
+    """The grammar without the productions that need a word outside the vocabulary; the words that it still gives."""
+    known = set(vocabulary)
+    categories = {name for name, members in language.categories.items() if not known.isdisjoint(members)}
+    possible, size = known | categories, 0
+    while size < len(possible):
+        size = len(possible)
+        possible |= {
+            symbol
+            for symbol, productions in language.grammar.items()
+            if any(possible.issuperset(production) for _, production in productions)
+        }
+    kept = {
+        symbol: [(weight, production) for weight, production in productions if possible.issuperset(production)]
+        for symbol, productions in language.grammar.items()
+    }
+    reached: set[str] = set()
+    frontier = ["SENTENCE"]
+    while frontier:
+        symbol = frontier.pop()
+        if symbol not in reached:
+            reached.add(symbol)
+            frontier += [part for _, production in kept.get(symbol, ()) for part in production]
+    members = {word for name in reached & categories for word in language.categories[name]}
+    return kept, known & (reached | members)
+
+
+def vocabulary(name: str, size: int) -> list[str]:
+    """The `size` most frequent words of a language that can make sentences together, the most frequent first.
+
+    Raises ValueError if the language has not so many words, or the grammar needs more.
+    """
+    language, ranked = load_language(name), ranking(name)
+    if not MINIMUM_WORDS <= size <= len(ranked):
+        raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")
+    spoken: set[str] = set()
+    taken = size
+    while len(spoken) < size:  # a few of the most frequent words may wait for a rarer one
+        spoken = prune(language, ranked[:taken])[1]
+        taken += size - len(spoken)
+    while len(spoken) > size:  # and that one may bring more than were asked for
+        rarest = (word for word in reversed(ranked) if word in spoken)
+        spoken = next(rest for word in rarest if len(rest := prune(language, spoken - {word})[1]) >= size)
+    return [word for word in ranked if word in spoken]
+
+
+class SentenceSampler:
+    """Draws sentences of a language over its `words` most frequent words."""
+
+    def __init__(self, language: str, words: int) -> None:
+        self.language = load_language(language)
+        self.vocabulary = vocabulary(language, words)
+        self._known = frozenset(self.vocabulary)
+        kept, _ = prune(self.language, self._known)
+        self._productions = {
+            symbol: (list(accumulate(weight for weight, _ in productions)), [parts for _, parts in productions])
+            for symbol, productions in kept.items()
+            if productions
+        }
+        self._categories = {
+            name: [word for word in members if word in self._known]
+            for name, members in self.language.categories.items()
+        }
+        self._cumulative = {name: list(accumulate(zipf(len(m)))) for name, m in self._categories.items()}
+        self._collocates: dict[tuple[str, str], list[str]] = {}
+
+    def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
+        """One sentence in lower case; with a split, one that belongs to it alone."""
+        if split is not None and split not in SPLITS:
+            raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
+        while True:
+            words = self.language.polish_up(self._expand("SENTENCE", [], rng))
+            if (
+                len(words) not in LENGTHS
+                or not self._known.issuperset(words)
+                or any(a == b for a, b in pairwise(words))
+            ):
+                continue
+            sentence = " ".join(words)
+            if split is None or partition(sentence) == split:
+                return sentence
+
+    def _expand(self, symbol: str, drawn: list[str], rng: np.random.Generator) -> list[str]:
+        if symbol in self._productions:
+            cumulative, productions = self._productions[symbol]
+            for part in productions[bisect(cumulative, rng.random() * cumulative[-1])]:
+                self._expand(part, drawn, rng)
+        elif symbol in self._categories:
+            drawn.append(self._word(symbol, drawn[-1] if drawn else "", rng))
+        else:
+            drawn.append(symbol)
+        return drawn
+
+    def _word(self, category: str, before: str, rng: np.random.Generator) -> str:
+        if rng.random() >= COLLOCATION_SHARE:
+            return self._zipf(category, rng)
+        if (before, category) not in self._collocates:
+            preference = generator("collocates", before, category)
+            self._collocates[before, category] = [self._zipf(category, preference) for _ in range(COLLOCATES)]
+        return self._collocates[before, category][int(rng.random() * COLLOCATES)]
+
+    def _zipf(self, category: str, rng: np.random.Generator) -> str:
+        cumulative = self._cumulative[category]
+        return self._categories[category][bisect(cumulative, rng.random() * cumulative[-1])]

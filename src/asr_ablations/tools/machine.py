@@ -1,0 +1,59 @@
+"""The machine below: its cores, memory and clock, and files that one process at a time may make."""
+
+import fcntl
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_at_a_time(path: Path, message: str) -> Iterator[None]:
+    """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(message, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def peak_memory() -> int:
+    """Bytes that this process held at most, its libraries included."""
+    try:
+        # getrusage's maximum begins with the parent's: exec does not reset it
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def device_clock(device: Any) -> float:
+    """time.perf_counter() once the device, a torch.device or its type, has done all that it was given."""
+    if str(device).startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def iso(seconds: float) -> str:
+    """A time since the epoch as text, UTC."""
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat(timespec="seconds")
+
+
+def rank() -> int:
+    """This process's number among those of one run, as torchrun numbers them; 0 where there is one."""
+    return int(os.environ.get("RANK", 0))

@@ -1,0 +1,91 @@
+"""metrics.csv and losses.csv: what training logs, kept across interruptions."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+
+from asr_ablations.runs.metrics import LOSSES, METRICS, truncate
+from asr_ablations.tools.files import write_csv
+from asr_ablations.tools.machine import rank
+
+
+class MetricsTable(CSVLogger):
+    """Lightning's CSV logger in the run's folder, going on behind the first `rows` rows of what lies there: those that
+    the checkpoint had seen. Lightning's own would delete the file.
+    """
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        super().__init__(save_dir=str(folder), name="", version="")
+        self.rows = 0
+        if rank():
+            return
+        kept = truncate(folder / METRICS, rows)
+        self._experiment = _GoingOn(str(folder), sorted(kept[0]) if kept else [])
+        self.rows = len(kept)
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        super().log_metrics(metrics, step)
+        self.rows += 1
+
+
+class _GoingOn(ExperimentWriter):
+    def __init__(self, folder: str, keys: list[str]) -> None:
+        super().__init__(folder)
+        self.metrics_keys = keys
+
+    def _check_log_dir_exists(self) -> None:
+        pass
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        path = Path(self.metrics_file_path)
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [{key: row.get(key, "") for key in fieldnames} for row in csv.DictReader(file)]
+        write_csv(path, rows)  # Lightning rewrites in place: a kill in the middle would lose every row
+
+
+class StepLosses(pl.Callback):
+    """Writes losses.csv: the training loss of every step, exactly; the first place where two runs part.
+
+    The losses stay on their device until an epoch or a checkpoint ends, so that no step waits for its loss.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOSSES
+        self._losses: list[torch.Tensor] = []
+        self._first = 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._first = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        if trainer.is_global_zero:
+            truncate(self.path, self._first)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._losses.append(outputs["loss"].detach())
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._flush(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._flush(trainer)  # a run that goes on from here must find what came before
+
+    def _flush(self, trainer: pl.Trainer) -> None:
+        losses, self._losses = self._losses, []
+        if not losses or not trainer.is_global_zero:
+            return
+        values = torch.stack(losses).float().cpu().tolist()
+        new = not self.path.exists()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            if new:
+                table.writerow(["batch", "loss"])
+            table.writerows((self._first + i, repr(value)) for i, value in enumerate(values))
+        self._first += len(values)

@@ -1,0 +1,57 @@
+"""Hours of audio trained per second, padding left out."""
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.tools.machine import device_clock
+
+
+class Throughput(pl.Callback):
+    """Logs train/audio_hours_per_second (R) each epoch: valid audio over the time between an epoch's first batch and
+    its last, validation left out.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = self.audio_hours = self.train_seconds = 0.0
+        self._samples = 0
+        self._started = 0.0
+        self.first_step = 0.0  # when the first step of this process ended, as time.time()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._samples = 0
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.first_step = self.first_step or time.time()
+        self._samples += int(batch.lengths.sum())
+        if trainer.is_last_batch:
+            seconds = device_clock(pl_module.device) - self._started
+            hours = self._samples * trainer.world_size / SAMPLE_RATE / 3600
+            self.audio_hours += hours
+            self.train_seconds += seconds
+            pl_module.log("train/audio_hours_per_second", hours / seconds, on_step=False, on_epoch=True, batch_size=1)
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            pl_module.log("train/learning_rate", rate, on_step=False, on_epoch=True, batch_size=1)
+
+    def state_dict(self) -> dict[str, float]:
+        return {"audio_hours": self.audio_hours, "train_seconds": self.train_seconds, "samples": self._samples,
+                "seconds": time.perf_counter() - self._started}  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
+        # of an epoch in whose middle the run goes on, which does not begin again
+        self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
+
+    def totals(self) -> dict[str, float]:
+        """Hours of audio seen, seconds in training batches, and their ratio."""
+        rate = self.audio_hours / self.train_seconds if self.train_seconds else 0.0
+        return {
+            "audio_hours_seen": self.audio_hours,
+            "train_batch_seconds": self.train_seconds,
+            "audio_hours_per_second": rate,
+        }

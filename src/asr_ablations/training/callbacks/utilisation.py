@@ -1,0 +1,179 @@
+"""What a training run does with its machine, sampled over time (papers/004 §5.2, figures 8 and 9)."""
+
+import csv
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.types import _PATH
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.runs.utilisation import COLUMNS, FILE
+from asr_ablations.training.callbacks.checkpoints import WholeFiles
+from asr_ablations.training.callbacks.hardware import Gpus, Host
+
+INTERVAL = 1.0
+"""Seconds between two samples."""
+
+
+class Utilisation(pl.Callback):
+    """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
+
+    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, which add up to the time from
+    here to `close`; decode is that of validations and of the final evaluation, and is counted in neither. Samples begin
+    with training, and so do their seconds and hours of audio; both go on counting where a checkpoint left them.
+
+    Logs each epoch train/waiting_percent (%): the share of an epoch's training time that lies between the end of one
+    batch and the start of the next, and before the first: reading and collating audio, the hand-over to the device, and
+    also Lightning's own accounting and the loggers' writing. It is the host's time: a GPU may still be at work during
+    it, so there it is an upper bound. Logs with the validation metrics time/seconds, wall time since training began,
+    validation and checkpoints included, and time/audio_hours, the audio trained on by then, padding left out.
+    """
+
+    def __init__(self, folder: Path, interval: float) -> None:
+        self.phases: dict[str, float] = {}
+        self.path, self.interval = folder / FILE, interval
+        self.audio_hours = 0.0
+        self._phase, self._since = "setup", time.perf_counter()
+        self._began, self._restored_seconds = self._since, 0.0
+        self._sampler: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._waited = self._epoch_began = self._batch_ended = 0.0
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        trainer.strategy.checkpoint_io = TimedCheckpoints(self)
+        pl_module.decoder = TimedDecoder(pl_module.decoder, self)  # type: ignore[assignment]
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Count the time inside to this phase."""
+        outer = self._enter(phase)
+        try:
+            yield
+        finally:
+            self._enter(outer)
+
+    def close(self) -> None:
+        """End the thread; the last phase is counted up to now."""
+        self._enter(self._phase)
+        self._stop.set()
+        if self._sampler is not None:
+            self._sampler.join()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._enter("train")
+        self._began = self._since - self._restored_seconds
+        if not trainer.is_global_zero:
+            return
+        first = trainer.strategy.root_device
+        indices = [] if first.type != "cuda" else _indices(first.index or 0, trainer.num_devices)
+        self._sampler = threading.Thread(target=self._sample, args=(Gpus(indices),), daemon=True, name="utilisation")
+        self._sampler.start()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._enter("setup")
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._enter("validate")
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._enter("train")
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._waited = 0.0
+        self._epoch_began = self._batch_ended = time.perf_counter()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._waited += time.perf_counter() - self._batch_ended
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.audio_hours += int(batch.lengths.sum()) * trainer.world_size / SAMPLE_RATE / 3600
+        self._batch_ended = time.perf_counter()
+        if trainer.is_last_batch:
+            percent = 100 * self._waited / (self._batch_ended - self._epoch_began)
+            pl_module.log("train/waiting_percent", percent, on_step=False, on_epoch=True, batch_size=1)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        pl_module.log("time/seconds", time.perf_counter() - self._began, on_epoch=True, batch_size=1)
+        pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seconds": time.perf_counter() - self._began,
+            "audio_hours": self.audio_hours,
+            "phases": dict(self.phases),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
+        for phase, seconds in state_dict["phases"].items():
+            self.phases[phase] = self.phases.get(phase, 0.0) + seconds
+
+    def _enter(self, phase: str) -> str:
+        """Count the time up to now to the phase that ends here; its name."""
+        ended, now = self._phase, time.perf_counter()
+        self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
+        self._phase, self._since = phase, now
+        return ended
+
+    def _sample(self, gpus: Gpus) -> None:
+        host = Host()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, COLUMNS)
+            if not file.tell():
+                table.writeheader()
+            last = time.perf_counter()
+            host.read(1)  # counters count from here
+            while not self._stop.wait(self.interval):
+                now, phase = time.perf_counter(), self._phase  # reading the counters takes a while
+                found: dict[str, Any] = {**host.read(now - last), **gpus.read()}
+                last = now
+                row = {key: _told(value) for key, value in found.items()}
+                trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
+                table.writerow({**trained, "phase": phase, **row})
+                file.flush()
+
+
+class TimedCheckpoints(WholeFiles):
+    """Counts the time that checkpoints take."""
+
+    def __init__(self, utilisation: Utilisation) -> None:
+        super().__init__()
+        self.utilisation = utilisation
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:
+        with self.utilisation.during("checkpoint"):
+            super().save_checkpoint(checkpoint, path, storage_options)
+
+
+class TimedDecoder:
+    """Decodes as the decoder does, and counts the time; what else the decoder has, it has too."""
+
+    def __init__(self, decoder: Any, utilisation: Utilisation) -> None:
+        self._decoder, self._utilisation = decoder, utilisation
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> Any:
+        if log_probs.is_cuda:
+            torch.cuda.synchronize()  # else the forward pass would be waited for, and counted, here
+        with self._utilisation.during("decode"):
+            return self._decoder(log_probs, lengths)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
+def _told(value: float | str | None) -> float | str:
+    return "" if value is None else value if isinstance(value, str) else round(value, 3)
+
+
+def _indices(first: int, count: int) -> list[int]:
+    return [first] if count == 1 else list(range(count))

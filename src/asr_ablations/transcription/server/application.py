@@ -1,0 +1,99 @@
+"""The page and its one request: a recording in, its transcript out."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.audio import duration
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.transcription.recogniser import Recogniser
+from asr_ablations.transcription.sources import whole
+from asr_ablations.transcription.transcript import Transcript, as_srt
+
+PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "media-src blob:; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+BODY = "application/octet-stream"
+"""The type that the page sends. Another site's page may not send it here unasked, as it may a form's."""
+
+
+def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
+    """megabytes, minutes: of a recording at the most. Requests under another name of this machine are refused, so that
+    a site whose name resolves to 127.0.0.1 reads nothing.
+    """
+    app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    one_at_a_time = asyncio.Lock()
+
+    @app.middleware("http")
+    async def headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await answer(request)
+        response.headers.update(HEADERS)
+        return response
+
+    @app.get("/{name:path}")
+    async def page(name: str) -> Response:
+        if name not in PAGE:
+            raise HTTPException(404, "there is no such page")
+        file, kind = PAGE[name]
+        text = files(__package__).joinpath(file).read_text(encoding="utf-8")
+        text = text.replace("@@megabytes@@", f"{megabytes:g}").replace("@@minutes@@", f"{minutes:g}")
+        return Response(text, media_type=kind)
+
+    @app.post("/transcribe")
+    async def transcribe(request: Request) -> dict[str, Any]:
+        if request.headers.get("content-type") != BODY:
+            raise HTTPException(415, f"expected the type {BODY}")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "recording"
+            await _save(request, path, round(megabytes * 1e6))
+            async with one_at_a_time:
+                try:
+                    return await run_in_threadpool(_transcribe, recognise, path, minutes)
+                except UsageError as error:
+                    told = " ".join(str(error).split()).replace(str(path), "recording")
+                    raise HTTPException(422, told) from error
+
+    return app
+
+
+async def _save(request: Request, path: Path, limit: int) -> None:
+    """The body to a file. Raises HTTPException as soon as more than `limit` bytes have come, or are announced."""
+    told = request.headers.get("content-length", "")
+    if told.isdigit() and int(told) > limit:
+        raise _too_large(limit)
+    size = 0
+    with path.open("wb") as file:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            file.write(chunk)
+    if not size:
+        raise HTTPException(422, "the recording is empty")
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
+
+
+def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, Any]:
+    if (seconds := duration(path)) > 60 * minutes:
+        raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected {minutes:g} at the most")
+    samples = whole(path)
+    (pieces,) = recognise([samples])
+    transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
+    return {**transcript.content(), "srt": as_srt(transcript)}

@@ -1,0 +1,65 @@
+"""The plots of benchmark=platform, as papers/004 has them: figures 7 to 10 and table 3."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from asr_ablations.comparison.time_to_accuracy import curve
+from asr_ablations.report.curves import smooth
+from asr_ablations.report.figures.throughput import SMOOTHED, sampled
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.utilisation import read
+from asr_benchmarks.plots import plot
+
+WINDOW = 25.0
+"""Seconds of figure 8."""
+POINTS = 100
+"""Of a line over the whole training."""
+
+Line = dict[float, float | None]
+
+
+def plots(run: RunRecord, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Those for which the run has something to show."""
+    rates = {name: _rates(run, name) for name in ("wer", "cer")}
+    speeds = {"training": {row["of"]: row["times real time"] for row in tables["throughput"]}}
+    reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in tables["time_to_accuracy"]}
+    seconds = {row["beam width"]: row["seconds"] for row in tables["evaluation_by_beam_width"]}
+    minutes, over_time = "minutes of training", "seconds of audio a second"
+    drawn = [
+        plot("Utilisation over 25 seconds", "lines", "seconds", "%", _window(read(run.folder))),
+        plot("Throughput over time", "lines", minutes, over_time, {"training": _over_time(run)}),
+        plot("Throughput", "bars", "", over_time, speeds),
+        plot("Rates over time", "lines", minutes, "%", {name.upper(): rate for name, rate in rates.items()}, log=True),
+        plot("Time to accuracy", "bars", "median over three validations", "minutes", {"reached": reached}),
+        plot("Evaluation time by beam width", "lines", "beam width", "seconds", {"beam": seconds}, log=True),
+    ]
+    return [one for one in drawn if any(y is not None for line in one["series"].values() for _, y in line)]
+
+
+def _window(rows: Sequence[Mapping[str, Any]]) -> dict[str, Line]:
+    """CPU and each GPU in %, in the middle of the samples of training."""
+    steps = [row for row in rows if row["phase"] == "train"] or list(rows)
+    if not steps:
+        return {}
+    begin = max(steps[0]["seconds"], steps[len(steps) // 2]["seconds"] - WINDOW / 2)
+    within = [row for row in rows if begin <= row["seconds"] <= begin + WINDOW]
+    lines: dict[str, Line] = {"CPU": {round(row["seconds"] - begin, 2): row["cpu_percent"] for row in within}}
+    for number in range(max((len(row["gpu_percents"]) for row in within), default=0)):
+        known = [row for row in within if len(row["gpu_percents"]) > number]
+        lines[f"GPU {number}"] = {round(row["seconds"] - begin, 2): row["gpu_percents"][number] for row in known}
+    return lines
+
+
+def _over_time(run: RunRecord) -> Line:
+    found = sampled(run)
+    parts = np.array_split(np.arange(len(found.y)), min(POINTS, max(1, len(found.y))))
+    values = smooth(found.y, SMOOTHED)
+    return {float(found.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
+
+
+def _rates(run: RunRecord, metric: str) -> Line:
+    """By the minutes of training at each validation; 0, which no logarithm has, is left out."""
+    rows = [row for row in curve(run, metric) if row["seconds"] is not None and row["value"]]
+    return {float(row["seconds"]) / 60: 100 * float(row["value"]) for row in rows}  # type: ignore[arg-type]

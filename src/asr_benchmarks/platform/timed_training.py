@@ -1,0 +1,56 @@
+"""A training that ends when its time is up, in a process of its own. benchmark=platform starts it, under torchrun where
+several ranks train together, with a frozen config whose benchmark.minutes says how long.
+"""
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+
+from asr_ablations.config.entry import entry
+from asr_ablations.experiment.fit import Fit
+from asr_ablations.experiment.run import prepare
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.assembly import device_count
+from asr_ablations.training.quiet import quiet
+from asr_ablations.training.signals import StopRequest
+
+
+class Budget(pl.Callback):
+    """Lets the epoch in which the minutes run out be the last; its validation is counted, as in time to accuracy."""
+
+    def __init__(self, minutes: float) -> None:
+        self.seconds = 60 * minutes
+        self.began = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.began = time.perf_counter()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        over = time.perf_counter() - self.began >= self.seconds
+        # a rank that stopped alone would leave the others waiting for its gradients
+        trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
+
+
+class TimedFit(Fit):
+    """A run's training and evaluation as ever, with the budget among its callbacks."""
+
+    def _callbacks(self) -> list[pl.Callback]:
+        minutes = self.cfg.benchmark.minutes
+        return [*super()._callbacks(), *([] if minutes is None else [Budget(minutes)])]
+
+
+@entry("benchmarks")
+def main(cfg: Any) -> None:
+    """One rank's part, from the beginning: what an earlier attempt left is kept beside."""
+    quiet()
+    stop = StopRequest()
+    stop.listen()
+    try:
+        record, task, data = prepare(cfg)
+        if not rank():
+            record.keep_previous()
+        with record:
+            TimedFit(cfg, device_count(cfg), record, task, data, stop, None).execute()
+    finally:
+        stop.close()

@@ -1,0 +1,109 @@
+"""How fast audio is read into batches: every cache, several numbers of workers, and the model's step beside them."""
+
+import itertools
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.config.build import build
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.loader import SpeechLoader
+from asr_ablations.data.utterance import Batch
+from asr_ablations.tools.errors import choices
+from asr_ablations.tools.machine import cores, device_clock
+from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.task import CTCTask
+from asr_benchmarks.timing import Timing, in_turn, noise
+
+STEPS = 4
+"""Batches that the model is measured over, spread over those that are read."""
+
+
+def input_speed(
+    cfg: DictConfig, *, caches: dict[str, Any], workers: list[int], batches: int, repeats: int
+) -> dict[str, Any]:
+    """Audio hours a second by the median: of the model's step, and in `rows` of the loader alone from each cache."""
+    for name, values in {"workers": workers, "batches": [batches], "repeats": [repeats]}.items():
+        smallest = int(name != "workers")
+        if not all(isinstance(value, int) and value >= smallest for value in values):
+            raise choices(f"benchmark.{name}", values, f"whole numbers, {smallest} or more")
+    warnings.filterwarnings("ignore", ".*DataLoader will create.*")  # more workers than cores: that is the question
+    corpus = build(cfg.data)
+    corpus.prepare()
+    task, data = assemble(cfg, corpus)
+    loaders = {(name, n): _loader(data, cache, n, batches) for name, cache in caches.items() for n in workers}
+    read = list(loaders[next(iter(loaders))])
+    few = read[:: max(1, len(read) // STEPS)]
+    calls = {"model": partial(_seconds, _step(cfg, task, few))}
+    calls |= {_name(*key): partial(_seconds, partial(iter, loader)) for key, loader in loaders.items()}
+    # the first starts the workers and fills the page cache
+    timings = in_turn(calls, steps=repeats, warmup=1)
+    model = _hours(few) / timings["model"].median
+    rows = [_row(*key, _hours(read), timings[_name(*key)], model) for key in loaders]
+    return {"model_audio_hours_per_second": model, "batches": len(read), "rows": rows, "notes": noise(timings)}
+
+
+def _name(cache: str, workers: int) -> str:
+    return f"{cache}, {workers} workers"
+
+
+def _loader(data: SpeechData, cache: Any, workers: int, batches: int) -> SpeechLoader:
+    """The first batches of the first epoch, read from this cache."""
+    data.cache, data.workers, data.sets = cache, workers, {}
+    data.setup()
+    loader = data.train_dataloader()
+    first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]  # without their epoch
+    return SpeechLoader(loader.dataset, first, workers)
+
+
+def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Iterator[Batch]]:
+    """Trains on the batches, one after another, and gives them back."""
+    device = torch.device("cuda" if device_count(cfg) else "cpu")
+    task.to(device).train()
+    optimizer = task.make_optimizer(task.model.parameters())
+    precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
+
+    def step() -> Iterator[Batch]:
+        for batch in batches:
+            moved = batch.to(device)
+            with precision.forward_context():
+                features, lengths = task._features(moved)
+                loss = task.loss(*task._log_probs(features, lengths), moved)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            device_clock(device)
+            yield batch
+
+    return step
+
+
+def _seconds(batches: Callable[[], Iterator[Batch]]) -> float:
+    """Until all were given."""
+    started = time.perf_counter()
+    deque(batches(), maxlen=0)
+    return time.perf_counter() - started
+
+
+def _hours(batches: list[Batch]) -> float:
+    """Of audio, padding left out."""
+    return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
+
+
+def _row(cache: str, workers: int, hours: float, timing: Timing, model: float) -> dict[str, Any]:
+    used, rate = min(max(1, workers), cores()), hours / timing.median
+    return {
+        "cache": cache,
+        "workers": workers,
+        "audio_hours_per_second": rate,
+        "times_real_time_a_core": rate * 3600 / used,
+        "over_model": rate / model,
+        "spread %": timing.spread,
+    }

@@ -1,0 +1,101 @@
+"""What Lightning's loop costs: the same model over the same batches, through the Trainer and in a bare loop."""
+
+import itertools
+import statistics
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.loggers import CSVLogger
+
+from asr_ablations.config.build import build
+from asr_ablations.tools.machine import device_clock
+from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.throughput import Throughput
+from asr_benchmarks.timing import check, in_turn, noise
+
+
+class Clock(pl.Callback):
+    """Seconds from the start of the first training batch to the end of the last."""
+
+    seconds = 0.0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.started = device_clock(pl_module.device)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.seconds = device_clock(pl_module.device) - self.started
+
+
+def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
+    """Median seconds of both loops over `steps` batches and the median of their ratios, measured in turn."""
+    check(steps=steps, pairs=pairs)
+    corpus = build(cfg.data)
+    corpus.prepare()
+    loops = {"lightning": _through_lightning, "bare": _bare}
+    calls = {name: partial(loop, cfg, corpus, steps) for name, loop in loops.items()}
+    timings = in_turn(calls, steps=pairs, warmup=1, title="pairs")
+    lightning, bare = timings.values()
+    ratios = [a / b for a, b in zip(lightning.seconds, bare.seconds, strict=True)]
+    return {
+        "steps": steps,
+        "lightning_seconds": lightning.median,
+        "bare_seconds": bare.median,
+        "ratio": statistics.median(ratios),
+        "ratio_smallest": min(ratios),
+        "ratio_largest": max(ratios),
+        "notes": noise(timings),
+    }
+
+
+def _through_lightning(cfg: DictConfig, corpus: Any, steps: int) -> float:
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    clock = Clock()
+    with TemporaryDirectory() as folder:
+        callbacks = [Throughput(), Progress(False, quiet=True), clock]
+        limits = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
+        loggers = [CSVLogger(folder, name="", version="")]
+        fitter = trainer(cfg, device_count(cfg), loggers, callbacks, **limits)
+        _remember(data, steps)
+        fitter.fit(task, data)
+    return clock.seconds
+
+
+def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    device = torch.device("cuda" if device_count(cfg) else "cpu")
+    task.to(device).train()
+    batches = _remember(data, steps)
+    optimizer = task.make_optimizer(task.model.parameters())
+    schedule = task.make_schedule(optimizer, total_steps=len(batches))
+    precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
+    started = device_clock(device)
+    for step, batch in enumerate(itertools.islice(data.train_dataloader(), steps)):
+        batch = batch.to(device)
+        with precision.forward_context():
+            features, lengths = task._features(batch)
+            features = task.augment(features, lengths, batch.ids, cfg.seed, 0)
+            loss = task.loss(*task._log_probs(features, lengths), batch)
+        optimizer.zero_grad()
+        loss.backward()
+        parameters = list(task.model.parameters())
+        task.gradient.before_step(parameters, step=step, seed=cfg.seed, log=unlogged)
+        optimizer.step()
+        task.gradient.after_step(parameters, unlogged)
+        schedule.step()
+    return device_clock(device) - started
+
+
+def unlogged(*_: Any, **__: Any) -> None:
+    """A step's figures go nowhere."""
+
+
+def _remember(data: Any, steps: int) -> list[Any]:
+    """Read the audio of the first batches, so that neither loop waits for the disk."""
+    return list(itertools.islice(data.train_dataloader(), steps))

@@ -1,0 +1,115 @@
+"""RETURNN's own PyTorch engine, of the package `returnn`: its data sets, chunking, batching, updater and loop."""
+
+import logging
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asr_ablations.tools.machine import device_clock
+from asr_benchmarks.toolkit.frames import Frames, Settings
+
+LOG = "returnn.log"
+"""In the folder of the data: what RETURNN says."""
+
+
+class Returnn:
+    """An engine: `epoch` trains one, `error_rate` tests. loader_processes: of RETURNN's own; 0 reads in the training
+    process, as the other engines do.
+    """
+
+    requires = ("returnn", "tree", "h5py")  # returnn imports the latter two without asking for them
+
+    def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
+        from returnn import __main__ as program
+
+        self.frames, self.settings = Frames(Path(folder), settings), settings
+        data = Path(folder) / "train.hdf"
+        if not data.exists():
+            write_hdf(self.frames, data)
+        logging.getLogger("torch.utils.cpp_extension").setLevel(
+            logging.ERROR
+        )  # it misses a GPU where none is asked for
+        self.log = (Path(folder) / LOG).open("w", buffering=1)
+        with redirect_stdout(self.log):
+            program.init(config_updates=options(settings, data, loader_processes))
+            self.engine: Any = program.engine
+            self.engine.init_train_from_config(program.config, program.train_data)
+        self.epochs = 0
+
+    def epoch(self) -> dict[str, float]:
+        """seconds, frames and the mean loss in nats a frame; the latter two as RETURNN counted them."""
+        self.epochs += 1
+        number = self.epochs
+        started = device_clock(self.settings.device)
+        with redirect_stdout(self.log):
+            self.engine.set_epoch(number)
+            self.engine.init_train_epoch()
+            self.engine.train_epoch()
+        seconds = device_clock(self.settings.device) - started
+        network = self.engine._pt_model
+        told = self.engine.learning_rate_control.epoch_data[number]
+        return {
+            "seconds": seconds,
+            "frames": network.take_frames(),
+            "loss": float(told.error["train_loss_ce"]),
+            "steps": told.meta["epoch_num_train_steps"],
+        }
+
+    def error_rate(self) -> float:
+        """Of held-out frames, in %."""
+        from asr_benchmarks.toolkit.network import frame_error_rate
+
+        return frame_error_rate(self.engine._pt_model.eval(), self.frames)
+
+    def about(self) -> dict[str, Any]:
+        """version; memory: bytes of the GPU, None on a CPU."""
+        from importlib.metadata import version
+
+        from asr_benchmarks.toolkit.network import device_memory
+
+        return {"version": f"returnn {version('returnn')}", "memory": device_memory(self.settings.device)}
+
+
+def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, Any]:
+    """RETURNN's config."""
+    from asr_benchmarks.toolkit.returnn_network import get_model, train_step
+
+    return {
+        "backend": "torch",
+        "behavior_version": 21,
+        "task": "train",
+        "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
+        # no cache of its own: a thread fills that while the first batches are read, and now and then comes too late
+        "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
+        "extern_data": {
+            "data": {"dim": settings.features},
+            "classes": {"dim": settings.labels, "sparse": True},
+        },
+        "chunking": f"{settings.chunk}:{settings.chunk}",
+        "batch_size": settings.batch * settings.chunk,
+        "max_seqs": settings.batch,
+        "torch_dataloader_opts": {"num_workers": loader_processes},
+        "settings": settings,
+        "get_model": get_model,
+        "train_step": train_step,
+        "optimizer": {"class": "SGD", "momentum": settings.momentum},
+        "learning_rate": settings.lr,
+        "random_seed": settings.seed,
+        "num_epochs": 1,  # never asked: epochs are called for one by one
+        "model": None,
+        "log_verbosity": [3],
+    }
+
+
+def write_hdf(frames: Frames, path: Path) -> None:
+    """The training utterances as RETURNN's HDFDataset reads them."""
+    from returnn.datasets.hdf import SimpleHDFWriter
+
+    settings = frames.settings
+    kinds = {"classes": (settings.labels, 1, "int32")}
+    with SimpleHDFWriter(str(path), dim=settings.features, ndim=2, extra_type=kinds) as file:
+        for number in range(frames.train_utterances):
+            x, y = frames.features[number : number + 1], frames.labels[number : number + 1]
+            file.insert_batch(np.asarray(x), [x.shape[1]], [f"utterance-{number}"], extra={"classes": np.asarray(y)})

@@ -1,0 +1,266 @@
+"""The six networks of Shi et al. 2016: their sizes, the same in each framework, and what is made of the seconds."""
+
+import math
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from torch.utils.flop_counter import FlopCounterMode
+
+from asr_ablations.tools.errors import UsageError
+from asr_benchmarks.networks import published, threads, variants
+from asr_benchmarks.networks.measure import Measured
+from asr_benchmarks.networks.network import samples, values
+from asr_benchmarks.networks.pytorch import cross_entropy, load, model, trained
+from asr_benchmarks.worker import Worker, WorkerError
+
+CONF = Path(__file__).resolve().parents[2] / "conf/benchmark/networks"
+NAMES = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))
+FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+
+
+def made(group, name):
+    return instantiate(OmegaConf.load(CONF / group / f"{name}.yaml"), _convert_="all")
+
+
+def network(name, shrink=1, **changes):
+    return made("network", name)(name, shrink=shrink, **changes)
+
+
+class Process:
+    """Of a framework, in a Worker: trains one network after another, and answers as the last one's trainer."""
+
+    def __init__(self, framework):
+        self.framework, self.trainer = made("framework", framework), None
+
+    def begin(self, own, batch):
+        self.trainer = self.framework.trainer(own, batch=batch, device="cpu", threads=1, tf32=False, seed=3)
+
+    def __getattr__(self, name):
+        return getattr(self.trainer, name)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """One of each framework for all tests: importing TensorFlow takes longer than most of them."""
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                Worker(partial(Process, name), 1, made("framework", name).environment("cpu", 1), wait=False)
+            )
+            for name in FRAMEWORKS
+        }
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "millions", "inputs", "outputs"),
+    [
+        ("fcn5", 55_533_752, 55, 26_752, 26_752),  # Shi et al. 2016, Table 2
+        ("fcn8", 58_536_752, 58, 26_752, 26_752),
+        ("alexnet", 61_100_840, 61, 150_528, 1000),  # the parameters as torchvision's documentation has them
+        ("resnet50", 25_557_032, None, 150_528, 1000),  # these, too; Table 2 has multiply-additions instead
+        ("lstm32", 13_300_240, 13, 32, 10_000),
+        ("lstm64", 13_300_240, 13, 64, 10_000),
+    ],
+)
+def test_the_sizes_are_those_of_the_paper(name, parameters, millions, inputs, outputs):
+    found = network(name)
+    assert found.parameters == parameters
+    assert millions is None or int(parameters / 1e6) == millions == found.published
+    assert (math.prod(found.shape), found.classes) == (inputs, outputs)
+    assert found.words == (10_000 if found.kind == "RNN" else None)
+    assert found.batch == {"FCN": 64, "CNN": 16, "RNN": 128}[found.kind]  # section 4
+
+
+def test_the_billions_of_resnet_50_are_the_multiply_additions_of_a_sample():
+    found = network("resnet50")
+    assert found.published == 3800
+    assert int(found.forward_operations / 2 / 1e8) == 38  # 3.8 × 10⁹: He et al. 2015, Table 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_are_what_torch_counts(name):
+    found = network(name)
+    with torch.device("meta"):
+        module = model(found)
+        shape = (2, found.shape[2], *found.shape[:2]) if found.kind == "CNN" else (2, *found.shape)
+        inputs = torch.zeros(shape, dtype=torch.float32 if found.words is None else torch.long)
+        classes = torch.zeros((2, *found.shape) if found.words else 2, dtype=torch.long)
+        assert sum(parameter.numel() for parameter in trained(module)) == found.parameters
+        with FlopCounterMode(display=False) as counter:
+            outputs = module(inputs)
+            forward = counter.get_total_flops()
+            cross_entropy(outputs, classes).backward()
+    assert forward == 2 * found.forward_operations
+    # the state before the first word needs no gradient: torch leaves its product out, in each layer
+    hidden = found.layers[1].hidden if found.words else 0
+    without = 2 * hidden * 4 * hidden * 2
+    assert counter.get_total_flops() == 2 * (found.training_operations - without)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(("name", "shrink"), [("fcn5", 256), ("lstm32", 64)])
+def test_all_frameworks_train_the_same_network(name, shrink, framework, processes):
+    """Against autograd on the modules of torch.nn, written out here."""
+    own, worker = network(name, shrink), processes[framework]
+    worker.call("begin", own, 4)
+    assert worker.call("losses", 3) == pytest.approx((_fcn if name == "fcn5" else _lstm)(own), rel=1e-4)
+    assert worker.call("step") > 0
+    assert worker.call("parameters") == own.parameters
+
+
+def _fcn(own):
+    weights = [torch.tensor(value, requires_grad=True) for value in values(own, 3).values()]
+    inputs, classes = map(torch.from_numpy, samples(own, 4, 3))
+    found = []
+    for _ in range(3):
+        x = inputs
+        for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+            x = (x.sigmoid() if x is not inputs else x) @ kernel + bias
+        found.append(_descend(x, classes, weights))
+    return found
+
+
+def _lstm(own):
+    named = {path: torch.tensor(value, requires_grad=True) for path, value in values(own, 3).items()}
+    inputs, classes = map(torch.from_numpy, samples(own, 4, 3))
+    found = []
+    for _ in range(3):
+        x = named["0.table"][inputs.long()]
+        for n in range(2):
+            hidden = cell = torch.zeros(len(x), x.shape[-1])
+            steps = []
+            for t in range(x.shape[1]):
+                products = x[:, t] @ named[f"1.kernel{n}"] + hidden @ named[f"1.recurrent{n}"] + named[f"1.bias{n}"]
+                entry, forget, new, out = products.chunk(4, dim=1)
+                cell = forget.sigmoid() * cell + entry.sigmoid() * new.tanh()
+                hidden = out.sigmoid() * cell.tanh()
+                steps.append(hidden)
+            x = torch.stack(steps, dim=1)
+        outputs = x @ named["2.kernel"] + named["2.bias"]
+        found.append(_descend(outputs, classes, list(named.values())))
+    return found
+
+
+def _descend(outputs, classes, weights):
+    loss = -outputs.log_softmax(-1).gather(-1, classes.long()[..., None]).mean()
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+        with torch.no_grad():
+            weight -= 0.01 * gradient
+    return loss.item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_frameworks_give_the_same_outputs_and_losses(name, processes):
+    few = {"blocks": [2, 1, 1, 1]} if name == "resnet50" else {}  # each kind of block: compiling all 16 takes minutes
+    reference, own = variants.Reference(tf32=False), network(name, shrink=32, **few)
+    for framework, worker in processes.items():
+        worker.call("begin", own, 8)
+        reference.check(variants.Variant(own, framework, "cpu", 1, 8), worker)
+    assert len(reference.known) == 1
+
+
+def test_other_outputs_and_other_parameters_are_found_out(processes):
+    own, worker = network("fcn5", shrink=256), processes["jax"]
+    variant = variants.Variant(own, "jax", "cpu", 1, 4)
+    reference = variants.Reference(tf32=False)
+    worker.call("begin", own, 4)
+    reference.check(variant, worker)
+    wider = variants.Variant(network("fcn8", shrink=256), "jax", "cpu", 1, 4)
+    with pytest.raises(WorkerError, match="parameters instead of"):
+        reference.check(wider, worker)
+    outputs, losses = reference.known["fcn5", 4]
+    reference.known["fcn5", 4] = (outputs * 1.001, losses)
+    worker.call("begin", own, 4)
+    with pytest.raises(WorkerError, match=r"outputs differ by 1\.0e-03"):
+        reference.check(variant, worker)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_gpu_that_a_framework_has_not_is_a_note(framework):
+    own = network("fcn5", shrink=256)
+    measured = Measured({framework: made("framework", framework)}, False, 0, steps=1, warmup=0, budget=None)
+    measured.add([variants.Variant(own, framework, "gpu", None, 4)])
+    assert measured.rows == []
+    (note,) = measured.notes
+    assert note.startswith(f"fcn5 {framework}, GPU, 4 samples: ")
+
+
+def test_torch_takes_the_threads_that_it_is_given():
+    chosen = made("framework", "torch")
+    before = torch.get_num_threads()
+    try:
+        chosen.trainer(network("fcn5", 256), batch=2, device="cpu", threads=3, tf32=False, seed=0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_max_pools_convolutions_and_norms_lie_where_they_should():
+    """One sample through AlexNet by hand: its first convolution."""
+    own = network("alexnet", shrink=64)
+    weights = values(own, 0)
+    module = model(own)
+    load(module, weights)
+    image = np.random.default_rng(0).standard_normal((64, 64, 3), dtype=np.float32)
+    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
+    expected = np.einsum("hwi,hwio->o", padded[4:15, 8:19], weights["0.kernel"]) + weights["0.bias"]
+    with torch.no_grad():
+        found = module[0](torch.from_numpy(image).permute(2, 0, 1)[None])
+    np.testing.assert_allclose(found[0, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_measured_with_which_threads_and_samples(monkeypatch):
+    monkeypatch.setattr(variants, "cores", lambda: 2)
+    found = variants.variants(network("fcn5", 256), ["torch", "jax"], True, [1, 2, 4], [0.5, 1])
+    points = [(one.device, one.threads, one.batch) for one in found if one.framework == "jax"]
+    assert points == [
+        *(("cpu", 1, 64), ("cpu", 2, 64), ("cpu", 4, 64), ("cpu", 2, 32)),
+        *(("gpu", None, 32), ("gpu", None, 64)),
+    ]
+    assert [one.framework for one in found] == ["torch"] * 6 + ["jax"] * 6
+
+
+def test_names_choose_networks_frameworks_or_both():
+    networks, frameworks = {"fcn5": 1, "fcn8": 2}, {"torch": 3, "jax": 4}
+    assert variants.chosen([], networks, frameworks) == [["fcn5", "fcn8"], ["torch", "jax"]]
+    assert variants.chosen(["fcn8"], networks, frameworks) == [["fcn8"], ["torch", "jax"]]
+    assert variants.chosen(["jax", "fcn5"], networks, frameworks) == [["fcn5"], ["jax"]]
+    with pytest.raises(UsageError, match=r"benchmark.only=caffe: expected fcn5, fcn8, torch, jax"):
+        variants.chosen(["caffe"], networks, frameworks)
+
+
+@pytest.mark.parametrize(("counts", "batches"), [([], [1]), ([0], [1]), ([1.5], [1]), ([1], []), ([1], [0])])
+def test_wrong_threads_and_batches_are_one_line(counts, batches):
+    with pytest.raises(UsageError, match=r"^benchmark\.(threads|batches)=\[.*\]: expected"):
+        variants.check(counts, batches)
+
+
+def test_published_rows_say_what_the_text_says():
+    table = published.table()["seconds"]
+    assert table["fcn8"]["TF"]["desktop"][3] == pytest.approx(1.9, abs=0.06)  # section 4: 8 threads, "about 1.9 second"
+    assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # said of FCN-8 there
+    assert set(table["resnet50"]["CNTK"]["desktop"] + table["resnet50"]["CNTK"]["server"]) == {None}
+    assert table["resnet50"]["TF"]["desktop"][0] / table["resnet50"]["Caffe"]["desktop"][0] == pytest.approx(3, rel=0.1)
+    assert table["resnet50"]["Caffe"]["gpu"][0] is None
+    assert not {"lstm32", "lstm64"} & {name for name, tools in table.items() if "Caffe" in tools}
+    gains = [row for row in published.scaling(NAMES) if row["framework"] == "TF" and row["machine"][:7] == "desktop"]
+    assert max(row["CPU / GPU"] for row in gains) == pytest.approx(112, abs=0.5)  # section 4: "up to 112 times"
+
+
+def test_threads_beyond_the_cores_over_as_many_as_cores():
+    found = threads.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
+    assert found["1 to 2 threads"] == pytest.approx(1.6)
+    assert found[threads.BEYOND] == pytest.approx(1.5)
+    assert found["CPU / GPU"] == pytest.approx(50)
+    nothing = threads.row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
+    assert {nothing[key] for key in ("1 to 2 threads", threads.BEYOND, "CPU / GPU")} == {None}
+    assert threads.finding([found, nothing]) == "1 of 1"
+    assert threads.finding([nothing]) is None

@@ -1,0 +1,169 @@
+"""benchmark=platform: what it asks for, its tables from a record, the papers' tables, machines side by side."""
+
+import csv
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+
+from asr_ablations.runs.reader import read_run
+from asr_ablations.runs.utilisation import COLUMNS, FILE
+from asr_ablations.tools.errors import UsageError
+from asr_benchmarks.platform import plots as platform_plots
+from asr_benchmarks.platform import tables as platform_tables
+from asr_benchmarks.platform.platform import RELATIVE, _published, platform
+from asr_benchmarks.side_by_side import _joined_plots
+from asr_benchmarks.tables import side_by_side
+from tests.helpers.run_folders import write_run
+from tests.helpers.support import CONF, compose
+
+OPTIONS = {
+    "minutes": 1.0,
+    "targets": {"wer": [0.2], "cer": []},
+    "beam_widths": [2],
+    "utterances": 1,
+    "repeats": 1,
+    "decoder": None,
+    "price": {"total": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("minutes", 0, r"minutes=0: expected a number above 0, or null"),
+        ("targets", {"ser": [0.1]}, r"targets=ser: expected wer, cer"),
+        ("targets", {"wer": ["low"]}, r"targets\.wer=.*: expected rates"),
+        ("beam_widths", [], r"beam_widths=\[\]: expected different whole numbers"),
+        ("beam_widths", [2, 2], r"beam_widths=\[2, 2\]: expected different whole numbers"),
+        ("utterances", 0, r"utterances=0: expected a whole number, 1 or more"),
+        ("repeats", 0, r"repeats=0: expected a whole number"),
+        ("price", {"chassis": 1}, r"price=chassis: expected total, gpus, cpus"),
+        ("price", {"total": "cheap"}, r"price\.total=cheap: expected a number"),
+    ],
+)
+def test_a_wrong_value_is_told(option, value, message):
+    with pytest.raises(UsageError, match=rf"benchmark\.{message}"):
+        platform(compose(), **{**OPTIONS, option: value})
+
+
+def test_it_trains_the_papers_model_unless_told():
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        own, other = (
+            hydra_compose("benchmarks", overrides=["overrides=[]", "benchmark=platform", *more])
+            for more in ([], ["model=tiny", "optimizer=adamw", "max_epochs=3"])
+        )
+    assert (own.width, own.layers, own.features._target_.split(".")[-1]) == (800, 5, "LogMelMFCC")
+    assert own.optimizer._target_ == "torch.optim.Adadelta"
+    assert (other.width, other.max_epochs, other.optimizer._target_) == (192, 3, "torch.optim.AdamW")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Four epochs of 10 s: WER 60, 30, 20, 10 %, CER a third of it; a sample a second, 100 W."""
+    folder = write_run(tmp_path, "hardware.price_per_hour=3.6", curve=[0.6, 0.3, 0.2, 0.1])
+    rows = [
+        {"seconds": s, "phase": "validate" if s % 10 == 0 else "train", "cpu_percent": 0 if s % 10 == 0 else 50,
+         "host_memory_gib": 2, "gpu_percent": 80, "gpu_power_watts": 100, "audio_hours": 0.05 * s,
+         "gpu_percents": "70 90"}
+        for s in range(1, 41)
+    ]  # fmt: skip
+    with (folder / FILE).open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerows(rows)
+    found = read_run(folder)
+    summary = {"audio_hours_seen": 2.0, "audio_hours_per_second": 0.0625, "train_hours": 0.5, "train_utterances": 360}
+    phases = {"phase_seconds": {"train": 32.0, "validate": 8.0}, "seconds": {"train": 40.0, "evaluate": 1.0}}
+    found.summary.update(summary | phases | {"peak_memory_bytes": 2**30, "parameters": 7, "epochs": 4})
+    return found
+
+
+def test_throughput_is_that_of_the_steps_and_of_everything(run):
+    steps, everything = platform_tables.throughput(run)
+    assert steps == {"of": "training steps", "R": 0.0625, "times real time": 225.0, "utterances/s": 45.0}
+    assert everything == {"of": "with validations", "R": 0.05, "times real time": 180.0, "utterances/s": 36.0}
+
+
+def test_utilisation_phases_and_energy(run):
+    cpu, memory, gpu, gpu_memory, power = platform_tables.utilisation(run)
+    assert cpu == {"mean": "CPU %", "training steps": 50.0, "whole run": 45.0}
+    assert (memory["whole run"], gpu["whole run"], gpu_memory["whole run"], power["whole run"]) == (2, 80, None, 100)
+    assert [row["share %"] for row in platform_tables.phases(run)] == [80.0, 20.0]
+    # from the first sample to the last
+    assert platform_tables.figures(run)["GPU kWh"] == pytest.approx(39 * 100 / 3.6e6)
+
+
+def test_time_to_accuracy_is_kept_over_three_validations(run):
+    kept, missed, characters = platform_tables.time_to_accuracy(run, {"wer": [0.3, 0.15], "cer": [0.1]})
+    assert kept == {
+        "rate": "WER",
+        "target %": "30",
+        "minutes": 0.5,
+        "epochs trained": 3.0,
+        "hours of audio": 1.5,
+        "GPU kWh": pytest.approx(29 * 100 / 3.6e6),
+        "cost": pytest.approx(0.03),
+    }
+    assert (missed["target %"], missed["minutes"], missed["cost"]) == ("15", None, None)
+    assert (characters["rate"], characters["minutes"]) == ("CER", 0.5)
+
+
+def test_prices_as_bought_and_as_rented(run):
+    rows = {row["of"]: row["price"] for row in platform_tables.price(run, {"total": 900, "gpus": None})}
+    assert (rows["the machine"], rows["its GPUs"], rows["its CPUs"]) == (900.0, None, None)
+    assert (rows["an hour of it"], rows["this training"]) == (3.6, pytest.approx(0.04))
+    assert rows["an hour of audio trained"] == pytest.approx(0.02)
+
+
+def test_plots_show_25_seconds_of_every_gpu_and_what_was_reached(run):
+    tables = {
+        "throughput": platform_tables.throughput(run),
+        "time_to_accuracy": platform_tables.time_to_accuracy(run, {"wer": [0.3]}),
+        "evaluation_by_beam_width": [{"beam width": 2, "seconds": 1.0}],
+    }
+    drawn = {one["title"]: one["series"] for one in platform_plots.plots(run, tables)}
+    window = drawn["Utilisation over 25 seconds"]
+    assert list(window) == ["CPU", "GPU 0", "GPU 1"]
+    assert all(0 <= x <= 25 for x, _ in window["CPU"])
+    assert {y for _, y in window["GPU 1"]} == {90.0}
+    assert drawn["Time to accuracy"] == {"reached": [["WER 30 %", 0.5]]}
+    assert drawn["Rates over time"]["WER"][0] == [pytest.approx(1 / 6), pytest.approx(60)]
+    assert all(y == pytest.approx(180.0) for _, y in drawn["Throughput over time"]["training"])
+
+
+def test_what_was_not_reached_is_not_drawn(run):
+    tables = {"throughput": [], "time_to_accuracy": [], "evaluation_by_beam_width": []}
+    titles = [one["title"] for one in platform_plots.plots(run, tables)]
+    assert titles == ["Utilisation over 25 seconds", "Throughput over time", "Rates over time"]
+
+
+def test_the_papers_percentages_follow_from_its_minutes():
+    """As printed in tables 4 and 6 for Sys2$ and Sys10$."""
+    rows = _published()["published_time_to_accuracy"]
+    second = [82, 68, 99, 66, 91, 104, 103, 122, 90, 87, 90, 101]
+    third = [62, 59, None, 60, 131, None, 62, 68, 69, 66, 69, 89]
+    found = [[row[f"{name}, % of Sys1$"] for row in rows] for name in ("Sys2$", "Sys10$")]
+    assert [None if value is None else round(value) for value in found[0]] == second
+    assert [None if value is None else round(value) for value in found[1]] == third
+
+
+def test_machines_stand_as_columns_with_times_relative_to_the_first():
+    def result(minutes):
+        reached = [{"rate": "WER", "target %": "22", "minutes": minutes}, {"rate": "CER", "target %": "7",
+                                                                           "minutes": None}]  # fmt: skip
+        return {"time_to_accuracy": reached, **_published(), "relative": RELATIVE}
+
+    found = side_by_side({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
+    row, never = found["time_to_accuracy"]
+    assert [row[f"minutes {name}"] for name in ("Sys1$", "Sys2$", "Sys10$")] == [1908.0, 1251.0, None]
+    assert round(row["minutes Sys2$, % of Sys1$"]) == 66
+    assert row["minutes Sys10$, % of Sys1$"] is None
+    assert never["minutes Sys2$, % of Sys1$"] is None
+    assert found["published_machines"] == _published()["published_machines"]
+
+
+def test_published_lines_are_drawn_once():
+    told = {"title": "x", "series": {"weak": [[1, 2.0]], "published, y": [[1, 3.0]]}}
+    (joined,) = _joined_plots({"mine": {"plots": [told]}, "theirs": {"plots": [told]}})
+    assert list(joined["series"]) == ["weak (mine)", "published, y", "weak (theirs)"]

@@ -1,0 +1,77 @@
+"""Results of several runs or machines in one table."""
+
+import json
+
+import pytest
+
+from asr_ablations.tools.errors import UsageError
+from asr_benchmarks.plots import draw, plot
+from asr_benchmarks.side_by_side import compare_results, read, results
+from asr_benchmarks.tables import markdown, side_by_side
+
+MINE = {
+    "ratio": 1.5,
+    "rows": [{"rnn": "lstm", "batch": 4, "ms": 10.0}, {"rnn": "gru", "batch": 4, "ms": 8.0}],
+    "notes": ["a note"],
+    "plots": [plot("Time a step", "bars", "layer", "ms", {"all": {"lstm": 10.0, "gru": 8.0}})],
+    "machine": {"processor": "A", "cores": 2},
+}
+THEIRS = {
+    "ratio": 3.0,
+    "rows": [{"rnn": "lstm", "batch": 4, "ms": 1.0}, {"rnn": "lstm", "batch": 8, "ms": None}],
+    "machine": {"processor": "B", "cores": 16},
+}
+
+
+def test_rows_meet_by_what_is_no_measurement():
+    found = side_by_side({"mine": MINE, "theirs": THEIRS})
+    assert found["figures"] == [{"figure": "ratio", "value mine": 1.5, "value theirs": 3.0}]
+    assert found["rows"] == [
+        {"rnn": "lstm", "batch": 4, "ms mine": 10.0, "ms theirs": 1.0},
+        {"rnn": "gru", "batch": 4, "ms mine": 8.0, "ms theirs": None},
+        {"rnn": "lstm", "batch": 8, "ms mine": None, "ms theirs": None},
+    ]
+
+
+def test_two_machines_files_give_a_report_with_plots(tmp_path, capsys):
+    for name, content in (("mine", MINE), ("theirs", THEIRS)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    files = [file for name in ("mine", "theirs") for file in results(tmp_path / f"{name}.json")]
+    written = compare_results(files, tmp_path / "comparison")
+    assert {path.name for path in written} == {"comparison.json", "report.md", "time-a-step.png", "time-a-step.svg"}
+    report = (tmp_path / "comparison" / "report.md").read_text()
+    for line in ("| lstm | 4 | 10 | 1 |", "| processor | A | B |", "- mine: a note", "![time-a-step](time-a-step.png)"):
+        assert line in report
+    assert "lstm" in capsys.readouterr().out
+
+
+def test_runs_are_named_by_what_varies_and_kept_ones_left_out(tmp_path):
+    for name, overrides in (("a", "x=1\ny=1"), ("b", "x=1\ny=2"), ("a.1", "x=1\ny=1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overrides").write_text(overrides)
+        (tmp_path / name / "result.json").write_text(json.dumps(MINE))
+    assert list(read(results(tmp_path))) == ["y=1", "y=2"]
+    assert results(tmp_path / "a") == [tmp_path / "a" / "result.json"]
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"ratio": 1}'])
+def test_a_file_that_is_no_result_is_told(tmp_path, content):
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(UsageError, match=r"x\.json"):
+        read([tmp_path / "x.json"])
+
+
+def test_a_report_shows_figures_tables_and_notes():
+    text = markdown("step", MINE)
+    for line in ("# step", "| ratio | 1.5 |", "| gru | 4 | 8 |", "- a note", "- processor: A"):
+        assert line in text
+
+
+def test_logarithmic_plots_have_plain_numbers_and_others_begin_at_0(tmp_path):
+    points = {"a": {1: 20.0, 2: 90.0, 4: None}}
+    draw([plot("log", "lines", "x", "y", points, log=True), plot("plain", "lines", "x", "y", points)], tmp_path)
+    log, plain = ((tmp_path / f"{name}.svg").read_text() for name in ("log", "plain"))
+    assert "mathdefault" not in log
+    assert ">50<" in log
+    assert ">0<" in plain
+    assert ">1.5<" not in plain

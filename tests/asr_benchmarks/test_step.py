@@ -1,0 +1,94 @@
+"""benchmark=step: the port is the same model, and the formula counts what torch counts."""
+
+import runpy
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from asr_ablations.config.build import build
+from asr_benchmarks.project.flops import training_flops
+from asr_benchmarks.project.port import NaiveDeepSpeech2
+from tests.helpers.support import compose, shared_tool
+
+OUTPUTS = 29
+
+
+def model(*overrides: str, bins: int = 40) -> Any:
+    torch.manual_seed(0)
+    cfg = compose(*overrides)
+    return build(cfg.model, features=bins, outputs=OUTPUTS, rnn=build(cfg.rnn), norm=build(cfg.norm))
+
+
+def counted(network: Any, bins: int, frames: int) -> float:
+    """What torch counts of the parts of a training step of one utterance, on `meta`: on a CPU it sees nothing of
+    nn.LSTM. The features need no gradient.
+    """
+    total, size, first = 0.0, bins, True
+    for part in network.convolutions:
+        shape = (frames, size) if part.convolve.weight.dim() == 4 else (frames,)
+        total += _counted(part.convolve, (1, part.convolve.in_channels, *shape), gradient=not first)
+        frames, size, first = int(part.output_lengths(torch.tensor(frames))), part.bins, False
+    for layer in network.recurrent:
+        for one in (layer.forwards, layer.backwards):
+            if one is not None:
+                total += _counted(one.cell, (1, frames, one.cell.input_size), gradient=True)
+    return total + _counted(network.output, (1, frames, network.output.in_features), gradient=True)
+
+
+def _counted(part: torch.nn.Module, shape: tuple[int, ...], gradient: bool) -> float:
+    with FlopCounterMode(display=False) as counter:
+        found = part.to("meta")(torch.empty(shape, device="meta", requires_grad=gradient))
+        (found[0] if isinstance(found, tuple) else found).sum().backward()
+    return float(counter.get_total_flops())
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+def test_the_port_gives_the_models_numbers_and_gradients_where_nothing_is_padded(rnn: str) -> None:
+    network = model(f"rnn={rnn}", "width=8", "layers=2", "dropout=0").train()
+    port = NaiveDeepSpeech2(network).train()
+    x, lengths = torch.randn(3, 40, 40), torch.tensor([40, 40, 40])
+    (ours, frames), (theirs, others) = network(x, lengths), port(x, lengths)
+    assert frames.tolist() == others.tolist()
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    for logits in (ours, theirs):
+        logits.square().mean().backward()
+    mine, its = network.output.weight.grad, port.output.weight.grad
+    torch.testing.assert_close(mine, its, atol=1e-4, rtol=1e-3)
+    first = port.recurrent[0].weight_hh_l0_reverse.grad
+    torch.testing.assert_close(network.recurrent[0].backwards.cell.weight_hh_l0.grad, first, atol=1e-4, rtol=1e-2)
+
+
+def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
+    network = model("width=8", "layers=1", "dropout=0").eval()
+    lengths = torch.tensor([40, 21, 9])
+    x = torch.randn(3, 40, 40) * (torch.arange(40) < lengths[:, None])[..., None]
+    (ours, frames), (theirs, _) = network(x, lengths), NaiveDeepSpeech2(network).eval()(x, lengths)
+    for row, count in enumerate(frames.tolist()):
+        torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model.directions=concat", "model=itu"])
+def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
+    with pytest.raises(ValueError, match="norm=batch"):
+        NaiveDeepSpeech2(model(change, "width=8", "layers=1"))
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize(("name", "bins"), [("tiny", 40), ("ds2", 161), ("itu", 93)])
+def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
+    network = model(f"model={name}", f"rnn={rnn}", "dropout=0", bins=bins)
+    frames = 100
+    expected = training_flops(network, torch.tensor([frames]))
+    # the state before the first frame is 0 and needs no gradient: a product less for each recurrence
+    first = sum(2 * cell.weight_hh_l0.numel() for cell in network.modules() if isinstance(cell, torch.nn.RNNBase))
+    assert counted(network, bins, frames) == pytest.approx(expected - first, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("lstm", 80), ("gru", 80)])
+def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
+    """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for the thesis's model."""
+    second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
+    found = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
+    assert found / 1e9 == pytest.approx(second, rel=0.01)

@@ -1,0 +1,174 @@
+"""RETURNN's framewise experiment in miniature: every engine really trains, on the same frames, to the same losses."""
+
+import copy
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch.nn.functional import cross_entropy
+
+from asr_ablations.tools.errors import UsageError
+from asr_benchmarks.toolkit.averaged import _ways, _with_averaging
+from asr_benchmarks.toolkit.bare import Bare
+from asr_benchmarks.toolkit.frames import Frames, Settings, generate
+from asr_benchmarks.toolkit.lean import Lean
+from asr_benchmarks.toolkit.lightning import Lightning
+from asr_benchmarks.toolkit.network import Network, frame_error_rate
+from asr_benchmarks.toolkit.ranks import Ranks
+from asr_benchmarks.toolkit.returnn import LOG, Returnn
+from asr_benchmarks.worker import Worker
+from tests.helpers.support import compose
+
+SETTINGS = Settings(
+    features=5, labels=7, chunk=10, layers=3, width=8, batch=4, lr=0.5, momentum=0.9, seed=3, device="cpu"
+)
+WORLD = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = tmp_path_factory.mktemp("frames")
+    generate(made, SETTINGS, **WORLD)
+    return str(made)
+
+
+def config(*overrides: str) -> str:
+    return OmegaConf.to_yaml(compose("gpus=0", *overrides), resolve=True)
+
+
+@contextmanager
+def running(make: Any, folder: str, settings: Settings, text: str) -> Iterator[Worker]:
+    with Worker(partial(make, folder, settings, text), threads=1, children=True) as worker:
+        yield worker
+
+
+def losses(make: Any, folder: str, settings: Settings) -> list[float]:
+    with running(make, folder, settings, config()) as worker:
+        return [worker.call("epoch")["loss"] for _ in range(EPOCHS)]
+
+
+def test_frames_lie_about_their_labels_points_and_labels_last(folder: str) -> None:
+    frames = Frames(Path(folder), SETTINGS)
+    assert frames.features.shape == (9, 40, 5)
+    assert frames.train_utterances == 7
+    assert frames.train_frames() == 280
+    assert sum(len(chunks) for chunks in frames.held_out()) == 2 * 4
+    for label in range(SETTINGS.labels):
+        points = frames.features[frames.labels == label]
+        assert points.std(axis=0) == pytest.approx(0.3, abs=0.15)
+    stays = (frames.labels[:, 1:] == frames.labels[:, :-1]).mean()
+    assert stays == pytest.approx(0.8 + 0.2 / SETTINGS.labels, abs=0.08)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_an_epoch_is_every_training_chunk_once_and_ranks_share_it(ranks: int, folder: str) -> None:
+    frames = Frames(Path(folder), SETTINGS)
+    parts = [frames.epoch(5, rank, ranks) for rank in range(ranks)]
+    assert len({len(part) for part in parts}) == 1
+    found = np.concatenate([chunks for part in parts for chunks in part])
+    assert len(set(found.tolist())) == len(found)
+    assert set(found.tolist()) <= set(range(7 * 4))
+    assert len(found) == (28 if ranks == 1 else 7 // ranks * ranks * 4)
+    assert not np.array_equal(frames.epoch(6)[0], frames.epoch(5)[0])
+    x, y = frames.read(np.array([5]))
+    assert x.numpy() == pytest.approx(frames.features[1, 10:20][None])
+    assert y.tolist() == frames.labels[1, 10:20][None].tolist()
+
+
+def test_a_world_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^benchmark.frames=45: expected a multiple of benchmark.chunk=10$"):
+        generate(tmp_path, SETTINGS, **{**WORLD, "frames": 45})
+    for share in (0, 1, 0.99):
+        with pytest.raises(UsageError, match=rf"^benchmark.held_out={share}: expected a share"):
+            generate(tmp_path, SETTINGS, **{**WORLD, "held_out": share})
+
+
+def test_the_projects_loops_and_the_bare_one_have_the_same_losses(folder: str) -> None:
+    expected = losses(Bare, folder, SETTINGS)
+    assert expected[-1] < expected[0]
+    assert losses(Lightning, folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
+    assert losses(partial(Lean, precision=32), folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
+
+
+def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_path: Path) -> None:
+    """With all chunks in one batch their order is nothing, and every engine takes the same steps."""
+    whole = replace(SETTINGS, batch=28)
+    generate(tmp_path, whole, **WORLD)
+    bare = Bare(str(tmp_path), whole, "")
+    with running(partial(Returnn, loader_processes=0), str(tmp_path), whole, "") as worker:
+        for _ in range(EPOCHS):
+            expected, found = bare.epoch(), worker.call("epoch")
+            assert found["frames"] == expected["frames"] == 280
+            assert found["steps"] == 1
+            assert found["loss"] == pytest.approx(expected["loss"], abs=1e-4)
+        assert worker.call("error_rate") == pytest.approx(bare.error_rate(), abs=1.3)  # one of 80 frames
+        log = (tmp_path / LOG).read_text()
+    assert re.findall(r"Epoch (\d): Trained (\d) steps", log) == [("1", "1"), ("2", "1"), ("3", "1")]
+
+
+def test_returnn_learns_in_batches(folder: str) -> None:
+    with running(partial(Returnn, loader_processes=0), folder, SETTINGS, "") as worker:
+        found = [worker.call("epoch") for _ in range(30)]
+        assert {one["frames"] for one in found} == {280}
+        assert {one["steps"] for one in found} == {7}
+        assert found[-1]["loss"] < 0.8 * found[0]["loss"]
+        assert worker.call("error_rate") < 60
+        assert worker.call("about")["version"].startswith("returnn ")
+
+
+def test_the_error_rate_counts_held_out_frames(folder: str) -> None:
+    frames = Frames(Path(folder), SETTINGS)
+    always = torch.eye(SETTINGS.labels)[2]
+    expected = 100 * (frames.labels[7:] != 2).mean()
+    assert frame_error_rate(lambda x: always.expand(*x.shape[:2], -1), frames) == pytest.approx(expected)
+
+
+def by_hand(folder: str, settings: Settings, every: int | None) -> list[float]:
+    """Losses of two workers that are averaged, in one process."""
+    frames = Frames(Path(folder), settings)
+    networks = [Network(settings), copy.deepcopy(Network(settings))]
+    optimizers = [torch.optim.SGD(n.parameters(), lr=settings.lr, momentum=settings.momentum) for n in networks]
+    told, step = [], 0
+    for epoch in range(EPOCHS):
+        taken: list[float] = []
+        batches = list(zip(*(frames.batches(epoch, rank, 2) for rank in range(2)), strict=True))
+        for number, pair in enumerate(batches, start=1):
+            for network, optimizer, (x, y) in zip(networks, optimizers, pair, strict=True):
+                loss = cross_entropy(network(x).flatten(0, 1), y.flatten())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                taken.append(float(loss.detach()))
+            step += 1
+            if number == len(batches) or (every and step % every == 0):
+                for a, b in zip(*(network.parameters() for network in networks), strict=True):
+                    mean = (a.data + b.data) / 2
+                    a.data.copy_(mean)
+                    b.data.copy_(mean)
+        told.append(sum(taken) / len(taken))
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [None, 2])
+def test_two_workers_are_averaged_as_by_hand(every: int | None, folder: str) -> None:
+    cfg = OmegaConf.to_yaml(_with_averaging(compose("gpus=0"), every), resolve=True)
+    with Ranks(partial(Lightning, folder, SETTINGS, cfg), 2, threads=1) as group:
+        found = [group.epoch() for _ in range(EPOCHS)]
+        assert 0 <= group.error_rate() <= 100
+    assert {one["frames"] for one in found} == {240}
+    assert [one["loss"] for one in found] == pytest.approx(by_hand(folder, SETTINGS, every), abs=1e-4)
+
+
+def test_one_worker_has_nothing_to_average() -> None:
+    found = _ways([1, 2], [None, 10])
+    assert found == {"1 worker": (1, None), "2 workers": (2, None), "2 workers, every 10 steps": (2, 10)}

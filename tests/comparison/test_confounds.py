@@ -1,0 +1,208 @@
+"""What may differ between arms, and what is refused."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from asr_ablations.comparison.comparison import Options, compare_runs
+from asr_ablations.comparison.confounds import (
+    ConfoundedError,
+    confounds,
+    declared_factor,
+    derived,
+    differing,
+    find_factor,
+    flatten,
+)
+from asr_ablations.runs.reader import Found
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import compose, group_options, groups
+
+DATA = {"sets": {name: {"utterances": 3, "sha256": name} for name in ("train", "dev", "test")}}
+
+
+def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any] | None = None) -> RunRecord:
+    cfg = compose("data=an4", "data.root=x", *overrides)
+    cfg.overrides = list(overrides)
+    OmegaConf.update(cfg, "ablation", ablation, force_add=True)
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    return RunRecord(
+        folder=Path("-".join(overrides) or "default"), config=config, overrides=list(overrides),
+        summary={"sets": {"test": {"wer": 0.2, "cer": 0.1}}, "test_sets": ["test"]},
+        metrics=[], utterances=[], environment={}, data=data,
+    )  # fmt: skip
+
+
+def refused(runs: list[RunRecord], *allow: str) -> dict[str, list[Any]]:
+    with pytest.raises(ConfoundedError) as caught:
+        compare_runs(Found(runs, []), Options(allow=list(allow)), "test")
+    return caught.value.keys
+
+
+def compared(runs: list[RunRecord], *allow: str) -> Any:
+    return compare_runs(Found(runs, []), Options(allow=list(allow)), "test")
+
+
+RNN = {"factor": "rnn"}
+NO_FACTORS = ("logger", "benchmark", "data", "decoder", "pruning")
+
+
+def test_flatten_keeps_lists_whole() -> None:
+    assert flatten({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": None}) == {"a.b": 1, "a.c": [1, {"d": 2}], "e": None}
+
+
+def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", ablation=RNN)]
+    assert refused(runs) == {"batch.size": [8, 4]}
+
+
+def test_the_refusal_lists_a_key_a_line_and_the_way_out() -> None:
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", "dropout=0.3", ablation=RNN)]
+    with pytest.raises(ConfoundedError, match="--allow KEY") as caught:
+        compared(runs)
+    lines = str(caught.value).splitlines()
+    assert "  batch.size: 8, 4" in lines
+    assert "  dropout: 0.2, 0.3" in lines
+
+
+def test_allow_compares_and_says_so() -> None:
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", ablation=RNN)]
+    found = compared(runs, "batch.size")
+    assert found.allowed == ["batch.size"]
+    assert any("--allow" in line and "batch.size (8, 4)" in line for line in found.warnings)
+    assert [arm.name for arm in found.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
+
+
+def of_behaviour(run: RunRecord, version: int) -> RunRecord:
+    return replace(run, environment={"behaviour": version})
+
+
+def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
+    """A record without a version is of the first."""
+    runs = [record("rnn=gru", ablation=RNN), of_behaviour(record("rnn=lstm", ablation=RNN), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    found = compared(runs, "behaviour")
+    assert [arm.name for arm in found.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
+    assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in found.warnings)
+    assert found.allowed == ["behaviour"]
+
+
+def test_the_behaviour_is_never_taken_for_a_factor() -> None:
+    """Two runs of one config before and after a change of the code: refused, unless that is what is asked."""
+    runs = [record("seed=0"), of_behaviour(record("seed=1"), 2)]
+    assert refused(runs) == {"behaviour": [1, 2]}
+    assert [arm.name for arm in compared(runs, "behaviour").arms] == ["behaviour=1", "behaviour=2"]
+    assert set(refused([record("rnn=gru"), of_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+
+
+def test_the_same_behaviour_in_summary_and_environment_is_no_difference() -> None:
+    told = replace(record("rnn=gru"), summary={**record().summary, "behaviour": 2})
+    assert compared([told, of_behaviour(record("rnn=lstm"), 2)]).factor == ["rnn"]
+
+
+def test_allow_takes_a_whole_group() -> None:
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "optimizer=sgd", ablation=RNN)]
+    assert {key.split(".")[0] for key in refused(runs)} == {"optimizer"}
+    assert compared(runs, "optimizer").factor == ["rnn"]
+
+
+def test_a_confound_within_an_arm_is_refused_too() -> None:
+    """One seed of one arm ran with another batch size: it is no replicate."""
+    runs = [
+        record("rnn=gru", "seed=0", ablation=RNN),
+        record("rnn=gru", "seed=1", "batch.size=4", ablation=RNN),
+        record("rnn=lstm", "seed=0", ablation=RNN),
+    ]
+    assert list(refused(runs)) == ["batch.size"]
+
+
+def test_seeds_machine_keys_and_the_place_of_the_data_are_no_difference() -> None:
+    first, second = record("seed=0"), record("seed=1", "workers=2", "logger=csv", "progress=false", "sweep=other")
+    second.config["data"]["root"] = "/elsewhere"
+    second.config["hardware"]["price_per_hour"] = 3.0
+    assert differing([first, second]) == {}
+
+
+@pytest.mark.parametrize("group", [g for g in groups() if g not in NO_FACTORS])
+def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> None:
+    """Also model, whose files set width and layers beside it."""
+    options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets
+    runs = [record(f"{group}={name}") for name in options]
+    found = compared(runs)
+    assert found.factor == ([group] if len(options) > 1 else [])
+    assert len(found.arms) == len(options)
+    assert len({arm.name for arm in found.arms}) == len(options)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"), [("width", (32, 64)), ("dropout", (0.0, 0.3)), ("precision", (32, 16)), ("batch.size", (8, 4))]
+)
+def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, values: tuple[Any, Any]) -> None:
+    runs = [record(f"{key}={value}") for value in values]
+    found = compared(runs)
+    assert found.factor == [key]
+    assert [arm.name for arm in found.arms] == [f"{key}={value}" for value in values]
+
+
+def test_several_differing_groups_without_a_declared_factor_are_refused() -> None:
+    runs = [record("rnn=gru"), record("rnn=lstm", "precision=16")]
+    assert set(refused(runs)) == {"rnn._target_", "precision"}
+    assert compared(runs, "precision").factor == ["rnn"]
+
+
+def test_a_width_asked_for_by_itself_does_not_follow_from_the_model() -> None:
+    declared = {"factor": "model"}
+    runs = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", ablation=declared)]
+    assert "width" in refused(runs)
+    same = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", "width=32", ablation=declared)]
+    assert compared(same).factor == ["model"]
+
+
+def test_what_conf_computes_from_a_key() -> None:
+    assert derived(["width"]) == {"model.width"}
+    assert {"width", "layers"} <= derived(["model"])
+    assert "alphabet.characters" in derived(["data.language"])
+    assert derived(["rnn"]) == set()
+
+
+def test_other_data_are_refused_unless_they_are_the_factor() -> None:
+    other = copy.deepcopy(DATA)
+    other["sets"]["train"]["sha256"] = "other"
+    runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", data=other, ablation=RNN)]
+    assert list(refused(runs)) == ["data.json.train"]
+    assert compared(runs, "data.json").warnings
+    factor = {"factor": "data.held_out"}
+    mine = [record("data.held_out=7", ablation=factor), record("data.held_out=3", data=other, ablation=factor)]
+    assert [arm.name for arm in compared(mine).arms] == ["data.held_out=7", "data.held_out=3"]
+
+
+def test_the_same_config_on_other_data_is_refused_with_words_that_fit() -> None:
+    other = copy.deepcopy(DATA)
+    other["sets"]["test"]["sha256"] = "other"
+    assert list(refused([record("seed=0"), record("seed=1", data=other)])) == ["data.json.test"]
+
+
+def test_different_declarations_are_an_error() -> None:
+    runs = [record(ablation=RNN), record("norm=none", ablation={"factor": ["norm"]})]
+    with pytest.raises(UsageError, match="different factors"):
+        declared_factor(runs)
+
+
+def test_two_factors_may_be_declared() -> None:
+    both = {"factor": ["rnn", "precision"]}
+    runs = [record(f"rnn={r}", f"precision={p}", ablation=both) for r in ("gru", "lstm") for p in (32, 16)]
+    assert confounds(runs, declared_factor(runs), differing(runs)) == {}
+    assert [arm.name for arm in compared(runs).arms] == [
+        "gru, precision=32", "gru, precision=16", "lstm, precision=32", "lstm, precision=16",
+    ]  # fmt: skip
+
+
+def test_find_factor_of_one_arm_is_nothing() -> None:
+    runs = [record("seed=0"), record("seed=1")]
+    assert find_factor(runs, differing(runs), []) == []
+    assert [len(arm.runs) for arm in compared(runs).arms] == [2]

@@ -1,0 +1,94 @@
+"""Every alphabet of conf/: it spells the training text, takes a separation character, and sizes the model's output."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from tests.helpers.support import component, compose, group_options
+
+WORDS = ["cool bees see", "aa a aaa", "llama", "no"]
+every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
+
+
+def corpus(*texts: str) -> Any:
+    """Its training text, without audio."""
+    return SimpleNamespace(
+        train=["train"],
+        validation=["dev"],
+        test=["test"],
+        prepare=lambda: None,
+        read=lambda split: [SimpleNamespace(text=text) for text in texts],
+    )
+
+
+def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:
+    """As conf/ composes it: `language` is an interpolation."""
+    made: Alphabet = component("alphabet", name, separation=separation)(corpus(*texts))
+    return made
+
+
+@every_alphabet
+@pytest.mark.parametrize("separation", [None, "_", "#"])
+def test_texts_come_back(name: str, separation: str | None) -> None:
+    made = alphabet(name, separation)
+    assert [made.decode(made.encode(text)) for text in [*WORDS, ""]] == [*WORDS, ""]
+    assert made.outputs == 1 + len(made.letters) + (separation is not None)
+
+
+@every_alphabet
+def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
+    """papers/004 §4.4.3: "cool" is "co_ol"."""
+    made = alphabet(name, "_")
+    written = ["".join(made.characters[i - 1] for i in made.encode(text)) for text in WORDS]
+    assert written == ["co_ol be_es se_e", "a_a a a_a_a", "l_lama", "no"]
+    assert made.foreign("co_ol") == ["_"], "a text may not hold it"
+
+
+@every_alphabet
+@pytest.mark.parametrize("text", WORDS)
+def test_the_separation_takes_the_frames_that_blanks_took(name: str, text: str) -> None:
+    """CTC wants a blank between equal neighbours, and there are none left."""
+    assert shortest_path(alphabet(name, "_").encode(text)) == shortest_path(alphabet(name).encode(text))
+
+
+@every_alphabet
+@pytest.mark.parametrize("separation", ["a", "", "__", 3])
+def test_a_separation_that_is_no_new_character_is_refused(name: str, separation: Any) -> None:
+    with pytest.raises(UsageError, match=f"alphabet.separation={separation}: expected one character"):
+        alphabet(name, separation)
+
+
+def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
+    assert alphabet("derived", texts=["ba", "żółw"]).characters == " abwółż"
+    assert alphabet("derived", texts=[""]).characters == " "
+
+
+def test_written_alphabets_do_not_ask_the_corpus() -> None:
+    assert component("alphabet", "english")(None).outputs == 29, "papers/003 §1.2"
+    assert component("alphabet", "polish")(None).outputs == 38
+
+
+@pytest.mark.parametrize(("language", "name"), [("en", "english"), ("pl", "polish")])
+def test_the_language_chooses_its_alphabet(language: str, name: str) -> None:
+    assert compose(f"data.language={language}").alphabet.characters == compose(f"alphabet={name}").alphabet.characters
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("english", 29 + 1), ("polish", 38 + 1), ("derived", 8 + 1)])
+def test_the_model_has_an_output_for_each_character_and_the_checkpoint_knows_them(name: str, outputs: int) -> None:
+    """papers/004 §4.4.3 has 30 with the separation character."""
+    cfg = compose(f"alphabet={name}", "alphabet.separation=_", "width=8", "layers=1")
+    task, _ = assemble(cfg, corpus("żółw ab"))
+    samples = torch.tensor([16000])
+    features, lengths = task.features(torch.zeros(1, 16000), samples)
+    assert task.model(features, lengths)[0].shape[-1] == outputs
+    checkpoint: dict[str, Any] = {}
+    task.on_save_checkpoint(checkpoint)
+    assert Alphabet(checkpoint["alphabet"], checkpoint["separation"]) == task.alphabet
+    task.on_load_checkpoint(checkpoint)
+    with pytest.raises(ValueError, match="checkpoint of the alphabet"):
+        task.on_load_checkpoint({**checkpoint, "separation": ""})

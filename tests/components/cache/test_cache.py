@@ -1,0 +1,248 @@
+"""The cache: the same samples, one build whoever asks, nothing half-built, damage found and mended."""
+
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.components.cache import pcm
+from asr_ablations.config.build import build
+from asr_ablations.data import audio, store
+from asr_ablations.data.store import CacheFolder, fingerprint
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.runs.identity import identity
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble, trainer
+from tests.helpers.support import LIGHTNING_WARNINGS, component, compose, group_options, tiny_overrides
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(scope="module")
+def utterances(tiny_corpus: Path) -> list[Utterance]:
+    read: list[Utterance] = build(compose(*tiny_overrides(tiny_corpus)).data).read("train")
+    return read
+
+
+def read_all(cache: Any, utterances: Sequence[Utterance]) -> list[np.ndarray]:
+    opened = cache.open("train", utterances, 0)
+    return [np.array(opened.read(u)[0]) for u in utterances]
+
+
+def same(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: list[Utterance], tmp_path: Path) -> None:
+    expected = [audio.read(u.audio, u.offset, u.duration) for u in utterances]
+    cache = component("cache", "pcm", root=str(tmp_path))
+    opened = cache.open("train", utterances, 0)
+    assert [opened.read(u)[1] for u in utterances] == list(map(len, expected))
+    assert same(read_all(cache, utterances), expected)
+    opened = cache.open("train", utterances, 0)
+    assert same([opened.read(u)[0] for u in reversed(utterances)], expected[::-1])
+
+
+def test_features_are_those_of_the_waveform_in_16_bits(utterances: list[Utterance], tmp_path: Path) -> None:
+    cache = component("cache", "features", root=str(tmp_path))
+    features = build(compose().features)
+    opened = cache.open("train", utterances, 0)
+    for u in utterances:
+        samples = audio.read(u.audio, u.offset, u.duration)
+        expected, frames = features(torch.from_numpy(samples)[None].float() / 32768, torch.tensor([len(samples)]))
+        values, length = opened.read(u)
+        assert (values.dtype, length, len(values)) == (np.float16, len(samples), int(frames))
+        np.testing.assert_allclose(values, expected[0].numpy(), rtol=2**-10)
+
+
+def test_a_file_is_decoded_once_while_there_is_memory(utterances: list[Utterance], tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    shutil.copy(utterances[0].audio, path)
+    u = Utterance("a", "s", path, 0.0, utterances[0].duration, "a")
+    remembers = component("cache", "none").open("train", [u], 0)
+    forgets = component("cache", "none", gigabytes=0).open("train", [u], 0)
+    first = remembers.read(u)[0]
+    forgets.read(u)
+    path.unlink()
+    assert remembers.read(u)[0] is first
+    with pytest.raises(UsageError, match="cannot read audio"):
+        forgets.read(u)
+
+
+def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    shutil.copy(utterances[0].audio, path)
+
+    def of(offset: float = 0.0, duration: float = 0.5, id_: str = "a") -> str:
+        return fingerprint([Utterance(id_, "s", path, offset, duration, "a")])
+
+    found = [
+        of(),
+        of(offset=0.1),
+        of(duration=0.4),
+        of(id_="b"),
+        fingerprint(utterances),
+        fingerprint(utterances[::-1]),
+    ]
+    os.utime(path, ns=(1, 1))
+    found.append(of())
+    shutil.copy(utterances[1].audio, path)
+    found.append(of())
+    assert len(set(found)) == len(found)
+    assert of() == found[-1]
+
+
+def test_features_of_another_kind_are_another_cache(utterances: list[Utterance], tmp_path: Path) -> None:
+    for overrides in ([], ["features.bins=20"], ["features=logmel"], ["features=spectrogram"], ["features.hop=0.02"]):
+        build(compose("cache=features", f"cache.root={tmp_path}", *overrides).cache).open("train", utterances, 0)
+    assert len(list(tmp_path.glob("features-train-*/values"))) == 5
+
+
+@pytest.fixture
+def built(utterances: list[Utterance], tmp_path: Path) -> Path:
+    component("cache", "pcm", root=str(tmp_path)).open("train", utterances, 0)
+    (folder,) = tmp_path.glob("pcm-train-*/")
+    return folder
+
+
+def test_a_whole_cache_is_not_built_again(built: Path, utterances: list[Utterance]) -> None:
+    before = {f.name: f.stat().st_ino for f in built.iterdir()}
+    component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
+    assert {f.name: f.stat().st_ino for f in built.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["values", "index.npy", "about.json"])
+@pytest.mark.parametrize("damage", ["flipped", "short", "empty", "gone"])
+def test_a_damaged_cache_is_found_and_built_anew(
+    built: Path, utterances: list[Utterance], name: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = built / name
+    content, times = bytearray(path.read_bytes()), path.stat()
+    middle = len(content) // 2
+    if damage == "gone":
+        path.unlink()
+    else:
+        content[middle] ^= 1
+        path.write_bytes(bytes(content) if damage == "flipped" else content[: middle if damage == "short" else 0])
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    found = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
+    assert same(found, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
+    assert damage == "gone" or f"cache {built} is damaged and is built anew" in caplog.text
+
+
+def limited(root: Path, utterances: list[Utterance], told: Any) -> None:
+    """Build where no file may grow beyond 20 kB, which the kernel refuses in the middle of a write."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    try:
+        component("cache", "pcm", root=str(root)).open("train", utterances, 0)
+    except UsageError as error:
+        told.put(str(error))
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp_path: Path) -> None:
+    told = FORK.Queue()
+    process = FORK.Process(target=limited, args=(tmp_path, utterances, told))
+    process.start()
+    line = told.get(timeout=60)
+    process.join()
+    assert line.startswith(f"cannot write the cache {tmp_path}")
+    assert "cache.root" in line
+    assert "\n" not in line
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_too_little_space_is_told_before_the_work(
+    utterances: list[Utterance], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pcm, "SAMPLE_RATE", 10**15)  # as if the audio were that large
+    with pytest.raises(UsageError, match=r"cannot write the cache .* it needs .* GB, and .* GB are free"):
+        component("cache", "pcm", root=str(tmp_path)).open("train", utterances, 0)
+
+
+@pytest.mark.parametrize("name", ["pcm", "features"])
+def test_an_unreadable_utterance_ends_the_build_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.flac").write_bytes(b"no audio")
+    with pytest.raises(UsageError, match=r"cannot read audio .*a\.flac"):
+        component("cache", name, root=str(tmp_path / "cache")).open(
+            "train", [Utterance("a", "s", tmp_path / "a.flac", 0, 1, "a")], 0
+        )
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def slow_build(root: Path, utterances: list[Utterance], begun: Any, go_on: Any, builds: Any) -> None:
+    def read(utterance: Utterance) -> store.Recording:
+        begun.set()
+        go_on.wait(60)
+        with builds.get_lock():
+            builds.value += 1
+        samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+        return samples, len(samples)
+
+    CacheFolder(root, "shared").build(utterances, read, 1000)
+
+
+def test_two_processes_build_once_and_the_second_uses_it(utterances: list[Utterance], tmp_path: Path) -> None:
+    begun, go_on, builds = FORK.Event(), FORK.Event(), FORK.Value("i", 0)
+    arguments = (tmp_path, utterances, begun, go_on, builds)
+    processes = [FORK.Process(target=slow_build, args=arguments) for _ in range(2)]
+    processes[0].start()
+    assert begun.wait(60)
+    processes[1].start()
+    processes[1].join(0.5)
+    assert processes[1].is_alive(), "it waits for the first"
+    go_on.set()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert builds.value == len(utterances)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "shared.lock"]
+
+
+def test_what_a_killed_builder_left_is_removed_by_the_next(utterances: list[Utterance], tmp_path: Path) -> None:
+    begun, go_on, builds = FORK.Event(), FORK.Event(), FORK.Value("i", 0)
+    process = FORK.Process(target=slow_build, args=(tmp_path, utterances, begun, go_on, builds))
+    process.start()
+    assert begun.wait(60)
+    os.kill(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+    process.join()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()], "half-built, under a temporary name"
+    again = FORK.Event()  # the killed one may hold a lock of the other two
+    again.set()
+    slow_build(tmp_path, utterances, FORK.Event(), again, FORK.Value("i", 0))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "shared.lock"]
+
+
+def test_where_the_cache_lies_is_no_part_of_a_runs_identity() -> None:
+    kinds = {identity(compose(f"cache={name}")) for name in group_options("cache")}
+    assert len(kinds) == len(group_options("cache"))
+    assert identity(compose("cache=pcm", "cache.root=/elsewhere")) == identity(compose("cache=pcm"))
+
+
+def trained(root: Path, *overrides: str) -> torch.Tensor:
+    cfg = compose("width=8", "layers=1", "gpus=0", "max_epochs=2", *tiny_overrides(root), *overrides)
+    task, data = assemble(cfg, build(cfg.data))
+    trainer(cfg, 0, [], []).fit(task, data)
+    return torch.cat([p.detach().flatten() for p in task.model.parameters()])
+
+
+@pytest.mark.filterwarnings(*LIGHTNING_WARNINGS)
+def test_pcm_trains_the_very_same_weights_and_features_nearly(tiny_corpus: Path, tmp_path: Path) -> None:
+    plain = trained(tiny_corpus)
+    assert torch.equal(trained(tiny_corpus, "cache=pcm", f"cache.root={tmp_path}"), plain)
+    rounded = trained(tiny_corpus, "cache=features", f"cache.root={tmp_path}")
+    assert not torch.equal(rounded, plain)
+    torch.testing.assert_close(rounded, plain, atol=0.02, rtol=0)
+
+
+def test_features_cannot_be_cached_under_an_augmentation_of_waveforms(tiny_corpus: Path) -> None:
+    cfg = compose(*tiny_overrides(tiny_corpus), "cache=features", "augment=speed_specaugment")
+    with pytest.raises(UsageError, match="cache=features: expected pcm or none"):
+        assemble(cfg, build(cfg.data))

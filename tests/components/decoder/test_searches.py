@@ -1,0 +1,128 @@
+"""The searches against CTC's definition on cases small enough to go through every path, and each against the others."""
+
+import math
+
+import kenlm
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.language_models.model import SPACE
+from tests.helpers.ctc_reference import NEVER, best, exhaustive, prefix_search
+from tests.helpers.small_models import LETTERS, bigrams, decoder, spelled
+
+WIDE = {"beam_width": 5000, "prune_beams": math.inf}
+NO_PRUNING = {**WIDE, "prune_symbols": math.inf}
+WEIGHTS = [(0.0, 0.0), (0.7, 0.0), (1.5, -1.0), (0.4, 2.0)]
+
+
+def drawn(seed: int, frames: int, outputs: int = LETTERS.outputs, sharp: float = 1.0) -> np.ndarray:
+    """Log-probabilities (T, V) of a model that is not sure at all."""
+    logits = torch.randn(frames, outputs, generator=torch.Generator().manual_seed(seed)).double() * sharp
+    return logits.log_softmax(-1).numpy()
+
+
+def read(decode, row: np.ndarray) -> str:
+    (text,) = decode(torch.from_numpy(row)[None], torch.tensor([len(row)]))
+    return text
+
+
+def model_score(text: str, words: list[str], file) -> float:
+    """log P_lm in nats as KenLM's own score() has it."""
+    return kenlm.Model(str(file)).score(" ".join(words), bos=True, eos=True) * math.log(10)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 6])
+def test_the_references_agree(frames: int) -> None:
+    row = drawn(frames, frames)
+    whole, kept = exhaustive(row, LETTERS.characters), prefix_search(row, LETTERS.characters, 10_000)
+    assert np.logaddexp.reduce(list(whole.values())) == pytest.approx(0)  # probabilities of all texts make one
+    assert kept == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm"])
+@pytest.mark.parametrize("frames", [1, 2, 4, 6])
+def test_a_wide_beam_finds_what_exhaustive_search_finds(name: str, frames: int) -> None:
+    weights = {} if name == "beam" else {"alpha": 0.0, "beta": 0.0}
+    decode = decoder(name, **NO_PRUNING, **weights)
+    for seed in range(12):
+        row = drawn(100 * frames + seed, frames)
+        assert read(decode, row) == best(exhaustive(row, LETTERS.characters)), seed
+
+
+@pytest.mark.parametrize(("alpha", "beta"), WEIGHTS)
+def test_a_wide_beam_maximises_the_thesis_formula_over_words(alpha: float, beta: float) -> None:
+    """Q(y) = log P_ctc + α log P_lm + β words (papers/003 §1.5), P_lm by KenLM's score."""
+    file = bigrams("searches.arpa", spelled(LETTERS, 6))
+    decode = decoder("beam_lm", lm=str(file), alpha=alpha, beta=beta, **NO_PRUNING)
+    for seed in range(8):
+        row = drawn(seed, 6)
+        found = exhaustive(row, LETTERS.characters)
+        expected = best(found, lambda text: alpha * model_score(text, text.split(), file) + beta * len(text.split()))
+        assert read(decode, row) == expected, seed
+
+
+@pytest.mark.parametrize(("alpha", "beta"), WEIGHTS)
+def test_a_wide_beam_maximises_the_same_over_characters(alpha: float, beta: float) -> None:
+    file = bigrams("searches-characters.arpa", [SPACE, "a", "b"])
+    decode = decoder("beam_charlm", lm=str(file), alpha=alpha, beta=beta, **NO_PRUNING)
+    for seed in range(8):
+        row = drawn(seed, 6)
+        found = exhaustive(row, LETTERS.characters)
+
+        def extra(text: str) -> float:
+            characters = [SPACE if c == " " else c for c in text]
+            return alpha * model_score(text, characters, file) + beta * len(text.split())
+
+        assert read(decode, row) == best(found, extra), seed
+
+
+def test_an_unknown_word_costs_and_its_weight_is_alpha() -> None:
+    file = bigrams("known.arpa", ["ab"])
+    row = np.log([[0.02, 0.93, 0.03, 0.02], [0.02, 0.5, 0.46, 0.02]])  # "a" or, less likely, "ab"
+    assert read(decoder("beam_lm", lm=str(file), alpha=0.0, beta=0.0), row) == "a"
+    assert read(decoder("beam_lm", lm=str(file), alpha=0.5, beta=0.0, unknown=-10.0), row) == "ab"
+
+
+@pytest.mark.parametrize("sharp", [1.0, 6.0])
+def test_without_weights_a_language_model_changes_nothing(sharp: float) -> None:
+    """Over 28 letters and 40 frames, where no search is exhaustive; the model knows one of the words at the most."""
+    alphabet = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+    plain = decoder("beam", alphabet, beam_width=30)
+    weightless = decoder("beam_lm", alphabet, longest=1, alpha=0.0, beta=0.0, beam_width=30)
+    weighed = decoder("beam_lm", alphabet, longest=1, alpha=0.5, beta=0.0, beam_width=30)
+    rows = [drawn(seed, 40, alphabet.outputs, sharp) for seed in range(6)]
+    assert [read(weightless, row) for row in rows] == [read(plain, row) for row in rows]
+    assert [read(weighed, row) for row in rows] != [read(plain, row) for row in rows]
+
+
+@pytest.mark.parametrize("frames", [1, 3, 6])
+def test_a_lexicon_admits_its_words_only_and_finds_the_best_of_them(frames: int) -> None:
+    """Exhaustively: the most probable of the texts that consist of listed words."""
+    words = ["ab", "ba", "a", "bbab"]
+    file = bigrams("unused.arpa", words).with_suffix(".txt")
+    file.write_text("\n".join(words), encoding="utf-8")
+    decode = decoder("lexicon", words=str(file), **WIDE)
+    for seed in range(12):
+        row = drawn(1000 * frames + seed, frames)
+        found = exhaustive(row, LETTERS.characters)
+        listed = {text: p for text, p in found.items() if set(text.split()) <= set(words) and p > NEVER}
+        assert read(decode, row) == best(listed), seed
+
+
+def test_more_beam_is_never_a_less_probable_text() -> None:
+    for seed in range(6):
+        row = drawn(seed, 6)
+        found = exhaustive(row, LETTERS.characters)
+        reached = [found[read(decoder("beam", **{**NO_PRUNING, "beam_width": width}), row)] for width in (1, 4, 5000)]
+        assert reached[0] <= reached[2]
+        assert reached[1] <= reached[2]
+
+
+def test_pruning_has_an_effect() -> None:
+    rows = [drawn(seed, 6) for seed in range(30)]
+    whole = [read(decoder("beam", **NO_PRUNING), row) for row in rows]
+    assert [read(decoder("beam", **{**NO_PRUNING, "prune_beams": 0.1}), row) for row in rows] != whole
+    assert [read(decoder("beam", **{**NO_PRUNING, "prune_symbols": 0.7}), row) for row in rows] != whole
+    assert [read(decoder("beam", **{**NO_PRUNING, "beam_width": 1}), row) for row in rows] != whole

@@ -1,0 +1,175 @@
+"""Every kind of features: lengths, padding, dead knobs; and the values against Kaldi's own."""
+
+import math
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import torchaudio
+
+from asr_ablations.components.features.framing import PREEMPHASIS, PowerSpectrum
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component, group_options, knobs, shared_data, turned
+
+LENGTHS = torch.tensor([8000, 0, 4321, 5, 16000])
+INT16 = 2 * math.log(32768)
+"""Kaldi reads samples as -32768..32767, which adds this to every log energy."""
+
+every_variant = pytest.mark.parametrize("name", group_options("features"))
+
+
+def waveforms() -> torch.Tensor:
+    """(B, S), zeros past the lengths."""
+    samples = 0.1 * torch.randn(len(LENGTHS), int(LENGTHS.max()), generator=torch.Generator().manual_seed(4))
+    return samples * (torch.arange(samples.shape[1]) < LENGTHS[:, None])
+
+
+@every_variant
+def test_alone_as_in_a_batch(name: str) -> None:
+    features, samples = component("features", name), waveforms()
+    together, frames = features(samples, LENGTHS)
+    for row, (length, count) in enumerate(zip(LENGTHS.tolist(), frames.tolist(), strict=True)):
+        alone, alone_frames = features(samples[row : row + 1, :length], LENGTHS[row : row + 1])
+        assert alone_frames.tolist() == [count]
+        assert alone.shape == (1, count, features.size)
+        torch.testing.assert_close(together[row, :count], alone[0], atol=1e-4, rtol=1e-5)
+
+
+@every_variant
+def test_padding_is_not_read(name: str) -> None:
+    features, samples = component("features", name), waveforms()
+    together, frames = features(samples, LENGTHS)
+    garbage = torch.where(torch.arange(samples.shape[1]) < LENGTHS[:, None], samples, torch.tensor(0.9))
+    dirty, _ = features(garbage, LENGTHS)
+    for row, count in enumerate(frames.tolist()):
+        assert torch.equal(dirty[row, :count], together[row, :count])
+
+
+@every_variant
+def test_lengths_count_whole_windows(name: str) -> None:
+    features = component("features", name)
+    spectrum = next(m for m in features.modules() if isinstance(m, PowerSpectrum))
+    for length in (0, 1, spectrum.window_size - 1, spectrum.window_size, spectrum.window_size + spectrum.hop, 9999):
+        expected = len(range(0, length - spectrum.window_size + 1, spectrum.hop))
+        found, frames = features(torch.zeros(1, length), torch.tensor([length]))
+        assert found.shape[1] == expected
+        assert frames.tolist() == features.frames(torch.tensor([length])).tolist() == [expected]
+
+
+@every_variant
+def test_silence_is_finite(name: str) -> None:
+    assert torch.isfinite(component("features", name)(torch.zeros(1, 3000), torch.tensor([3000]))[0]).all()
+
+
+@every_variant
+def test_batches_of_less_than_a_window_have_no_frames(name: str) -> None:
+    features = component("features", name)
+    found, frames = features(torch.ones(3, 20), torch.tensor([20, 0, 1]))
+    assert found.shape == (3, 0, features.size)
+    assert frames.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("features"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    written, changed = (
+        f(waveforms(), LENGTHS)[0] for f in (component("features", name), turned("features", name, key))
+    )
+    assert written.shape != changed.shape or not torch.allclose(written, changed, atol=1e-3)
+
+
+def kaldi(name: str) -> np.ndarray:
+    """A matrix in Kaldi's text format."""
+    lines = shared_data(f"golden/features/kaldi/{name}").read_text().splitlines()[1:]
+    return np.array([line.rstrip("]").split() for line in lines], dtype=np.float64)
+
+
+def kaldis_wav() -> torch.Tensor:
+    """(1, S)"""
+    samples, rate = soundfile.read(shared_data("golden/features/kaldi/test.wav"), dtype="float32")
+    assert rate == 16000
+    return torch.from_numpy(samples)[None]
+
+
+@pytest.mark.parametrize(("bins", "file"), [(40, "test-40.txt"), (23, "test.txt")])
+def test_logmel_is_kaldis_fbank(bins: int, file: str) -> None:
+    """compute-fbank-feats --dither=0 --num-mel-bins=<bins>, all else Kaldi's default: 25 ms by 10 ms, 20 Hz to 8 kHz.
+    Kaldi's own float32 FFT is off by up to 0.03 where a filter holds a millionth of the frame's energy.
+    """
+    logmel = component("features", "logmel", bins=bins, window=0.025, hop=0.010, low=20.0, high=8000.0)
+    samples, expected = kaldis_wav(), kaldi(file)
+    found = logmel(samples, torch.tensor([samples.shape[1]]))[0][0].numpy() + INT16
+    assert found.shape == expected.shape
+    difference = np.abs(found - expected)
+    assert difference.max() < 0.04
+    assert difference.mean() < 5e-4
+
+
+def test_cepstra_are_kaldis_mfcc() -> None:
+    """compute-mfcc-feats --dither=0, all else Kaldi's default: 23 bins, 25 ms by 10 ms, lifter 22. Its first column is
+    the energy; ours the zeroth coefficient, as torchaudio's port of Kaldi has it with --use-energy=false. Kaldi's own
+    float32 FFT is off by up to 0.03 in some energies, which the lifter multiplies by up to 12.
+    """
+    sizes = {"bins": 23, "cepstra": 13, "window": 0.025, "hop": 0.010, "low": 20.0, "high": 8000.0}
+    features, samples = component("features", "logmel_mfcc", **sizes), kaldis_wav()
+    found = features(samples, torch.tensor([samples.shape[1]]))[0][0, :, 23:]
+    expected = kaldi("test-mfcc.txt")
+    assert found.shape == expected.shape
+    difference = np.abs(found.numpy() - expected)[:, 1:]
+    assert difference.max() < 0.1
+    assert difference.mean() < 1e-2
+    zeroth = torchaudio.compliance.kaldi.mfcc(samples * 32768, use_energy=False)[:, 0] - INT16 * math.sqrt(23)
+    torch.testing.assert_close(found[:, 0], zeroth, atol=1e-2, rtol=1e-4)
+
+
+def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
+    """papers/004 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
+    features, samples = component("features", "logmel_mfcc"), kaldis_wav()
+    found, frames = features(samples, torch.tensor([samples.shape[1]]))
+    assert (features.size, frames.item()) == (93, (samples.shape[1] - 512) // 160 + 1)
+    options = {"num_mel_bins": 80, "frame_length": 32.0, "frame_shift": 10.0, "use_energy": False}
+    energies = torchaudio.compliance.kaldi.fbank(samples * 32768, **options) - INT16
+    cepstra = torchaudio.compliance.kaldi.mfcc(samples * 32768, **options)
+    cepstra[:, 0] -= INT16 * math.sqrt(80)
+    heard = energies.min(dim=1).values > -18  # float32 leaves little of a filter far below its frame's energy
+    assert heard.float().mean() > 0.5
+    torch.testing.assert_close(found[0, heard], torch.cat([energies, cepstra], dim=1)[heard], atol=5e-2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("cepstra", [0, 81])
+def test_more_cepstra_than_bins_are_refused(cepstra: int) -> None:
+    with pytest.raises(UsageError, match=f"cepstra={cepstra}: expected 1 to 80"):
+        component("features", "logmel_mfcc", cepstra=cepstra)
+
+
+def test_power_spectrum_is_kaldis_spectrogram() -> None:
+    """compute-spectrogram-feats --dither=0. Column 0 holds the energy instead of the constant part; bins are compared
+    to the frame's whole power, as float32 leaves nothing of a bin ten million times below it.
+    """
+    expected = kaldi("test-spectrogram.txt")
+    found = PowerSpectrum(400, 160, 512)(kaldis_wav())[0].double().numpy() * 32768.0**2
+    power = np.exp(expected)[:, 1:]
+    assert (np.abs(found[:, 1:] - power) / power.sum(axis=1, keepdims=True)).max() < 1e-5
+    loud = power > 1e-4 * power.sum(axis=1, keepdims=True)
+    assert np.abs(np.log(found[:, 1:]) - expected[:, 1:])[loud].max() < 5e-3
+
+
+def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
+    """Written out in float64, at the sizes of conf/features/spectrogram.yaml: 320 samples, 161 bins."""
+    samples = waveforms()[4, :2000].double().numpy()
+    frames = np.lib.stride_tricks.sliding_window_view(samples, 320)[::160]
+    frames = frames - frames.mean(axis=1, keepdims=True)
+    frames = frames - PREEMPHASIS * np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)
+    povey = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(320) / 319)) ** 0.85
+    matrix = np.exp(-2j * np.pi * np.outer(np.arange(161), np.arange(320)) / 320)
+    expected = np.log(np.abs((frames * povey) @ matrix.T) ** 2)
+    found, _ = component("features", "spectrogram")(waveforms()[4:, :2000], torch.tensor([2000]))
+    np.testing.assert_allclose(found[0].numpy(), expected, atol=2e-2)
+    assert np.abs(found[0].numpy() - expected).mean() < 1e-4
+
+
+@pytest.mark.parametrize("hertz", [250.0, 1000.0, 4000.0])
+def test_a_tone_peaks_in_its_bin(hertz: float) -> None:
+    tone = torch.sin(2 * math.pi * hertz * torch.arange(16000) / 16000)[None]
+    found, _ = component("features", "spectrogram")(tone, torch.tensor([16000]))
+    assert (found[0].argmax(dim=-1) == round(hertz / 50)).all()

@@ -1,0 +1,191 @@
+"""Every order of utterances, and its division among ranks."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from asr_ablations.data.batch_size import Count, Seconds
+from asr_ablations.data.sampler import BatchOrder
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.seeds import generator
+from tests.helpers.support import component, group_options, knobs, turned
+
+Order = Callable[..., list[np.ndarray]]
+NAMES = [name for name in group_options("order") if name != "chunked"]
+every_variant = pytest.mark.parametrize("name", NAMES)
+DURATIONS = np.random.default_rng(0).uniform(1, 30, size=1003)
+
+
+def drawn(order: Order, count: int = 1003, size: int = 16, epoch: int = 1, seed: int = 0) -> list[list[int]]:
+    batches = order(DURATIONS[:count], Count(size, ranks=1), epoch, generator(seed, "order", epoch))
+    return [batch.tolist() for batch in batches]
+
+
+@every_variant
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize(("count", "size"), [(1003, 16), (64, 16), (5, 16), (1, 1), (7, 1)])
+def test_each_utterance_once_and_batches_full_but_one(name: str, epoch: int, count: int, size: int) -> None:
+    batches = drawn(component("order", name), count, size, epoch)
+    assert sorted(i for batch in batches for i in batch) == list(range(count))
+    assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
+    assert len(batches) == -(-count // size)
+
+
+@every_variant
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_the_same_seed_and_epoch_give_the_same(name: str, epoch: int) -> None:
+    order = component("order", name)
+    found = drawn(order, epoch=epoch)
+    np.random.default_rng(5).random()
+    drawn(order, epoch=epoch + 1)
+    assert drawn(order, epoch=epoch) == found
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "sorted"])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 2}])
+def test_another_seed_or_epoch_gives_another(name: str, change: dict[str, int]) -> None:
+    order = component("order", name)
+    assert drawn(order, **change) != drawn(order)
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("order"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    assert drawn(component("order", name)) != drawn(turned("order", name, key))
+
+
+def in_sequence(batches: list[list[int]]) -> np.ndarray:
+    return DURATIONS[[i for batch in batches for i in batch]]
+
+
+@pytest.mark.parametrize(("name", "epoch", "expected"), [("sorted", 0, True), ("sorted", 3, True),
+                                                         ("sortagrad", 0, True), ("sortagrad", 1, False),
+                                                         ("shuffled", 0, False), ("bucketed", 0, False)])  # fmt: skip
+def test_which_epochs_are_sorted(name: str, epoch: int, expected: bool) -> None:
+    assert bool((np.diff(in_sequence(drawn(component("order", name), epoch=epoch))) >= 0).all()) == expected
+
+
+def test_sortagrad_is_bucketed_after_its_first_epoch() -> None:
+    assert drawn(component("order", "sortagrad"), epoch=1) == drawn(component("order", "bucketed"), epoch=1)
+
+
+def padding(name: str) -> float:
+    """The share of padding over an epoch."""
+    batches = drawn(component("order", name))
+    padded = sum(DURATIONS[batch].max() * len(batch) for batch in batches)
+    return 1 - DURATIONS.sum() / padded
+
+
+def test_bucketed_pads_far_less_than_shuffled_and_sorted_least() -> None:
+    """Uniform durations of 1 to 30 s: the longest of 16 lies near 28 s, so shuffling pads nearly half."""
+    assert padding("sorted") < padding("bucketed") < 0.25 * padding("shuffled")
+    assert padding("shuffled") > 0.4
+
+
+def test_sortagrad_goes_by_the_longest_of_each_batch() -> None:
+    """Amodei et al. 2016, §3.2: increasing order of the length of the longest utterance in the minibatch."""
+    for size in (Count(16, 1), Seconds(200.0, 1)):
+        batches = component("order", "sortagrad")(DURATIONS, size, 0, generator(0, "order", 0))
+        assert (np.diff([DURATIONS[batch].max() for batch in batches]) >= 0).all()
+
+
+@every_variant
+@pytest.mark.parametrize("seconds", [30.0, 200.0, 1e6])
+@pytest.mark.parametrize("count", [1003, 17, 1])
+def test_batches_of_so_many_seconds(name: str, seconds: float, count: int) -> None:
+    """Each utterance once, no batch with more audio than allowed (shuffled: than the others, but for an utterance), and
+    equally many batches every epoch, which the schedule of the learning rate counts on.
+    """
+    durations, numbers = DURATIONS[:count], set()
+    for epoch in range(4):
+        batches = component("order", name)(durations, Seconds(seconds, 1), epoch, generator(0, "order", epoch))
+        numbers.add(len(batches))
+        assert sorted(np.concatenate(batches).tolist()) == list(range(count))
+        if name == "shuffled":
+            whole = durations.sum() / len(batches)
+            assert all(abs(durations[batch].sum() - whole) <= 30 for batch in batches)
+            assert len(batches) == 1 or seconds <= whole < 2 * seconds
+        else:
+            assert all(durations[batch].max() * len(batch) <= seconds for batch in batches)
+    assert len(numbers) == 1
+
+
+@pytest.mark.parametrize("name", ["bucketed", "sorted", "sortagrad"])
+def test_batches_of_so_many_seconds_are_filled_in_multiples_of_eight(name: str) -> None:
+    durations = np.random.default_rng(1).uniform(4, 5, size=3000)
+    batches = component("order", name)(durations, Seconds(200.0, 1), 1, generator(0, "order", 1))
+    odd = [len(batch) for batch in batches if len(batch) % 8]
+    assert len(odd) <= 1, "but for the last that are left"
+    assert np.median([durations[batch].sum() for batch in batches]) > 0.8 * 200
+
+
+def test_chunks_are_refused_with_the_reason() -> None:
+    with pytest.raises(UsageError, match=r"CTC.*label for each frame.*expected bucketed"):
+        component("order", "chunked")
+
+
+def sampler(name: str, rank: int, ranks: int, count: int = 1003, seconds: float | None = None) -> BatchOrder:
+    size = Seconds(seconds, ranks) if seconds else Count(16, ranks)
+    return BatchOrder(DURATIONS[:count], size, component("order", name), 3, rank, ranks)
+
+
+@every_variant
+@pytest.mark.parametrize("seconds", [None, 100.0])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [1003, 65, 16, 9, 8])
+def test_ranks_share_an_epoch(name: str, ranks: int, count: int, seconds: float | None) -> None:
+    """As many batches on every rank, each utterance on one rank, once, and no batch empty."""
+    samplers = [sampler(name, rank, ranks, count, seconds) for rank in range(ranks)]
+    for epoch in range(2):
+        for order in samplers:
+            order.set_epoch(epoch)
+        shares = [list(order) for order in samplers]
+        assert {len(share) for share in shares} == {len(order) for order in samplers} == {len(shares[0])}
+        assert sorted(i for share in shares for batch in share for i in batch) == list(range(count))
+        assert all(batch for share in shares for batch in share)
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_ranks_have_batches_of_similar_duration_at_the_same_step(ranks: int) -> None:
+    shares = [list(sampler("bucketed", rank, ranks)) for rank in range(ranks)]
+    for step in zip(*shares, strict=True):
+        durations = [DURATIONS[batch] for batch in step]
+        assert max(map(len, durations)) - min(map(len, durations)) <= 1
+        whole = np.concatenate(durations)
+        # neighbours by duration go to different ranks, so their means differ by less than the step's range a batch
+        means = [d.mean() for d in durations]
+        assert max(means) - min(means) <= (whole.max() - whole.min()) / min(map(len, durations)) + 1e-9
+
+
+def test_two_ranks_make_the_steps_that_one_makes_with_batches_twice_as_large() -> None:
+    one = BatchOrder(DURATIONS, Count(32, 1), component("order", "bucketed"), 3, 0, 1)
+    two = [sampler("bucketed", rank, 2) for rank in range(2)]
+    assert [sorted(a + b) for a, b in zip(*two, strict=True)] == [sorted(batch) for batch in one]
+
+
+@every_variant
+def test_resuming_leaves_out_what_was_done_once(name: str) -> None:
+    order = sampler(name, 0, 1)
+    whole = {}
+    for epoch in (2, 3):
+        order.set_epoch(epoch)
+        whole[epoch] = list(order)
+    again = sampler(name, 0, 1)
+    again.resume(2, 10)
+    assert len(again) == len(whole[2])
+    assert list(again) == whole[2][10:]
+    assert list(again) == whole[2]
+    again.resume(2, 10)
+    again.set_epoch(3)
+    assert list(again) == whole[3]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "sorted"])
+def test_set_epoch_changes_the_order_and_back(name: str) -> None:
+    order = sampler(name, 1, 2)
+    first = list(order)
+    order.sampler.set_epoch(1)  # the way Lightning calls it
+    second = list(order)
+    order.sampler.set_epoch(0)
+    assert second != first
+    assert list(order) == first

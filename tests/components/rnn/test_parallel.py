@@ -1,0 +1,67 @@
+"""Two directions on two cores give what one after the other gives."""
+
+import pytest
+import torch
+from torch import nn
+
+from asr_ablations.components.model.parallel import _helper, both
+from asr_ablations.components.rnn.gru import GRU
+from asr_ablations.components.rnn.lstm import LSTM
+
+
+def run(kind: type[nn.Module], threads: int) -> list[torch.Tensor]:
+    """Outputs and all gradients with a number of threads."""
+    torch.manual_seed(3)
+    first, second = kind(6, 4), kind(6, 4)
+    x = torch.randn(3, 7, 6, requires_grad=True)
+    torch.set_num_threads(threads)
+    y, z = both(first, second, x, x.flip(1), torch.tensor([7, 5, 2]))
+    (y.square().sum() + (y * z).sum()).backward()
+    assert torch.get_num_threads() == threads
+    return [y, z, x.grad, *(p.grad for module in (first, second) for p in module.parameters())]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_outputs_and_gradients_are_those_of_one_thread(kind):
+    for one, two in zip(run(kind, 1), run(kind, 2), strict=True):
+        torch.testing.assert_close(two, one, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_nothing_is_kept(mode):
+    first, second = GRU(6, 4), GRU(6, 4)
+    torch.set_num_threads(2)
+    with mode():
+        x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
+        outputs = both(first, second, x, x, torch.tensor([5, 5]))
+        expected = first(x, None), second(x, None)
+    for found, wanted in zip(outputs, expected, strict=True):
+        assert found.grad_fn is None
+        torch.testing.assert_close(found, wanted)
+
+
+def test_an_error_in_the_second_direction_arrives():
+    torch.set_num_threads(2)
+    with pytest.raises(RuntimeError, match="input"):
+        both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
+
+
+def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
+    """Where torch first needs the number, it takes what any thread set last: that must not be this thread's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    pool = _helper.__wrapped__()
+    torch.set_num_threads(2)
+    try:
+        assert pool.submit(torch.get_num_threads).result() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        pool.shutdown()
+        torch.set_num_threads(before)

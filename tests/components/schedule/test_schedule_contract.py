@@ -1,0 +1,153 @@
+"""Every schedule of conf/: rates stay in range for all steps, and one cycle follows its formula."""
+
+import csv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
+
+from tests.helpers.fits import WARNINGS, fit
+from tests.helpers.support import component, group_options, knobs, turned
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
+PEAK = 0.4
+every_variant = pytest.mark.parametrize("name", group_options("schedule"))
+
+
+def optimizer_at_peak(momentum: float = 0.0) -> torch.optim.Optimizer:
+    return torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=PEAK, momentum=momentum)
+
+
+def rates(make: Callable[..., Any], total: int) -> list[float]:
+    """The rate of each of `total` optimizer steps; a schedule with a monitor sees a figure that falls ever less."""
+    optimizer = optimizer_at_peak()
+    schedule, found = make(optimizer, total_steps=total), []
+    for step in range(total):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if len(found) < total:
+            schedule.step(*([1 + 10 / (step + 1) ** 1.5] if hasattr(schedule, "monitor") else []))
+    return found
+
+
+@every_variant
+@pytest.mark.parametrize("total", [1, 2, 3, 100])
+def test_rates_are_above_zero_and_never_above_the_optimizers(name: str, total: int) -> None:
+    assert all(0 < rate <= PEAK * (1 + 1e-9) for rate in rates(component("schedule", name), total))
+
+
+@every_variant
+def test_one_step_changes_every_parameter(name: str) -> None:
+    model = nn.Linear(3, 2)
+    before = [p.clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=PEAK)
+    component("schedule", name)(optimizer, total_steps=50)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("schedule"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    assert rates(component("schedule", name), 50) != rates(turned("schedule", name, key), 50)
+
+
+def test_constant_is_constant() -> None:
+    assert rates(component("schedule", "constant"), 30) == [PEAK] * 30
+
+
+@pytest.mark.parametrize("total", [11, 51, 1001])
+def test_one_cycle_starts_peaks_and_ends_where_it_says(total: int) -> None:
+    make = component("schedule", "one_cycle", warm_up=0.3, start_divisor=20.0, end_divisor=50.0)
+    found, peak = rates(make, total), round(0.3 * (total - 1))
+    assert found[0] == pytest.approx(PEAK / 20)
+    assert found[peak] == pytest.approx(PEAK)
+    assert found[-1] == pytest.approx(PEAK / 50)
+    assert found[: peak + 1] == sorted(found[: peak + 1])
+    assert found[peak:] == sorted(found[peak:], reverse=True)
+
+
+def test_one_cycle_is_torchs_own() -> None:
+    """torch counts the peak as step warm_up · total - 1, and its final divisor from the start instead of the peak."""
+    total, warm_up = 101, 26 / 101
+    options = {"pct_start": warm_up, "div_factor": 10, "final_div_factor": 100, "cycle_momentum": False}
+    expected = rates(partial(OneCycleLR, max_lr=PEAK, **options), total)
+    ours = component("schedule", "one_cycle", warm_up=25 / 100, start_divisor=10.0, end_divisor=1000.0)
+    assert rates(ours, total) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("change", [{"warm_up": -0.1}, {"warm_up": 1.1}, {"start_divisor": 0.5}, {"end_divisor": 0.0}])
+def test_one_cycle_refuses_values_out_of_range(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(change))}={next(iter(change.values()))}"):
+        rates(component("schedule", "one_cycle", **change), 10)
+
+
+@pytest.mark.parametrize("total", [11, 101])
+def test_exponential_falls_by_the_same_factor_to_its_end(total: int) -> None:
+    found = rates(component("schedule", "exponential", end_divisor=50.0), total)
+    assert found == pytest.approx([PEAK * 50 ** (-step / (total - 1)) for step in range(total)])
+
+
+def test_cosine_goes_up_along_a_line_and_down_as_torchs_does() -> None:
+    found = rates(component("schedule", "cosine", warm_up=0.2, end_divisor=50.0), 101)
+    assert found[:21] == pytest.approx([PEAK * (step + 1) / 21 for step in range(21)])
+    torchs = partial(CosineAnnealingLR, T_max=80, eta_min=PEAK / 50)
+    assert found[20:] == pytest.approx(rates(lambda optimizer, total_steps: torchs(optimizer), 81))
+
+
+@pytest.mark.parametrize(
+    ("figures", "decays"),
+    [
+        ([5.0, 4.0, 3.0, 2.0], [0, 0, 0, 0]),
+        ([5.0, 4.96, 4.9, 5.0], [0, 1, 1, 2]),  # a fall of 0.8 % is too little, one of 1.2 % is not
+        ([5.0, float("nan"), 4.0], [0, 1, 2]),
+        ([0.0, 0.0], [0, 1]),
+    ],
+)
+def test_newbob_decays_after_an_epoch_without_progress(figures: list[float], decays: list[int]) -> None:
+    """Against the epoch before, not the best one, as RETURNN's NewbobRelative."""
+    optimizer, found = optimizer_at_peak(), []
+    schedule = component("schedule", "newbob", factor=0.3, threshold=0.01)(optimizer, total_steps=50)
+    for figure in figures:
+        optimizer.step()
+        schedule.step(figure)
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == pytest.approx([PEAK * 0.3**n for n in decays])
+
+
+@pytest.mark.parametrize("monitor", ["loss", "wer", "cer"])
+def test_newbob_is_stepped_with_the_validation_figure(monitor: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    """Once an epoch, before the checkpoint is written; the rate of an epoch is that of the figures before it."""
+    options = ("schedule=newbob", f"schedule.monitor={monitor}", "schedule.threshold=0.02", "max_epochs=4")
+    task = fit(tiny_corpus, tmp_path, *options)
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    figures = [float(row[name]) for row in rows if row.get(name := f"validation/dev/{monitor}")]
+    decays = 0
+    for epoch in range(4):
+        decays += epoch > 0 and not figures[epoch] < 0.98 * figures[epoch - 1]
+        kept = torch.load(tmp_path / f"epoch={epoch}.ckpt", weights_only=True)
+        assert kept["lr_schedulers"][0]["decays"] == decays
+        assert kept["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(3e-3 * 0.5**decays)
+    assert task.global_step == 12
+    assert len(figures) == 4
+
+
+@pytest.mark.parametrize("change", [{"monitor": "cost"}, {"factor": 0.0}, {"factor": 1.5}, {"threshold": 1.0}])
+def test_newbob_refuses_values_out_of_range(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(change))}={next(iter(change.values()))}"):
+        rates(component("schedule", "newbob", **change), 10)
+
+
+def test_one_cycle_leaves_momentum_alone() -> None:
+    optimizer = optimizer_at_peak(momentum=0.7)
+    schedule = component("schedule", "one_cycle")(optimizer, total_steps=10)
+    for _ in range(5):
+        optimizer.step()
+        schedule.step()
+    assert optimizer.param_groups[0]["momentum"] == 0.7

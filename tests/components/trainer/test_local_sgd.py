@@ -1,0 +1,196 @@
+"""Independent workers: two CPU ranks under torchrun against the same steps made by hand in one process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asr_ablations.config.build import build
+from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.dataset import collate
+from asr_ablations.data.sampler import BatchOrder
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble, device_count
+from tests.helpers.fits import WARNINGS, fit, model_of, same
+from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
+PLAIN = ("width=8", "layers=1", "dropout=0", "gpus=0", "max_epochs=2", "batch.size=2", "schedule=constant")
+
+WORKER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+sys.path[:0] = [{source!r}, {tests!r}]
+from pathlib import Path
+from asr_ablations.training.callbacks import checkpoints
+from tests.helpers.fits import fit
+checkpoints.STEPS_BETWEEN_AGREEMENTS = 1  # a checkpoint of every step, not of every 25th
+fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
+"""
+
+
+def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subprocess.CompletedProcess[str]:
+    """`fit` in two processes that torchrun starts, anew or from a checkpoint."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "worker.py"
+    paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
+    script.write_text(
+        WORKER.format(corpus=str(corpus), folder=str(folder), overrides=overrides, resume=resume, **paths)
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+
+
+COUNTED = """
+from torch import distributed
+from pytorch_lightning import Callback
+counts, plain = [], distributed.all_reduce
+
+class Count(Callback):
+    def on_train_batch_start(self, *_):
+        counts.append(0)
+
+def counting(*arguments, **keywords):
+    if counts:
+        counts[-1] += 1
+    return plain(*arguments, **keywords)
+
+distributed.all_reduce = counting
+checkpoints.STEPS_BETWEEN_AGREEMENTS = 10**6
+fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
+print(f"reduced {{counts}}\\n", end="")  # in one piece: two ranks write at once
+"""
+
+
+@pytest.mark.slow
+def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """One epoch of batches: only the last, whose end averages, makes them meet."""
+    head = WORKER[: WORKER.index("checkpoints.STEPS")]
+    monkeypatch.setattr("test_local_sgd.WORKER", head + COUNTED)
+    done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("reduced")]
+    assert len(told) == 2
+    for line in told:
+        *between, last = [int(count) for count in line.removeprefix("reduced [").rstrip("]").split(",")]
+        assert between
+        assert not any(between), line
+        assert last > 0
+
+
+def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, torch.Tensor]]:
+    """The model's state after each epoch: two tasks that step on their own and are averaged now and then."""
+    cfg = compose(*tiny_overrides(corpus), *overrides)
+    workers = [assemble(cfg, build(cfg.data))[0] for _ in range(2)]
+    _, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    train = data.sets["train"]
+    optimizers = [task.make_optimizer(task.model.parameters()) for task in workers]
+    after, step = [], 0
+    for epoch in range(cfg.max_epochs):
+        size = batch_size(cfg.batch.size, None, ranks=2)
+        orders = [BatchOrder(train.durations, size, data.order, cfg.seed, rank, 2) for rank in range(2)]
+        for order in orders:
+            order.set_epoch(epoch)
+        batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
+        for number in range(len(batches[0])):
+            for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
+                step_of(task, optimizer, mine[number])
+            step += 1
+            if number == len(batches[0]) - 1 or (every and step % every == 0):
+                average(workers)
+        after.append({f"model.{key}": value.clone() for key, value in workers[0].model.state_dict().items()})
+    return after
+
+
+def step_of(task: Any, optimizer: torch.optim.Optimizer, batch: Any) -> None:
+    task.train()
+    task.log = lambda *_, **__: None
+    optimizer.zero_grad()
+    task.training_step(batch, 0).backward()
+    task.configure_gradient_clipping(optimizer)
+    optimizer.step()
+
+
+def average(workers: list[Any]) -> None:
+    states = [task.model.state_dict() for task in workers]
+    for key, value in states[0].items():
+        if value.is_floating_point():
+            mean = (value + states[1][key]) / 2
+            for state in states:
+                state[key].copy_(mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [None, 2])
+def test_two_ranks_are_two_workers_averaged_by_hand(every: int | None, tiny_corpus: Path, tmp_path: Path) -> None:
+    """Weights and running statistics, after every epoch of three steps: once an epoch, or after every second step."""
+    options = (*PLAIN, "optimizer=momentum", "layers=2")
+    done = ranks(tiny_corpus, tmp_path, *options, "trainer=local_sgd", f"trainer.every={every or 'null'}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    for epoch, expected in enumerate(by_hand(tiny_corpus, every, *options)):
+        found = model_of(tmp_path, epoch)
+        assert found.keys() == expected.keys()
+        for key in found:
+            torch.testing.assert_close(found[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
+    other = by_hand(tiny_corpus, 1 if every else 2, *options)[-1]
+    assert not same(other, expected), "how often they are averaged makes a difference"
+
+
+@pytest.mark.slow
+def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Path, tmp_path: Path) -> None:
+    """From a checkpoint within an epoch, where weights differ between the ranks too."""
+    options = [*PLAIN, "trainer=local_sgd", "layers=2", "averaging=last"]
+    assert ranks(tiny_corpus, tmp_path / "whole", *options).returncode == 0
+    kept = torch.load(tmp_path / "whole" / "step=4.ckpt", weights_only=True)
+    weights = [torch.cat([t.flatten() for t in worker["trained_weights"]]) for worker in kept["workers"]]
+    assert not torch.equal(*weights)
+    resumed = ranks(tiny_corpus, tmp_path / "again", *options, resume=str(tmp_path / "whole" / "step=4.ckpt"))
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
+
+
+@pytest.mark.slow
+def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
+    """torch's wrapper stops at a layer without a gradient, unless it is told of it."""
+    options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
+    done = ranks(tiny_corpus, tmp_path, *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, last = model_of(tmp_path, 0), model_of(tmp_path, 1)
+    grown = [key for key in first if ".recurrent.1." in key]
+    assert grown
+    assert not any(torch.equal(first[key], last[key]) for key in grown)
+
+
+@pytest.mark.slow
+def test_a_common_average_of_independent_workers_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    done = ranks(tiny_corpus, tmp_path, *PLAIN, "trainer=local_sgd", "averaging=ema")
+    assert done.returncode != 0
+    assert "averaging=ema: trainer=local_sgd has no common weights" in done.stderr
+
+
+def test_one_worker_trains_as_ever(tiny_corpus: Path, tmp_path: Path) -> None:
+    alone = fit(tiny_corpus, tmp_path / "alone", "trainer=local_sgd", "max_epochs=1")
+    plain = fit(tiny_corpus, tmp_path / "plain", "max_epochs=1")
+    assert same(dict(alone.state_dict()), dict(plain.state_dict()))
+
+
+def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
+        device_count(compose("gpus=0", "nodes=2"))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert device_count(compose("gpus=0", "nodes=2")) == 0
+    with pytest.raises(UsageError, match="nodes=1: this run was started on 2"):
+        device_count(compose("gpus=0"))
+
+
+def test_no_steps_between_averagings_are_refused() -> None:
+    for every in (0, 2.5):
+        with pytest.raises(ValueError, match=f"every={every}: expected a whole number"):
+            component("trainer", "local_sgd", every=every)

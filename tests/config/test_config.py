@@ -1,0 +1,221 @@
+"""Wrong values of plain keys, targets that a stranger's config may not name, and every yaml of every group."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config.build import build
+from asr_ablations.config.checks import check
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import slug
+from tests.helpers.support import CONF, compose, group_options, groups
+
+WRONG = {
+    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-true, bf16-true"),
+    "tf32": (["maybe", 1, None], "true or false"),
+    "nodes": ([0, -1, 1.5, "all", None], "1 or more"),
+    "seeds.init": ([-1, 1.5, "a", True], "0 or more"),
+    "seeds.order": ([-1], "0 or more"),
+    "seeds.augment": ([-1], "0 or more"),
+    "seeds.dropout": ([-1], "0 or more"),
+    "gpus": ([-1, "all", 1.5, None, True], "auto"),
+    "seed": ([-1, 1.5, "a", None, True], "0 or more"),
+    "max_epochs": ([0, -3, 1.5, "a", None, False], "1 or more"),
+    "width": ([0, 1.5, "wide", None], "1 or more"),
+    "layers": ([0, 2.0, None], "1 or more"),
+    "batch.size": ([0, -1, "big", None], "1 or more"),
+    "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
+    "workers": ([-1, 0.5, None], "0 or more"),
+    "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
+    "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
+    "progress": (["maybe", 2], "true"),
+    "force": (["maybe", 2, None], "true"),
+    "plan": (["maybe", 2, None], "true"),
+    "ranks": ([0, -1, 1.5, "auto", True], "1 or more"),
+    "threads": ([0, -1, 1.5, "all", True], "1 or more"),
+    "checkpoint_minutes": ([-1, "often", None, True], "0 or more"),
+    "outputs": ([None], "a folder"),
+}
+RIGHT = {
+    "precision": [32, 16, "bf16", "16-true", "bf16-true"],
+    "tf32": [True, False],
+    "nodes": [1, 8],
+    "seeds.init": [None, 0, 2**40],
+    "gpus": ["auto", 0, 8],
+    "seed": [0, 2**40],
+    "max_epochs": [1],
+    "batch.size": [1],
+    "dropout": [0, 0.0, 0.99],
+    "workers": [0, 16],
+    "progress": [True, False],
+    "force": [True, False],
+    "plan": [True, False],
+    "ranks": [None, 1, 4],
+    "threads": [None, 1, 64],
+    "checkpoint_minutes": [0, 0.5, 60],
+    "hardware.price_per_hour": [None, 0, 2.5],
+    "sweep": [None, "a", 2024],
+    "outputs": ["elsewhere"],
+}
+
+
+def with_value(key: str, value: Any) -> DictConfig:
+    cfg = compose()
+    OmegaConf.update(cfg, key, value)
+    return cfg
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, (values, _) in WRONG.items() for value in values])
+def test_a_wrong_value_is_named_with_its_choices(key: str, value: Any) -> None:
+    with pytest.raises(UsageError) as told:
+        check(with_value(key, value))
+    assert str(told.value).startswith(f"{key}={value}: expected ")
+    assert WRONG[key][1] in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
+def test_a_right_value_passes(key: str, value: Any) -> None:
+    check(with_value(key, value))
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "told"), [(None, 200.5, None), (16, 200, "batch.size=16"), (None, None, "batch.seconds")]
+)
+def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None, told: str | None) -> None:
+    cfg = with_value("batch", {"size": size, "seconds": seconds})
+    if told is None:
+        return check(cfg)
+    with pytest.raises(UsageError, match=told):
+        check(cfg)
+
+
+def test_every_plain_key_is_tested() -> None:
+    """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
+    keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
+    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
+        key for key in WRONG if "." not in key
+    }
+
+
+def test_a_missing_value_or_interpolation_is_the_users_mistake() -> None:
+    with pytest.raises(UsageError, match="nowhere"):
+        check(with_value("dropout", "${nowhere}"))
+    with pytest.raises(UsageError, match="xx"):
+        check(with_value("data.language", "xx"))
+
+
+EXECUTING = [
+    "os.system",
+    "builtins.eval",
+    "posix.system",
+    "subprocess.run",
+    "asr_ablations.runs.folder.os.system",
+    "asr_ablations.runs.folder.subprocess.run",
+    "asr_ablations.sweep.arm.runpy.run_path",
+    "asr_ablations.data.audio.np.ctypeslib.os.system",
+    "asr_ablations_evil.system",
+    "torch.nn.modules.module.torch.load",
+    "torch.nn.modules.module.functools.partial",
+    "torch.optim.optimizer.torch.hub.load",
+    "torch.nn.modules.module.torch.os.system",
+    "torch.serialization.load",
+    "hydra.utils.call",
+    "asr_ablations.runs.process.main",
+    "asr_ablations.language_models.programs.lmplz",
+    "asr_ablations.components.lm.ngram.programs.lmplz",
+    "asr_ablations.tools.files.write",
+    "asr_ablations.experiment.run.run",
+]
+
+
+def marking(folder: Path) -> dict[str, Any]:
+    """Arguments under which most of these targets would leave a file."""
+    return {"_args_": [f"touch {folder / 'executed'}"]}
+
+
+@pytest.mark.parametrize("target", EXECUTING)
+@pytest.mark.parametrize("nested", [False, True], ids=["itself", "nested"])
+@pytest.mark.parametrize("partial", [False, True], ids=["called", "partial"])
+def test_a_target_that_is_no_component_is_refused(target: str, nested: bool, partial: bool, tmp_path: Path) -> None:
+    node = {"_target_": target, **marking(tmp_path), **({"_partial_": True} if partial else {})}
+    if nested:
+        node = {"_target_": "torch.nn.Linear", "in_features": 2, "out_features": [node]}
+    with pytest.raises(UsageError, match="refused"):
+        build(OmegaConf.create(node))
+    assert not (tmp_path / "executed").exists()
+
+
+def build_checked(cfg: DictConfig) -> None:
+    check(cfg)
+    build(cfg.rnn)
+
+
+@pytest.mark.parametrize("escapes", range(6))
+def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_path: Path) -> None:
+    """oc.create turns text into a config, and each resolving takes one backslash away."""
+    hidden = f"{{_target_: os.mkdir, path: {tmp_path / 'executed'}}}"
+    value = "\\" * (2**escapes - 1) + f'${{oc.create:"{hidden}"}}'
+    cfg = compose()
+    OmegaConf.update(cfg, "rnn", {"_target_": "torch.nn.Linear", "in_features": 2, "out_features": value}, merge=False)
+    with pytest.raises(UsageError):
+        build_checked(cfg)
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("target", ["os.system", "asr_ablations", "torch.load", 3, "", "torchvision.nn.x"])
+def test_check_refuses_targets_of_strangers_before_anything_is_built(target: Any) -> None:
+    cfg = compose()
+    OmegaConf.update(cfg, "languages.steps", [{"deep": {"_target_": target}}], force_add=True)
+    with pytest.raises(UsageError, match=f"_target_={target}: refused"):
+        check(cfg)
+
+
+@pytest.mark.parametrize(
+    "target", ["asr_ablations.components.rnn.gru.Nothing", "asr_ablations.nowhere.GRU", "torch.nn.Nothing"]
+)
+def test_a_target_that_does_not_exist_is_the_users_mistake(target: str) -> None:
+    with pytest.raises(UsageError, match=target):
+        build(OmegaConf.create({"_target_": target}))
+
+
+@pytest.mark.parametrize("wrong", [{"in_features": 2}, {"in_features": 2, "out_features": 2, "colour": "red"}])
+def test_wrong_arguments_are_the_users_mistake(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"torch\.nn\.Linear.*(out_features|colour)"):
+        build(OmegaConf.create({"_target_": "torch.nn.Linear", **wrong}))
+
+
+def test_components_get_plain_containers() -> None:
+    node = {"_target_": "torch.nn.Conv2d", "_partial_": True, "kernel_size": [3, 5], "padding": {"a": [1]}}
+    keywords = build(OmegaConf.create(node)).keywords
+    assert [type(keywords["kernel_size"]), type(keywords["padding"]), type(keywords["padding"]["a"])] == [
+        list,
+        dict,
+        list,
+    ]
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in groups() for name in group_options(group)])
+def test_every_option_composes_resolves_and_passes(group: str, name: str) -> None:
+    cfg = compose(f"{group}={name}")
+    check(cfg)
+    target = cfg[group]._target_
+    home = "asr_benchmarks." if group == "benchmark" else f"asr_ablations.components.{group}."
+    assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rnn-gru+seed-1", "rnn-gru+seed-1"),
+        ("a=b,c d/e", "a-b-c-d-e"),
+        ("../..", "run"),
+        ("", "run"),
+        ("ż", "run"),
+        ("-a.", "a"),
+    ],
+)
+def test_slug(text: str, expected: str) -> None:
+    assert slug(text) == expected

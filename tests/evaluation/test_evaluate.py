@@ -1,0 +1,235 @@
+"""Whole evaluations: of an untrained model over the tiny corpus, and over outputs made up."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.comparison.comparison import Options, compare
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.evaluation import evaluate as job
+from asr_ablations.evaluation.evaluate import evaluate
+from asr_ablations.evaluation.request import check_requests
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.small_models import bigrams, lists
+from tests.helpers.support import CONF, LIGHTNING_WARNINGS
+from tests.helpers.trained_runs import write_trained
+
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in LIGHTNING_WARNINGS]
+WORDS = ["a", "cab", "bad", "dad", "bed", "had", "be", "dab", "faded", "bee"]
+
+
+def request(run: Path, *overrides: str) -> DictConfig:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        asked = [f"run={run}", "processes=2", *overrides]
+        cfg = hydra_compose("evaluation", overrides=["overrides=[]", *asked])
+    cfg.overrides = asked
+    check_requests(cfg)
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
+    return write_trained(tmp_path_factory.mktemp("job"), tiny_corpus)
+
+
+def evaluated(run: Path, *overrides: str) -> dict[str, Any]:
+    ((found,),) = evaluate([request(run, *overrides)])
+    content: dict[str, Any] = json.loads((run / "evaluations" / f"{found.name}.json").read_text())
+    return {**content, "file": run / "evaluations" / f"{found.name}.json"}
+
+
+def test_a_record_is_whole(run_folder: Path) -> None:
+    told = evaluated(run_folder)
+    assert (told["name"], told["checkpoint"], told["test_sets"]) == ("greedy", "last.ckpt", ["test"])
+    assert {name: one["utterances"] for name, one in told["sets"].items()} == {"dev": 6, "test": 2}
+    for one in told["sets"].values():
+        assert one["real_time_factor"] == pytest.approx(
+            (one["forward_seconds"] + one["decode_seconds"]) / one["audio_seconds"]
+        )
+        assert one["utterances_per_second"] == pytest.approx(one["utterances"] / one["decode_seconds"])
+        assert one["processes"] == 2
+        assert 0 <= one["cer_longer"] <= min(1.0, one["cer"])
+    stem = str(told["file"]).removesuffix(".json")
+    with open(f"{stem}.utterances.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["set"], row["id"]) for row in rows] == sorted((row["set"], row["id"]) for row in rows)
+    assert len({row["id"] for row in rows}) == len(rows) == 8
+    errors = sum(
+        int(row[key]) for row in rows for key in ("substitutions", "deletions", "insertions") if row["set"] == "dev"
+    )
+    assert errors == round(told["sets"]["dev"]["wer"] * told["sets"]["dev"]["words"])
+    assert Path(f"{stem}.errors.txt").read_text().startswith("set dev: WER ")
+    assert len(Path(f"{stem}.speakers.csv").read_text().splitlines()) == 4
+
+
+def test_sets_can_be_chosen(run_folder: Path) -> None:
+    assert list(evaluated(run_folder, "sets=[test]")["sets"]) == ["test"]
+    assert list(evaluated(run_folder, "sets=test")["sets"]) == ["test"]
+    with pytest.raises(UsageError, match="sets=train: expected dev, test"):
+        evaluate([request(run_folder, "sets=[train]")])
+
+
+def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate([request(run_folder, "decoder=beam"), request(run_folder)])[0] == []
+    told = capsys.readouterr().out
+    assert "too little was learnt for decoder=beam: skipped (untrained=decode overrules)" in told
+    assert told.count("greedy WER is") == 1  # a greedy evaluation is not skipped
+    assert evaluated(run_folder, "decoder=beam", "decoder.beam_width=2", "untrained=decode")["name"] == "beam"
+
+
+def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate([request(run_folder)])
+    from asr_ablations.training.task import CTCTask
+
+    monkeypatch.setattr(CTCTask, "forward", lambda *_: pytest.fail("the model ran again"))
+    arms = [request(run_folder, "decoder=beam", f"decoder.beam_width={n}", "untrained=decode") for n in (2, 8)]
+    assert len({one.name for (one,) in evaluate(arms)}) == 2
+
+
+def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) -> None:
+    file = bigrams("job.arpa", WORDS)
+    told = evaluated(
+        run_folder,
+        "decoder=beam_lm",
+        f"decoder.lm={file}",
+        "decoder.beam_width=3",
+        "tune.trials=6",
+        "untrained=decode",
+        "sets=test",
+    )
+    tuning = told["tuning"]
+    assert (tuning["set"], tuning["trials"]) == ("dev", 6)
+    assert {key: told["decoder"][key] for key in ("alpha", "beta")} == tuning["chosen"]
+    assert tuning["wer"] <= tuning["wer_untuned"]
+    assert told["files"]["lm"]["name"] == "job.arpa"
+    assert len(told["files"]["lm"]["sha256"]) == 64
+    stem = run_folder / tuning["file"].removesuffix(".json")
+    trials = list(csv.DictReader(Path(f"{stem}.csv").read_text().splitlines()))
+    assert float(trials[0]["alpha"]) == 0.5  # the first is what the yaml says
+    best = min(trials, key=lambda row: (float(row["wer"]), float(row["cer"])))
+    assert float(best["alpha"]) == tuning["chosen"]["alpha"]
+    assert Path(f"{stem}.png").read_bytes().startswith(b"\x89PNG")
+    assert "WER %" in Path(f"{stem}.svg").read_text()
+    again = evaluated(
+        run_folder,
+        "decoder=beam_lm",
+        f"decoder.lm={file}",
+        "decoder.beam_width=3",
+        "tune.trials=6",
+        "untrained=decode",
+        "sets=test",
+    )
+    assert again["tuning"] == tuning
+
+
+def test_the_beam_can_be_tuned_too(run_folder: Path) -> None:
+    options = ["decoder.beam_width=3", "tune.trials=3", "tune.prune_beams=[4.0,20.0]", "untrained=decode", "sets=test"]
+    told = evaluated(run_folder, "decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}", *options)
+    assert set(told["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["tune.set=test"], "tune.set=test: refused, that is a test set; expected dev"),
+        (["tune.set=train"], "tune.set=train: expected dev"),
+        (["decoder=greedy"], "this decoder has no weights"),
+    ],
+)
+def test_what_cannot_be_tuned(run_folder: Path, overrides: list[str], told: str) -> None:
+    file = bigrams("job.arpa", WORDS)
+    decoder = [] if "decoder=greedy" in overrides else ["decoder=beam_lm", f"decoder.lm={file}"]
+    with pytest.raises(UsageError, match=told):
+        evaluate([request(run_folder, *decoder, "tune.trials=2", *overrides)])
+
+
+def test_a_test_set_under_another_name_is_not_tuned_on(tmp_path: Path, tiny_corpus: Path) -> None:
+    """A validation set whose audio is a test set's."""
+    root = tmp_path / "corpus"
+    root.mkdir()
+    for name, target in {"train": "train", "dev": "test", "test": "test"}.items():
+        (root / name).symlink_to(tiny_corpus / target)
+    run = write_trained(tmp_path, root)
+    with pytest.raises(UsageError, match="shares utterances with the test set test"):
+        evaluate([request(run, "decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}", "tune.trials=2")])
+
+
+def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> None:
+    run = write_trained(tmp_path, tiny_corpus)
+    record_as_a_run(run)
+    words = lists(Alphabet("abdecfh "), 1)[0]
+    arms = [
+        [],
+        ["decoder=beam", "decoder.beam_width=2"],
+        ["decoder=beam", "decoder.beam_width=4"],
+        ["decoder=lexicon", f"decoder.words={words}"],
+    ]
+    evaluate([request(run, "untrained=decode", *arm) for arm in arms])
+    comparison = compare([run / "evaluations"], Options())
+    assert comparison.factor == ["decoder"]
+    assert {arm.name for arm in comparison.arms} == {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
+    assert {row["set"] for row in comparison.rows} == {"test"}
+    assert len(comparison.differences) == 3
+
+
+def record_as_a_run(run: Path) -> None:
+    """What compare wants of a run beside its checkpoints."""
+    (run / "summary.json").write_text('{"sets": {}, "test_sets": ["test"], "parameters": 1}')
+    (run / "metrics.csv").write_text("epoch\n")
+    (run / "utterances.csv").write_text("set\n")
+
+
+def test_a_sweeps_folder_stands_for_its_finished_runs(tmp_path: Path, tiny_corpus: Path) -> None:
+    runs = [write_trained(tmp_path, tiny_corpus, f"seed={seed}") for seed in (0, 1)]
+    (found,) = evaluate([request(tmp_path / "single", "sets=test")])
+    assert {one.folder for one in found} == set(runs)
+
+
+WRONG_REQUESTS = [
+    ("run=null", "run is not set"),
+    ("tune.trials=-1", "tune.trials=-1: expected a whole number, 0 or more"),
+    ("tune.trials=1.5", "tune.trials=1.5: expected a whole number"),
+    ("tune.alpha=[2,1]", r"tune.alpha=\[2, 1\]: expected the ends of a range"),
+    ("tune.beta=3", "tune.beta=3: expected the ends of a range"),
+    ("tune.prune_beams=[0,9]", r"tune.prune_beams=\[0, 9\]: expected the ends"),
+    ("untrained=maybe", "untrained=maybe: expected skip, decode"),
+    ("gpus=2", "gpus=2: expected auto, 0, 1"),
+    ("+decoder.x={_target_: os.system}", "_target_=os.system: refused"),
+]
+
+
+@pytest.mark.parametrize(("override", "told"), WRONG_REQUESTS)
+def test_a_wrong_request_is_told_before_anything_is_loaded(override: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        request(Path("nowhere"), override)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected"),
+        (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a finite number"),
+        (["decoder=beam_lm"], "decoder.lm is not set"),
+        (["checkpoint=first"], "checkpoint=first: expected last, best"),
+        (["processes=0"], "processes=0: expected auto"),
+        (["root=/nowhere"], "/nowhere"),
+    ],
+)
+def test_a_wrong_value_is_told(run_folder: Path, overrides: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        evaluate([request(run_folder, *overrides)])
+
+
+def test_every_yaml_key_is_one_that_the_job_reads() -> None:
+    """No dead keys in conf/evaluation.yaml."""
+    source = "".join(path.read_text() for path in Path(job.__file__).parent.glob("*.py"))
+    keys = set(OmegaConf.load(CONF / "evaluation.yaml")) - {"defaults", "hydra"}
+    assert {key for key in keys if f"cfg.{key}" not in source and f"requests[0].{key}" not in source} == set()
+    assert math.isclose(job.UNTRAINED, 0.9)

@@ -1,0 +1,109 @@
+"""Log-probabilities on disk: what is stored, when it is computed again, and each utterance once."""
+
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.evaluation.log_probs import Stored, halved, once, split, stored
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.load import load_run
+from tests.helpers.trained_runs import write_trained
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
+    return write_trained(tmp_path_factory.mktemp("store"), tiny_corpus)
+
+
+def compute(folder: Path, name: str = "dev", checkpoint: str = "last") -> Stored:
+    trained = load_run(folder, checkpoint)
+    trained.data.corpus.prepare()
+    return stored(trained, name, CPU, nullcontext)
+
+
+def test_they_are_those_of_the_model(run_folder: Path) -> None:
+    """Against the model on each utterance alone."""
+    trained = load_run(run_folder)
+    trained.data.corpus.prepare()
+    found = stored(trained, "dev", CPU, nullcontext)
+    assert [u.id for u in found.utterances] == sorted(u.id for u in trained.data.corpus.read("dev"))
+    assert len(found.utterances) == 6
+    assert found.audio_seconds == pytest.approx(sum(u.duration for u in found.utterances))
+    trained.data.batch_count = 1
+    alone = {}
+    for batch in trained.data.evaluation_dataloader("dev"):
+        with torch.inference_mode():
+            log_probs, lengths = trained.task(batch)
+        alone[batch.ids[0]] = log_probs[0, : int(lengths[0])].numpy()
+    for utterance, row in zip(found.utterances, found.open(), strict=True):
+        assert row.dtype == np.float16
+        np.testing.assert_allclose(row, alone[utterance.id], atol=4e-3)
+
+
+def test_they_are_computed_once_and_again_for_other_weights_or_data(run_folder: Path, tiny_corpus: Path) -> None:
+    first = compute(run_folder)
+    changed = first.file.stat().st_mtime_ns
+    assert compute(run_folder).file == first.file
+    assert first.file.stat().st_mtime_ns == changed
+    trained = load_run(run_folder)
+    moved = tiny_corpus.with_name("moved")
+    shutil.copytree(tiny_corpus, moved, dirs_exist_ok=True)
+    trained.data.corpus.root = moved  # the same content elsewhere
+    assert stored(trained, "dev", CPU, nullcontext).file == first.file
+    shutil.copy(run_folder / "checkpoints" / "best.ckpt", run_folder / "checkpoints" / "other.ckpt")
+    weights = torch.load(run_folder / "checkpoints" / "best.ckpt", weights_only=True)
+    next(value for value in weights["state_dict"].values() if value.is_floating_point()).add_(0.1)
+    torch.save(weights, run_folder / "checkpoints" / "best.ckpt")
+    assert compute(run_folder, checkpoint="best").file != first.file
+    transcripts = next((moved / "dev").rglob("*.trans.txt"))
+    transcripts.write_text(transcripts.read_text().replace("CAB", "DAB"))
+    other = load_run(run_folder)
+    other.data.corpus.root = moved
+    assert stored(other, "dev", CPU, nullcontext).file != first.file
+
+
+def test_half_of_a_pair_of_files_is_computed_again(run_folder: Path) -> None:
+    found = compute(run_folder, "test")
+    content = found.file.read_bytes()
+    found.file.with_suffix(".json").unlink()
+    again = compute(run_folder, "test")
+    assert again.lengths == found.lengths
+    assert again.file.read_bytes() == content
+    assert not [path for path in found.file.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_rounding_keeps_the_best_symbol() -> None:
+    """Of frames whose two best symbols are one float16."""
+    rows = np.log(np.random.default_rng(0).dirichlet(np.ones(29), 500)).astype(np.float32)
+    tied = rows.copy()
+    best = rows.argmax(axis=1)
+    tied[np.arange(500), (best + 1) % 29] = rows.max(axis=1) - 1e-6
+    for row in (rows, tied):
+        assert (halved(row).argmax(axis=1) == row.argmax(axis=1)).all()
+        np.testing.assert_allclose(halved(row), row, rtol=2e-3, atol=2e-3)
+    assert (tied.astype(np.float16).argmax(axis=1) != tied.argmax(axis=1)).any()
+    assert np.isfinite(halved(np.array([[-1e30, 0.0]], dtype=np.float32))).all()
+    assert halved(np.zeros((0, 3), dtype=np.float32)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [3], [2, 0, 1], [0, 0, 3]])
+def test_split_is_the_inverse_of_joining(lengths: list[int]) -> None:
+    rows = [np.full((length, 2), i, dtype=np.float16) for i, length in enumerate(lengths)]
+    joined = np.concatenate(rows) if rows else np.zeros((0, 2), dtype=np.float16)
+    assert [row.tolist() for row in split(joined, lengths)] == [row.tolist() for row in rows]
+
+
+def test_an_utterance_counts_once() -> None:
+    """As where several processes have read the same one."""
+    a, b = (Utterance(id_, "s", Path("x.flac"), 0.0, 1.0, "a") for id_ in "ab")
+    assert once("dev", [b, a, b]) == [a, b]
+    with pytest.raises(UsageError, match="dev: two utterances have the id a"):
+        once("dev", [a, replace(a, text="b")])

@@ -1,0 +1,91 @@
+"""Decoding in processes: the same texts in the same order as without, and deaths that are told."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.evaluation.log_probs import Stored
+from asr_ablations.evaluation.pool import Pool, changed, process_count
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.small_models import LETTERS, bigrams, decoder
+
+
+def store(folder: Path, rows: list[np.ndarray], texts: list[str] | None = None) -> Stored:
+    """A set whose outputs are these."""
+    texts = texts or [""] * len(rows)
+    spoken = [Utterance(f"{i:03d}", "s", Path(f"{i}.flac"), 0.0, 1.0, text) for i, text in enumerate(texts)]
+    np.save(folder / "dev.npy", np.concatenate(rows).astype(np.float16))
+    return Stored("dev", folder / "dev.npy", spoken, [len(row) for row in rows], 0.5, "cpu")
+
+
+def drawn(utterances: int) -> list[np.ndarray]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(length, LETTERS.outputs, generator=generator).mul(2).log_softmax(-1).numpy()
+        for length in torch.randint(0, 12, (utterances,), generator=generator).tolist()
+    ]
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("name", ["greedy", "beam_lm", "lexicon"])
+def test_as_without_processes(tmp_path: Path, processes: int, name: str) -> None:
+    rows = drawn(50)
+    found, alone = store(tmp_path, rows), decoder(name)
+    count = []
+    with Pool([decoder("greedy"), alone], processes) as pool:
+        decoded = pool.decode(1, found, advance=lambda: count.append(1))
+    halves = [row.astype(np.float16).astype(np.float32) for row in rows]
+    assert decoded.texts == [alone(torch.from_numpy(row)[None], torch.tensor([len(row)]))[0] for row in halves]
+    assert len(count) == 50
+    assert len(set(decoded.texts)) > 10
+    assert decoded.seconds > 0 < decoded.core_seconds
+
+
+def test_one_pool_decodes_with_other_weights_in_turn(tmp_path: Path) -> None:
+    file = str(bigrams("pool.arpa", ["ab"]))
+    row = np.log([[0.02, 0.93, 0.03, 0.02], [0.02, 0.5, 0.46, 0.02]])
+    found = store(tmp_path, [row] * 4)
+    with Pool([decoder("beam_lm", lm=file, alpha=0.0, beta=0.0)], 2) as pool:
+        texts = [pool.decode(0, found, values).texts for values in (None, {"alpha": 0.5}, {}, {"beta": 9.0})]
+    assert [set(one) for one in texts] == [{"a"}, {"ab"}, {"a"}, {"a"}]
+
+
+def test_values_come_back() -> None:
+    one = decoder("beam_lm")
+    before = (one.alpha, one.beta)
+    with changed(one, {"alpha": 9.0}):
+        assert (one.alpha, one.beta) == (9.0, before[1])
+    assert (one.alpha, one.beta) == before
+
+
+class Dying:
+    def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
+        os._exit(9)
+
+
+class Failing:
+    def __call__(self, log_probs: Any, lengths: Any) -> list[str]:
+        raise ValueError("of the decoder's own")
+
+
+def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a decoding process died"), Pool([Dying()], 2) as pool:
+        pool.decode(0, store(tmp_path, drawn(8)))
+
+
+def test_an_error_of_a_decoder_reaches_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="of the decoder's own"), Pool([Failing()], 2) as pool:
+        pool.decode(0, store(tmp_path, drawn(8)))
+
+
+def test_processes() -> None:
+    assert process_count("auto") >= 1
+    assert process_count(3) == 3
+    for wrong in (0, -1, 1.5, None, "all", True):
+        with pytest.raises(UsageError, match=f"processes={wrong}: expected auto, or"):
+            process_count(wrong)

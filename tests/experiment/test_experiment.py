@@ -1,0 +1,57 @@
+"""A whole run in this process: what it leaves in its folder."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from asr_ablations.experiment.run import run
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run whose WER never improves on the first epoch's 100 %: its learning rate is next to nothing."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={outputs}", "optimizer.lr=1e-9"]
+    return run(compose(*tiny_overrides(tiny_corpus), *small, f"max_epochs={EPOCHS}"))
+
+
+def test_the_last_checkpoint_is_of_the_last_epoch(folder: Path) -> None:
+    """Though none was better than the first: an interrupted run goes on from where it was."""
+    last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["position"] == {"epoch": EPOCHS, "batches": 0}
+    assert last["global_step"] == json.loads((folder / "summary.json").read_text())["steps"]
+
+
+def test_the_best_checkpoint_is_the_first_of_the_lowest_error_rate(folder: Path) -> None:
+    with (folder / "metrics.csv").open() as file:
+        rates = [float(row["validation/dev/wer"]) for row in csv.DictReader(file) if row["validation/dev/wer"]]
+    best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["epoch"] == rates.index(min(rates))
+
+
+def test_every_utterance_of_every_set_is_scored_once(folder: Path) -> None:
+    with (folder / "utterances.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted((row["set"], row["id"]) for row in rows) == [
+        *(("dev", f"{speaker}-1-{number:04d}") for speaker in (20, 21) for number in range(3)),
+        *(("test", f"30-1-{number:04d}") for number in range(2)),
+    ]
+    assert all(int(row["words"]) == len(row["reference"].split()) for row in rows)
+
+
+def test_the_summary_counts_what_the_rows_hold(folder: Path) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    with (folder / "utterances.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for name, found in summary["sets"].items():
+        own = [row for row in rows if row["set"] == name]
+        errors = sum(int(row[kind]) for row in own for kind in ("substitutions", "deletions", "insertions"))
+        assert found["wer"] == pytest.approx(errors / sum(int(row["words"]) for row in own))
+    assert summary["epochs"] == EPOCHS

@@ -1,0 +1,28 @@
+"""What training remembers beside weights and optimizer: a fit resumed from a checkpoint is the unbroken one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.fits import WARNINGS, fit, model_of, same
+from tests.helpers.support import group_options
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
+STATEFUL = [
+    f"{group}={name}" for group in ("averaging", "gradient", "pretrain", "schedule") for name in group_options(group)
+]
+
+
+@pytest.mark.parametrize("override", STATEFUL)
+def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    """Of every averaging, treatment of gradients, pretraining and schedule in conf/, to the bit."""
+    # a threshold that one epoch misses: the rate falls before the checkpoint, and after
+    more = {"schedule=newbob": ["schedule.threshold=0.9"], "gradient=outliers": ["gradient.warm_up=1"]}.get(
+        override, []
+    )
+    unbroken = fit(tiny_corpus, tmp_path / "whole", override, *more)
+    for steps in (3, 5):  # at the end of the first epoch of three steps, and within the second
+        checkpoint = tmp_path / "whole" / f"step={steps}.ckpt"
+        resumed = fit(tiny_corpus, tmp_path / f"from-{steps}", override, *more, resume=checkpoint)
+        assert same(dict(resumed.state_dict()), dict(unbroken.state_dict()))
+        assert same(model_of(tmp_path / f"from-{steps}", 2), model_of(tmp_path / "whole", 2))

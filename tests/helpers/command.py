@@ -1,0 +1,45 @@
+"""Runs the project's command lines as a user would, in a process of their own, on a shrunken corpus."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.helpers.interpreter import REPOSITORY, python
+
+SHRUNKEN = ["data.hours=0.02", "data.words=60", "max_epochs=2", "width=16", "layers=1", "batch.size=8"]
+"""Overrides that make any training command a matter of seconds."""
+
+
+def clean_environment(corpora: Path, folder: Path, **more: str) -> dict[str, str]:
+    """This environment without accounts and Hydra's own variables; a variable set to "" is taken out."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "HYDRA"))}
+    settings = {
+        "ASR_ABLATIONS_DATA": str(corpora),
+        "OMP_NUM_THREADS": "2",  # with one, recurrent layers take another way
+        "NETRC": str(folder / "no-netrc"),
+        "WANDB_MODE": "offline",
+        **more,
+    }
+    return {key: value for key, value in {**clean, **settings}.items() if value}
+
+
+def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
+    return python([*arguments, f"outputs={folder}"], clean_environment(corpora, folder, **environment))
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Folders of runs below `folder`."""
+    return sorted(path.parent for path in folder.rglob("status.json"))
+
+
+def readme_lines() -> list[str]:
+    """The lines of the README's blocks of commands, without their comments."""
+    blocks = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
+    return [line.split("  #")[0].split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
+
+
+def readme_commands() -> list[str]:
+    """Those that start `python`, without it."""
+    return [line.removeprefix("python ") for line in readme_lines() if line.startswith("python ")]

@@ -1,0 +1,226 @@
+"""A comparison made by hand: three arms, three seeds, real audio, curves that fall as training curves do."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from asr_ablations.comparison.result import Arm, Comparison, Difference, Reached
+from asr_ablations.metrics.error_counts import character_errors, word_errors
+from asr_ablations.runs.record import RunRecord
+
+ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
+WORDS = [
+    "the",
+    "north",
+    "wind",
+    "and",
+    "sun",
+    "were",
+    "disputing",
+    "which",
+    "was",
+    "stronger",
+    "when",
+    "a",
+    "traveller",
+    "came",
+    "along",
+    "wrapped",
+    "in",
+    "warm",
+    "cloak",
+]
+EPOCHS, STEPS, UTTERANCES = 20, 40, 16
+TARGETS = (0.6, 0.4, 0.25)
+SETS = ("test-clean", "test-other")
+
+
+def comparison(folder: Path, seeds: int = 3, **changes: object) -> Comparison:
+    """Written under `folder`: audio and the samples of utilisation, which a report reads from disk."""
+    audio = _audio(folder / "audio")
+    arms = [
+        Arm(name, [_run(folder / f"{name}-{seed}", name, rate, seed, audio) for seed in range(seeds)])
+        for name, rate in ARMS.items()
+    ]
+    sets = list(SETS)
+    content = {
+        "title": "rnn_type",
+        "question": "Is a GRU as good as an LSTM, and how much worse is a plain RNN?",
+        "source": "papers/003 §2.4, figure 2.3",
+        "factor": ["rnn"],
+        "baseline": "rnn=lstm",
+        "arms": arms,
+        "sets": sets,
+        "rows": [_row(arm, name) for arm in arms for name in sets],
+        "differences": [_difference(arm, name, m) for arm in list(ARMS)[1:] for name in sets for m in ("wer", "cer")],
+        "reached": [_reached(arm, n, target) for arm in arms for n in range(seeds) for target in TARGETS],
+        "verdicts": [
+            "rnn=gru: 2.0 points of WER below rnn=lstm on test-clean (95 % interval 0.9 to 3.1): better.",
+            "rnn=rnn: 11.0 points of WER above rnn=lstm on test-clean (95 % interval 9.4 to 12.5): worse.",
+        ],
+        "literature": ["Left open in papers/003; papers/002 reports LSTM ahead of GRU by 0.3 points."],
+        "warnings": ["rnn=rnn, seed 2 ran on another processor than the others."],
+        "unfinished": [(folder / "rnn=gru-9", "failed: CUDA out of memory")],
+        "differing": {"rnn._target_": ["rnn.lstm.LSTM", "rnn.gru.GRU", "rnn.rnn.RNN"], "seed": [0, 1, 2]},
+    }  # fmt: skip
+    return Comparison(**{**content, **changes})  # type: ignore[arg-type]
+
+
+def _audio(folder: Path) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = np.arange(3 * 16000) / 16000
+    paths = [folder / f"{number:02d}.flac" for number in range(UTTERANCES)]
+    for number, path in enumerate(paths):
+        tone = 0.2 * np.sin(2 * np.pi * (150 + 20 * number) * seconds) * np.sin(np.pi * seconds) ** 2
+        soundfile.write(path, tone, 16000)
+    return paths
+
+
+def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> RunRecord:
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng([seed, len(name), int(100 * rate)])
+    speed = 1 + 0.2 * rate + 0.02 * seed
+    metrics = [row for epoch in range(EPOCHS) for row in _epoch(epoch, rate, speed, generator)]
+    utterances = [row for name_ in SETS for row in _utterances(name_, rate, audio, generator)]
+    _samples(folder / "utilisation.csv", speed, generator)
+    sets = {s: _rates([row for row in utterances if row["set"] == s]) for s in SETS}
+    summary = {
+        "sets": sets, "test_sets": list(SETS), "epochs": EPOCHS, "steps": EPOCHS * STEPS, "parameters": 1_000_000,
+        "audio_hours_per_second": 0.03 / speed, "train_batch_seconds": 80 * speed,
+        "phase_seconds": {"setup": 1.0, "train": 80 * speed, "validate": 10.0, "checkpoint": 2.0, "evaluate": 5.0},
+    }  # fmt: skip
+    config = {"seed": seed, "gpus": 0, "precision": 32, "rnn": {"_target_": name}, "max_epochs": EPOCHS}
+    environment = {
+        "command": ["src/train.py", "-m", "rnn=lstm,gru,rnn"],
+        "versions": {"python": "3.11.2", "torch": "2.11.0"},
+        "hardware": {"processor": "AMD EPYC", "cores": 2, "gpus": []},
+        "code": {"commit": "3706529abc", "dirty_diff": ""},
+    }
+    data = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
+    return RunRecord(folder, config, [name, f"seed={seed}"], summary, metrics, utterances, environment, data)
+
+
+def _epoch(epoch: int, rate: float, speed: float, generator: np.random.Generator) -> list[dict[str, float | None]]:
+    fallen = np.exp(-epoch / 5)
+    noise = 1 + 0.03 * generator.standard_normal(4)
+    step = (epoch + 1) * STEPS - 1
+    wer = (rate + (1 - rate) * fallen) * noise[0]
+    blank = dict.fromkeys(("train/loss_step", "train/loss_epoch", "validation/dev-clean/wer", "time/seconds"))
+    within = [
+        {**blank, "epoch": epoch, "step": epoch * STEPS + k, "train/loss_step": (0.2 + 2.5 * fallen) * noise[3]}
+        for k in (9, 19, 29)
+    ]
+    validated = {
+        **blank, "epoch": epoch, "step": step, "validation/dev-clean/wer": wer, "validation/dev-clean/cer": wer / 2.6,
+        "validation/dev-clean/loss": (0.4 * rate / 0.2 + 2.4 * fallen) * noise[1],
+        "time/seconds": 4.5 * speed * (epoch + 1), "time/audio_hours": 2.0 * (epoch + 1),
+    }  # fmt: skip
+    trained = {
+        **blank, "epoch": epoch, "step": step, "train/loss_epoch": (0.2 + 2.5 * fallen) * noise[2],
+        "train/audio_hours_per_second": 0.03 / speed, "train/padding_percent": 6.0, "train/waiting_percent": 1.2,
+    }  # fmt: skip
+    return [*within, validated, trained]
+
+
+def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.Generator) -> list[dict[str, object]]:
+    rows = []
+    rate *= 1 if name == "test-clean" else 1.6
+    for number in range(UTTERANCES):
+        sentence = np.random.default_rng(number).choice(WORDS, 8 + number % 7)
+        reference = [str(word) for word in sentence]
+        heard = [_heard(word, rate, generator) for word in reference]
+        texts = " ".join(reference), " ".join(word for word in heard if word)
+        words, characters = word_errors(*texts), character_errors(*texts)
+        rows.append({
+            "set": name, "id": f"{name}-{number:04d}", "speaker": str(1000 + number % 4), "reference": texts[0],
+            "hypothesis": texts[1], "words": words.total, "substitutions": words.substitutions,
+            "deletions": words.deletions, "insertions": words.insertions, "characters": characters.total,
+            "character_substitutions": characters.substitutions, "character_deletions": characters.deletions,
+            "character_insertions": characters.insertions, "audio": str(audio[number]), "offset": "0.0",
+            "duration": "3.0",
+        })  # fmt: skip
+    return rows
+
+
+def _heard(word: str, rate: float, generator: np.random.Generator) -> str:
+    drawn = generator.random() / rate
+    return word if drawn > 1 else "" if drawn < 0.2 else f"{word} a" if drawn < 0.35 else word[:-1] + "ks"
+
+
+def _rates(rows: list[dict[str, object]]) -> dict[str, float]:
+    words = word_errors(" . ".join(str(r["reference"]) for r in rows), " . ".join(str(r["hypothesis"]) for r in rows))
+    return {"wer": words.rate, "cer": words.rate / 2.6, "words": words.total}
+
+
+def _row(arm: Arm, name: str) -> dict[str, object]:
+    wers = [run.summary["sets"][name]["wer"] for run in arm.runs]
+    return {
+        "arm": arm.name, "set": name, "seeds": len(arm.runs),
+        "wer": float(np.mean(wers)), "wer_sd": float(np.std(wers)),
+        "cer": float(np.mean(wers)) / 2.6, "parameters": 1_000_000, "train_seconds": 92.5,
+    }  # fmt: skip
+
+
+def _difference(arm: str, name: str, metric: str) -> Difference:
+    base = ARMS["rnn=lstm"] / (1 if metric == "wer" else 2.6)
+    own = ARMS[arm] / (1 if metric == "wer" else 2.6)
+    wide = 0.015 if name == "test-clean" else 0.03
+    gap = own - base
+    verdict = "better" if gap + wide < 0 else "worse" if gap - wide > 0 else "no difference shown"
+    p = 0.2 if verdict.startswith("no") else 0.004
+    return Difference(
+        arm,
+        name,
+        metric,
+        base,
+        own,
+        gap,
+        gap - wide,
+        gap + wide,
+        0.004,
+        0.008,
+        0.03,
+        0.012,
+        verdict,
+        p,
+        p,
+        wide,
+        (3, 3),
+    )
+
+
+def _reached(arm: Arm, seed: int, target: float) -> Reached:
+    rows = [row for row in arm.runs[seed].metrics if (row["validation/dev-clean/wer"] or 1) <= target]
+    if not rows:
+        return Reached(arm.name, seed, "wer", target, None, None, None, None)
+    first = rows[0]
+    step = float(first["step"] or 0) + 1
+    return Reached(arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
+
+
+def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(
+            [
+                "seconds",
+                "phase",
+                "cpu_percent",
+                "host_memory_gib",
+                "disk_read_mib",
+                "gpu_percent",
+                "gpu_memory_gib",
+                "gpu_power_watts",
+                "audio_hours",
+                "gpu_percents",
+            ]
+        )
+        for second in range(1, 100):
+            phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
+            cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()
+            gpu = 80 + 15 * generator.random() if phase == "train" else 20
+            trained = round(0.02 * second / speed, 4)
+            each = f"{gpu + 4:.1f} {gpu - 4:.1f}"
+            table.writerow([second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, trained, each])

@@ -1,0 +1,125 @@
+"""Writes run folders as a run does, with invented results: the real config and record, no training."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.experiment.utterances import _row, rates
+from asr_ablations.runs.folder import Run
+from asr_ablations.tools.files import write_csv, write_json
+from tests.helpers.support import compose
+
+WORDS = ("a", "bad", "cab", "dad", "had", "bed", "faded", "bee")
+SPEAKERS, UTTERANCES = 12, 6
+
+Row = dict[str, Any]
+
+
+def utterances(name: str, rate: float, seed: int, speakers: int = SPEAKERS, each: int = UTTERANCES) -> list[Row]:
+    """Rows of utterances.csv: the same references for all runs, words substituted at about the rate."""
+    texts, noise = np.random.default_rng(0), np.random.default_rng(seed)
+    rows = []
+    for speaker in range(speakers):
+        for number in range(each):
+            reference = texts.choice(WORDS, size=8).tolist()
+            wrong = noise.random(8) < rate
+            hypothesis = ["x" if bad else word for word, bad in zip(reference, wrong, strict=True)]
+            id_ = f"{speaker}-1-{number:04d}"
+            spoken = Utterance(id_, str(speaker), Path("not-there.flac"), 0.0, 1.0, " ".join(reference))
+            rows.append(_row(name, spoken, spoken.text, " ".join(hypothesis)))
+    return rows
+
+
+def metrics(curve: list[float], seconds: float | None = 10.0, steps: int = 5) -> list[Row]:
+    """Rows of metrics.csv: a loss and a validation an epoch; seconds: of an epoch, None for a record without times."""
+    rows: list[Row] = []
+    head = ["epoch", "step", "train/loss_epoch", "validation/dev/wer", "validation/dev/cer"]
+    times = [] if seconds is None else ["time/seconds", "time/audio_hours"]
+    for epoch, value in enumerate(curve):
+        place = {"epoch": epoch, "step": steps * (epoch + 1) - 1}
+        spent = (
+            {} if seconds is None else {"time/seconds": seconds * (epoch + 1), "time/audio_hours": 0.5 * (epoch + 1)}
+        )
+        rows.append({**place, "validation/dev/wer": value, "validation/dev/cer": value / 3, **spent})
+        rows.append({**place, "train/loss_epoch": 5 * value})
+    return [{key: row.get(key, "") for key in [*head, *times]} for row in rows]
+
+
+def write_run(
+    outputs: Path,
+    *overrides: str,
+    rate: float = 0.2,
+    noise: int = 0,
+    ablation: dict[str, Any] | None = None,
+    sweep: str = "sweep",
+    curve: list[float] | None = None,
+    status: str = "done",
+    change: Callable[[Path], None] | None = None,
+    seconds: float | None = 10.0,
+    behaviour: int | None = None,
+) -> Path:
+    """One run's folder; `noise` draws its errors, `change` edits it afterwards; behaviour: the code's version."""
+    data = ["data=an4", "data.root=/somewhere"]
+    seeds = [one for one in overrides if one.startswith("seed=")]  # set afterwards: 200 runs are not composed 200 times
+    cfg = compose(*data, *(one for one in overrides if one not in seeds))
+    for one in seeds:
+        cfg.seed = int(one.removeprefix("seed="))
+    OmegaConf.update(cfg, "ablation", ablation, force_add=True)
+    cfg.overrides, cfg.outputs, cfg.sweep = [*data, *overrides], str(outputs), sweep
+    run = Run(cfg)
+    run.keep_previous()  # as force=true does
+    with run:
+        pass
+    rows = utterances("dev", rate, 1000 + noise) + utterances("test", rate, noise)
+    curve = curve or [0.9, 0.5, 0.3, 0.25, rate]
+    write_csv(run.folder / "utterances.csv", rows)
+    write_csv(run.folder / "metrics.csv", metrics(curve, seconds))
+    sets = {name: rates([row for row in rows if row["set"] == name]) for name in ("dev", "test")}
+    write_json(
+        run.folder / "summary.json",
+        {
+            "id": run.id, "name": run.name, "sets": sets, "test_sets": ["test"], "best_validation_wer": min(curve),
+            "metrics": {}, "parameters": 1000, "epochs": len(curve), "steps": 5 * len(curve),
+            "audio_hours_seen": 0.5 * len(curve), "audio_hours_per_second": 0.05,
+            "seconds": {"train": 10.0 * len(curve), "evaluate": 1.0},
+        },
+    )  # fmt: skip
+    told = {name: {"utterances": 72, "sha256": f"{name}-hash"} for name in ("train", "dev", "test")}
+    write_json(run.folder / "data.json", {"sets": told, "left_out_of_training": [], "alphabet": "ab "})
+    path = run.folder / "environment.json"
+    environment = json.loads(path.read_text())
+    environment["code"] = {"commit": "0123456789abcdef", "dirty_diff": ""}
+    if behaviour is not None:
+        environment["behaviour"] = behaviour
+    write_json(path, environment)
+    if status != "done":
+        path = run.folder / "status.json"
+        write_json(
+            path, {**json.loads(path.read_text()), "status": status, "reason": "out of memory", "pid": 2**22 + 7}
+        )
+    if change:
+        change(run.folder)
+    return run.folder
+
+
+def write_sweep(outputs: Path, rates_by_choice: dict[str, float], seeds: int = 3, **more: Any) -> Path:
+    """Runs of every choice (an override) with so many seeds; the sweep's folder."""
+    number = 0
+    for choice, rate in rates_by_choice.items():
+        for seed in range(seeds):
+            number += 1
+            write_run(outputs, choice, f"seed={seed}", rate=rate, noise=number, **more)
+    return outputs / more.get("sweep", "sweep")
+
+
+def edit(path: Path, pattern: str, replacement: str) -> None:
+    """Change a file of a record."""
+    text, count = re.subn(pattern, replacement, path.read_text(encoding="utf-8"))
+    assert count, f"{pattern} is not in {path}"
+    path.write_text(text, encoding="utf-8")

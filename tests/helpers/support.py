@@ -1,0 +1,121 @@
+"""What several test files share: the options of conf/, composed configs, components, changed knobs, shared data."""
+
+import copy
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config.build import build
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONF = REPOSITORY / "conf"
+OTHER_GROUPS = ("benchmark", "lm")
+SHARED = Path(os.environ.get("ASR_ABLATIONS_SHARED", REPOSITORY.parent / "shared"))
+
+LIGHTNING_WARNINGS = (
+    "ignore:.*does not have many workers",  # reading in the training process is meant: audio is remembered
+    "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
+    "ignore:.*isinstance.treespec, LeafSpec",  # Lightning 2.6 under torch 2.11
+    "ignore:.*Checkpoint directory .* exists",  # a run that goes on
+    "ignore:.*GPU available but not used",  # the default suite is CPU only
+)
+"""What a test that fits a model silences, as experiment.quiet does in a run."""
+
+
+def groups() -> list[str]:
+    """The config groups of a training: one folder each. The others belong to commands of their own."""
+    return sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHER_GROUPS)
+
+
+def group_options(group: str) -> list[str]:
+    """The yamls of conf/<group>: a new variant is tested without an edit here."""
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+
+
+@functools.cache
+def _composed(overrides: tuple[str, ...]) -> DictConfig:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        # `overrides` asks Hydra for the command line, which compose has not
+        return hydra_compose("config", overrides=["overrides=[]", *overrides])
+
+
+def compose(*overrides: str) -> DictConfig:
+    """conf/config.yaml under the overrides; the caller's own copy."""
+    return copy.deepcopy(_composed(overrides))
+
+
+def component(group: str, name: str, **changes: Any) -> Any:
+    """What conf/<group>/<name>.yaml describes, with some of its values changed."""
+    return build(_node(group, name, changes))
+
+
+def _node(group: str, name: str, changes: dict[str, Any]) -> DictConfig:
+    node = compose(f"{group}={name}")[group]
+    for key, value in changes.items():
+        OmegaConf.update(node, key, value)
+    return node
+
+
+def knobs(group: str) -> list[tuple[str, str]]:
+    """(option, key) for every number and switch in the yamls of a group, keys dotted."""
+    return [(name, key) for name in group_options(group) for key, _ in _numbers(_node(group, name, {}))]
+
+
+def turned(group: str, name: str, key: str) -> Any:
+    """The component with one number of its yaml changed."""
+    node = _node(group, name, {})
+    OmegaConf.update(node, key, another(OmegaConf.select(node, key)))
+    return build(node)
+
+
+def _numbers(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    items = node.items() if isinstance(node, DictConfig) else enumerate(node)
+    for key, value in items:
+        if OmegaConf.is_config(value):
+            yield from _numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (bool, int, float)) and not str(key).startswith("_"):
+            yield f"{prefix}{key}", value
+
+
+def another(value: Any) -> Any:
+    """Another value of the same kind that a component is likely to allow: half of it."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value // 2 if value > 1 else value + 1
+    return value / 2 if value else 0.01
+
+
+def shared_data(path: str) -> Path:
+    """A file or folder of the shared data; skips the test where it is absent."""
+    found = SHARED / "data" / path
+    if not found.exists():
+        pytest.skip(f"no shared data at {found} (set ASR_ABLATIONS_SHARED to its folder)")
+    return found
+
+
+def shared_tool(path: str) -> Path:
+    """A script of the shared tools, an independent reference; skips the test where it is absent."""
+    found = SHARED / "tools" / path
+    if not found.exists():
+        pytest.skip(f"no shared tool at {found} (set ASR_ABLATIONS_SHARED to its folder)")
+    return found
+
+
+def standing_corpus(validation: tuple[str, ...] = ("dev",)) -> Any:
+    """As much of a corpus as it takes to assemble a task: no audio."""
+    return SimpleNamespace(train=["train"], validation=list(validation), test=["test"])
+
+
+def tiny_overrides(root: Path) -> list[str]:
+    """The fixture tiny_corpus as `data`, with batches that it has several of."""
+    splits = ["data.train=[train]", "data.validation=[dev]", "data.test=[test]"]
+    return ["data=librispeech", f"data.root={root}", *splits, "batch.size=4", "cache=none"]

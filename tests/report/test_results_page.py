@@ -1,0 +1,54 @@
+"""RESULTS.md is made of the records alone."""
+
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.report.results_page import write_results
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.run_folders import write_run, write_sweep
+
+ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
+
+
+def text_of(outputs: Path, target: Path) -> str:
+    assert write_results(outputs, target)[0] == target
+    return target.read_text(encoding="utf-8")
+
+
+def test_every_finished_sweep_with_question_command_commit_table_verdict_and_figure(tmp_path: Path) -> None:
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+    rates = {"rnn=lstm": 0.1, "rnn=gru": 0.5}
+    sweep = write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep="rnn_type")
+    write_run(outputs, sweep="alone")
+    write_run(outputs, sweep="failed", status="failed")
+    (sweep / "comparison").mkdir()
+    (sweep / "comparison" / "index.html").touch()
+    text = text_of(outputs, target)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type"]
+    command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
+    for part in (
+        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |",
+        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "`outputs/rnn_type/comparison/index.html`",
+        "Do not edit",
+    ):  # fmt: skip
+        assert part in text, part
+    assert (target.parent / "figures" / "rnn_type" / "differences.svg").exists()
+    assert text_of(outputs, target) == text
+
+
+def test_a_confounded_sweep_is_listed_with_its_reason(tmp_path: Path) -> None:
+    write_run(tmp_path, "rnn=lstm", ablation=ABLATION)
+    write_run(tmp_path, "rnn=gru", "batch.size=4", ablation=ABLATION)
+    text = text_of(tmp_path, tmp_path / "RESULTS.md")
+    assert "Not compared:\n\n    the arms differ in more than the factor rnn:\n      batch.size: " in text
+
+
+def test_no_outputs_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        write_results(tmp_path / "absent", tmp_path / "RESULTS.md")
+
+
+def test_no_absolute_path_gets_in(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2)
+    assert str(tmp_path) not in text_of(tmp_path / "outputs", tmp_path / "RESULTS.md")

@@ -1,0 +1,265 @@
+"""A run's identity, its names, and what lies in its folder whatever happens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.identity import identity, short_name
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write, write_csv, write_json
+from tests.helpers.support import another, compose, group_options, groups
+
+MACHINE = {
+    "sweep": "other",
+    "ablation": {"question": "why?"},
+    "overrides": ["a=1"],
+    "outputs": "elsewhere",
+    "workers": 3,
+    "progress": False,
+    "force": True,
+    "plan": True,
+    "threads": 2,
+    "checkpoint_minutes": 1,
+    "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
+    "hardware.price_per_hour": 2.5,
+    "data.root": "elsewhere",
+    "data.download": {"address": "elsewhere"},
+    "languages": {"de": {"characters": "abc"}},
+}
+CHOICES = [
+    group for group in groups() if group not in ("logger", "benchmark", "pruning") and len(group_options(group)) > 1
+]
+
+
+def changed(key: str, value: Any) -> DictConfig:
+    cfg = compose()
+    OmegaConf.update(cfg, key, value, force_add=True)
+    return cfg
+
+
+def test_the_same_config_has_the_same_identity() -> None:
+    """Whatever the order of its keys, and resolved or not."""
+    cfg = compose()
+    backwards = OmegaConf.create(dict(reversed(list(OmegaConf.to_container(cfg, resolve=True).items()))))
+    assert identity(cfg) == identity(compose()) == identity(backwards)
+    assert len(identity(cfg)) == 8
+
+
+@pytest.mark.parametrize("group", CHOICES)
+def test_every_option_of_a_group_is_another_run(group: str) -> None:
+    options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets
+    assert len({identity(compose(f"{group}={name}")) for name in options}) == len(options)
+
+
+def test_an_alphabet_is_the_same_run_whether_named_or_chosen_by_the_language() -> None:
+    assert identity(compose("alphabet=english")) == identity(compose())
+
+
+def leaves(node: Any, prefix: str = "") -> list[str]:
+    """Dotted keys of all values but those of the machine."""
+    found: list[str] = []
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        path = f"{prefix}{key}"
+        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes"):
+            continue
+        found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
+    return found
+
+
+@pytest.mark.parametrize("key", leaves(OmegaConf.to_container(compose(), resolve=True)))
+def test_every_value_that_can_change_the_result_is_part_of_the_identity(key: str) -> None:
+    value = OmegaConf.select(compose(), key)
+    other = another(value) if isinstance(value, (bool, int, float)) else f"{value}x"
+    other = "pl" if key == "data.language" else other  # which alphabet depends on
+    assert identity(changed(key, other)) != identity(compose())
+
+
+def test_how_many_train_together_is_part_of_the_identity_and_not_on_what() -> None:
+    """Each process brings its own batch; one on a GPU or on the CPU is the same experiment."""
+    one = {identity(compose(f"gpus={gpus}")) for gpus in ("auto", 0, 1)}
+    two = {identity(compose(*overrides)) for overrides in (["gpus=2"], ["gpus=2", "ranks=2"], ["gpus=0", "ranks=2"])}
+    assert len(one) == len(two) == 1
+    assert one != two
+
+
+def test_other_data_and_another_behaviour_are_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cfg = compose()
+    assert len({identity(cfg), identity(cfg, "a"), identity(cfg, "b")}) == 3
+    before = identity(cfg)
+    monkeypatch.setattr("asr_ablations.runs.identity.BEHAVIOUR", 1000)
+    assert identity(cfg) != before
+
+
+@pytest.mark.parametrize(("key", "value"), MACHINE.items())
+def test_what_steers_the_machine_is_no_part_of_the_identity(key: str, value: Any) -> None:
+    assert identity(changed(key, value)) == identity(compose())
+
+
+@pytest.mark.parametrize("logger", group_options("logger"))
+def test_the_logger_is_no_part_of_the_identity(logger: str) -> None:
+    assert identity(compose(f"logger={logger}")) == identity(compose())
+
+
+OVERRIDES = [
+    [],
+    ["rnn=gru", "seed=1"],
+    ["optimizer.betas=[0.9,0.99]"],
+    ["+new=1", "++other=2", "~gone"],
+    ["data.root=/a b/ć", "seed=3"],
+    ["model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"],
+    ["alphabet.characters='a b'"],
+    ["data=an4", *(f"key{i}=value{i}" for i in range(40))],
+    ["x='..'"],
+    ["x=$y;rm"],
+]
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=range(len(OVERRIDES)))
+@pytest.mark.parametrize("sweep", ["single", "rnn type", "ć/../x", 2024])
+def test_folders_are_safe_names_and_unquoted_overrides(overrides: list[str], sweep: str | int, tmp_path: Path) -> None:
+    cfg = changed("overrides", overrides)
+    cfg.sweep, cfg.outputs = sweep, str(tmp_path)
+    with Run(cfg) as run:
+        pass
+    assert run.folder.parent.parent == tmp_path
+    assert run.folder.is_dir()
+    assert run.folder.name.endswith(f"-{run.id}")
+    assert len(run.folder.name) < 120
+    relative = str(run.folder.relative_to(tmp_path))
+    (parsed,) = OverridesParser.create().parse_overrides([f"run={relative}"])
+    assert parsed.value() == relative
+
+
+def test_names_tell_the_experiment_and_not_the_machine() -> None:
+    overrides = [
+        "rnn=gru",
+        "workers=2",
+        "seed=1",
+        "logger=csv",
+        "outputs=x",
+        "data.root=/x",
+        "sweep=a",
+        "progress=false",
+    ]
+    assert short_name(overrides) == "rnn-gru+seed-1"
+    assert short_name(["workers=2"]) == "default"
+
+
+@pytest.fixture
+def cfg(tmp_path: Path) -> DictConfig:
+    made = compose("seed=5", f"outputs={tmp_path}", "sweep=test")
+    made.overrides = ["seed=5"]
+    return made
+
+
+def status(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return told
+
+
+def test_a_run_says_running_then_done(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        assert status(run.folder)["status"] == "running"
+        assert status(run.folder)["pid"] > 0
+    assert status(run.folder)["status"] == "done"
+    assert "reason" not in status(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(RuntimeError("a\nreason"), "RuntimeError: a reason"), (KeyboardInterrupt(), "interrupted"),
+     (RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+      "out of memory: RuntimeError: DefaultCPUAllocator: can't allocate memory"),
+     (SystemExit(3), "SystemExit: 3")],
+)  # fmt: skip
+def test_a_run_that_fails_says_why(cfg: DictConfig, error: BaseException, reason: str) -> None:
+    run = Run(cfg)
+    with pytest.raises(type(error)), run:
+        raise error
+    assert status(run.folder)["status"] == "failed"
+    assert status(run.folder)["reason"] == reason
+
+
+def test_the_record_repeats_the_run(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        pass
+    kept = OmegaConf.load(run.folder / "config.yaml")
+    assert OmegaConf.to_container(kept) == OmegaConf.to_container(cfg, resolve=True)
+    assert Run(kept).folder == run.folder
+    assert (run.folder / "overrides").read_text() == "seed=5\n"
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["versions"]["torch"].startswith("2.")
+    assert environment["hardware"]["cores"] >= 1
+
+
+def test_earlier_folders_of_the_same_run_are_kept(cfg: DictConfig) -> None:
+    for number in range(3):
+        Run(cfg).keep_previous()
+        with Run(cfg) as run:
+            (run.folder / "mark").write_text(str(number))
+    kept = {
+        folder.name.removeprefix(run.folder.name): (folder / "mark").read_text()
+        for folder in run.folder.parent.iterdir()
+        if not folder.name.startswith(".")
+    }
+    assert kept == {"": "2", ".1": "0", ".2": "1"}
+
+
+def _fail_while(run: Run, expected: str) -> None:
+    assert run.status() == expected
+    raise RuntimeError
+
+
+def test_a_run_knows_what_became_of_it(cfg: DictConfig) -> None:
+    assert Run(cfg).status() is None
+    run = Run(cfg)
+    with pytest.raises(RuntimeError), run:
+        _fail_while(run, "running")
+    assert run.status() == "failed"
+    with Run(cfg) as again:
+        pass
+    assert again.status() == "done"
+    assert len(json.loads((run.folder / "environment.json").read_text())["resumed"]) == 1
+
+
+def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        pass
+    other = cfg.copy()
+    other.dropout, other.progress = 0.25, not cfg.progress
+    write(run.folder / "config.yaml", OmegaConf.to_yaml(other, resolve=True))
+    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.1 asked; "):
+        Run(cfg).status()
+
+
+@pytest.mark.parametrize(
+    ("write_it", "read"),
+    [
+        (lambda path: write(path, "zażółć\n"), "zażółć\n"),
+        (lambda path: write_json(path, {"a": "ż"}), '{\n  "a": "ż"\n}\n'),
+        (lambda path: write_csv(path, [{"a": 1, "b": 'x, "y"'}]), 'a,b\n1,"x, ""y"""\n'),
+    ],
+    ids=["text", "json", "csv"],
+)
+def test_a_file_that_is_there_is_whole(
+    write_it: Any, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("before", encoding="utf-8")
+
+    def crash(self: Path, target: Path) -> None:
+        assert self.parent == target.parent, "a rename across file systems is none"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            write_it(path)
+    assert path.read_text(encoding="utf-8") == "before"
+    write_it(path)
+    assert path.read_text(encoding="utf-8").replace("\r\n", "\n") == read

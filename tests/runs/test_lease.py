@@ -1,0 +1,116 @@
+"""One process at a run at a time, whatever dies."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from asr_ablations.runs import lease as claim
+from asr_ablations.runs.lease import FOLDER, Claim, ClaimedError, owner
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from asr_ablations.runs.lease import Claim
+Claim(Path(sys.argv[1]), lost=lambda: None).take()
+print("taken", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def taken(folder: Path) -> Claim:
+    mine = Claim(folder, lost=lambda: None)
+    mine.take()
+    return mine
+
+
+def as_if(folder: Path, **changes: object) -> Path:
+    """The claim in force, with other content, and no owner that would go on touching it."""
+    (path,) = [p for p in (folder.parent / FOLDER).iterdir() if not p.name.startswith(".")]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+def test_a_claim_keeps_others_out_until_it_is_released(folder: Path) -> None:
+    first = taken(folder)
+    with pytest.raises(ClaimedError, match=f"process {os.getpid()} on"):
+        taken(folder)
+    assert owner(folder) is not None
+    first.release()
+    assert owner(folder) is None
+    taken(folder).release()
+
+
+def test_a_killed_owner_is_taken_over_at_once(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"taken\n"
+    with pytest.raises(ClaimedError):
+        taken(folder)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    taken(folder).release()
+
+
+def test_a_process_id_that_another_process_has_by_now_is_no_owner(folder: Path) -> None:
+    taken(folder).release()
+    as_if(folder, released=False, born=psutil.Process().create_time() - 100)
+    taken(folder).release()
+
+
+def test_an_owner_on_another_machine_is_dead_after_its_silence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken(folder).release()
+    path = as_if(folder, released=False, host="elsewhere")
+    with pytest.raises(ClaimedError, match="on elsewhere is at it"):
+        taken(folder)
+    silent = path.stat().st_mtime - claim.SILENCE - 1
+    os.utime(path, (silent, silent))
+    taken(folder).release()
+
+
+def test_of_many_who_take_over_one_wins(folder: Path) -> None:
+    """Twenty rounds of eight threads that all see the same dead owner."""
+    for _ in range(20):
+        winners, losers = [], []
+        barrier = threading.Barrier(8)
+
+        def take(barrier: threading.Barrier = barrier, winners: list = winners, losers: list = losers) -> None:
+            mine = Claim(folder, lost=lambda: None)
+            barrier.wait()
+            try:
+                mine.take()
+            except ClaimedError:
+                losers.append(mine)
+            else:
+                winners.append(mine)
+
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(winners), len(losers)) == (1, 7)
+        winners[0].release()
+
+
+def test_an_owner_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "BEAT", 0.01)
+    lost = threading.Event()
+    sleeper = Claim(folder, lost=lost.set)
+    sleeper.take()
+    path = folder.parent / FOLDER / f"{folder.name}.000002"
+    path.write_text(json.dumps({}))
+    assert lost.wait(30)
+    sleeper.release()

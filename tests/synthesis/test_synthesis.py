@@ -1,0 +1,360 @@
+"""The built-in corpus: real synthesis at tiny sizes."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from math import log2
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from asr_ablations.synthesis import corpus, english, espeak, polish, recordings, speakers
+from asr_ablations.synthesis.sentences import (
+    LENGTHS,
+    MINIMUM_WORDS,
+    SentenceSampler,
+    load_language,
+    partition,
+    prune,
+    ranking,
+    vocabulary,
+)
+
+TINY = {"hours": 0.004, "words": 100, "language": "en", "seed": 3}
+SOURCE = Path(corpus.__file__).parents[2]
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def transcripts(folder: Path) -> list[tuple[str, str]]:
+    lines = [line for path in sorted(folder.glob("*/*/*.trans.txt")) for line in path.read_text().splitlines()]
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return corpus.generate(tmp_path_factory.mktemp("tiny"), **TINY)
+
+
+# espeak-ng
+
+
+def test_speech_does_not_depend_on_what_was_spoken_before():
+    first = ("the old man walked home", "en-us+m3", 160, 50, 50)
+    alone = espeak.synthesize(*first)
+    for text, voice in [("seven apples", "en-gb-scotland+f2"), ("dzień dobry", "pl+klatt4"), ("no", "en-us+m3")]:
+        espeak.synthesize(text, voice, 200, 70, 20, 2)
+    assert np.array_equal(alone, espeak.synthesize(*first))
+
+
+@pytest.mark.parametrize(
+    "change", [{"voice": "en+f1"}, {"rate": 200}, {"pitch": 80}, {"pitch_range": 5}, {"word_gap": 5}]
+)
+def test_every_parameter_changes_the_speech(change):
+    base = {"voice": "en-us+m1", "rate": 150, "pitch": 50, "pitch_range": 50, "word_gap": 0}
+    assert not np.array_equal(
+        espeak.synthesize("one two three", **base), espeak.synthesize("one two three", **base | change)
+    )
+
+
+def test_refusal_names_text_and_voice():
+    with pytest.raises(RuntimeError, match=r"'good day'.*'nowhere'"):
+        espeak.synthesize("good day", "nowhere", 150, 50, 50)
+
+
+def test_every_voice_of_the_tables_exists():
+    # espeak-ng silently takes the plain voice for a variant that it has not.
+    import espeakng_loader
+
+    available = {path.name for path in (Path(espeakng_loader.get_data_path()) / "voices" / "!v").iterdir()}
+    assert available.issuperset((speakers.CLEAN_VARIANTS + " " + speakers.OTHER_VARIANTS).split())
+    for accent in {accent for accents in speakers.ACCENTS.values() for accent in accents}:
+        assert len(espeak.synthesize("no", accent, 150, 50, 50)) > 0
+
+
+# words and sentences
+
+
+def test_english_inflections():
+    # forms as any dictionary gives them (British spelling)
+    assert [english.past(v) for v in ("walk", "love", "stop", "try", "play", "travel", "visit", "argue")] == [
+        "walked", "loved", "stopped", "tried", "played", "travelled", "visited", "argued"
+    ]  # fmt: skip
+    assert [english.progressive(v) for v in ("make", "run", "lie", "see", "begin", "carry", "quarrel")] == [
+        "making", "running", "lying", "seeing", "beginning", "carrying", "quarrelling"
+    ]  # fmt: skip
+    assert [english.plural(n) for n in ("box", "city", "boy", "church", "dog", "bus")] == [
+        "boxes", "cities", "boys", "churches", "dogs", "buses"
+    ]  # fmt: skip
+    assert [english.graded(a, "er") for a in ("big", "happy", "large", "good")] == [
+        "bigger",
+        "happier",
+        "larger",
+        "better",
+    ]
+    assert english.add_article_n(["a", "apple", "on", "a", "table", "a", "hour"]) == [
+        "an",
+        "apple",
+        "on",
+        "a",
+        "table",
+        "an",
+        "hour",
+    ]
+
+
+def test_polish_inflections():
+    # forms as in Słownik gramatyczny języka polskiego
+    forms = "malować maluję maluje malują malował malowała malowali"
+    assert " ".join(polish.verb_forms("malować").values()) == forms
+    assert polish.verb_forms("widzieć/widzę/widzi/widzą")["DID_P"] == "widzieli"
+    assert polish.verb_forms("płynąć/płynę/płynie/płyną")["DID_F"] == "płynęła"
+    assert polish.feminine("matka") == ("matka", "matkę", "matki", "matką")
+    forms = "wysoki wysoka wysokie wysokiego wysoką wysokim wysokiej wysokie"
+    assert " ".join(polish.adjective_forms("wysoki").values()) == forms
+    prepositions = polish.lengthen_prepositions(["w", "wrocławiu", "z", "synem", "z", "stołu", "w", "domu"])
+    assert prepositions == ["we", "wrocławiu", "z", "synem", "ze", "stołu", "w", "domu"]
+
+
+@pytest.mark.parametrize(("name", "least"), [("en", 3000), ("pl", 600)])
+def test_language(name, least):
+    language, ranked = load_language(name), ranking(name)
+    assert len(set(ranked)) == len(ranked) >= least
+    assert set("".join(ranked)) <= set(language.alphabet) - {" "}
+    assert all(word.upper().lower() == word for word in ranked)
+    parts = {part for productions in language.grammar.values() for _, parts in productions for part in parts}
+    assert {part for part in parts if part != part.lower()} <= language.grammar.keys() | language.categories.keys()
+
+
+@pytest.mark.parametrize("name", ["en", "pl"])
+@pytest.mark.parametrize("size", [MINIMUM_WORDS, 97, 300, 1500])
+def test_vocabulary_has_the_size_and_no_word_that_cannot_be_spoken(name, size):
+    chosen = vocabulary(name, size)
+    assert len(set(chosen)) == len(chosen) == size
+    assert prune(load_language(name), chosen)[1] == set(chosen)
+
+
+@pytest.mark.parametrize("name", ["en", "pl"])
+def test_every_word_is_spoken(name):
+    sampler, rng = SentenceSampler(name, 120), np.random.default_rng(0)
+    spoken = {word for _ in range(15000) for word in sampler.draw(rng).split()}
+    assert spoken == set(sampler.vocabulary)
+
+
+@pytest.mark.parametrize("name", ["en", "pl"])
+def test_sentences(name):
+    sampler, rng = SentenceSampler(name, 1000), np.random.default_rng(0)
+    drawn = [sampler.draw(rng).split() for _ in range(3000)]
+    assert all(len(sentence) in LENGTHS for sentence in drawn)
+    counts = Counter(word for sentence in drawn for word in sentence)
+    total = sum(counts.values())
+    # Zipf: a tenth of the words makes most of the text, and few of the words are missing
+    assert 0.4 < sum(count for _, count in counts.most_common(100)) / total < 0.9
+    assert len(counts) > 900
+    # a language model has something to learn: the entropy of a word falls by over a third when the last one is known
+    pairs = Counter(pair for sentence in drawn for pair in pairwise(sentence))
+    before = Counter(word for sentence in drawn for word in sentence[:-1])
+    alone = -sum(count / total * log2(count / total) for count in counts.values())
+    known = -sum(n / pairs.total() * log2(n / before[first]) for (first, _), n in pairs.items())
+    assert known < 0.65 * alone
+
+
+def test_sentences_of_splits_are_disjoint():
+    sampler, rng = SentenceSampler("en", MINIMUM_WORDS), np.random.default_rng(0)
+    said = {split: {sampler.draw(rng, split) for _ in range(200)} for split in speakers.SPLITS}
+    for split, sentences in said.items():
+        assert all(partition(sentence) == split for sentence in sentences)
+        assert not any(sentences & said[other] for other in speakers.SPLITS if other != split)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"language": "de"}, "data.language='de' is not one of en, pl"),
+        ({"words": 59}, "data.words=59 is not between 60 and"),
+        ({"words": 10**6}, "data.words=1000000 is not between 60 and"),
+        ({"hours": 0}, "data.hours=0 is not a number above 0"),
+        ({"hours": float("nan")}, "data.hours=nan"),
+    ],
+)
+def test_arguments_out_of_range(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        corpus.generate(tmp_path, **TINY | arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+# speakers
+
+
+@pytest.mark.parametrize("language", ["en", "pl"])
+def test_voices_of_splits_are_disjoint(language):
+    pools = [
+        set(speakers.voices(0, language, kind, split))
+        for kind in ("clean", "other")
+        for split in ("train", "dev", "test")
+    ]
+    assert all(pools)
+    assert sum(map(len, pools)) == len(set.union(*pools))
+
+
+def test_training_speakers_cover_both_kinds():
+    drawn = [speakers.draw_speaker(0, "en", "train", index) for index in range(40)]
+    share = sum(speaker.kind == "other" for speaker in drawn) / len(drawn)
+    assert share == pytest.approx(speakers.TRAIN_SHARE_OTHER, abs=0.05)
+    assert len({speaker.number for speaker in drawn}) == len(drawn)
+    assert drawn[7] == speakers.draw_speaker(0, "en", "train", 7) != speakers.draw_speaker(1, "en", "train", 7)
+
+
+def test_recording_has_the_signal_to_noise_ratio_and_peak_asked_for():
+    speaker = replace(
+        speakers.draw_speaker(0, "en", "test-other", 0), signal_to_noise=10.0, peak=-6.0, direct_to_reverberant=60.0
+    )
+    rng = np.random.default_rng(0)
+    tone = np.sin(np.arange(160000) * 0.5)
+    recorded = speakers.record(speaker, tone, rng) / 32768
+    assert np.abs(recorded).max() == pytest.approx(10 ** (-6 / 20), rel=1e-3)
+    speech = recorded[8000:-8000]
+    phase = np.exp(-0.5j * np.arange(len(speech)))
+    signal = 2 * np.abs(np.mean(speech * phase)) ** 2  # the tone's power
+    # the tone's mean power over the padded recording is a little less than over itself
+    assert 10 * np.log10(signal / (np.mean(speech**2) - signal)) == pytest.approx(10, abs=2.5)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
+def test_noise_colour(slope):
+    noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
+    assert np.mean(noise**2) == pytest.approx(1)
+    power = np.abs(np.fft.rfft(noise)) ** 2
+    frequencies = np.fft.rfftfreq(len(noise), 1 / speakers.SAMPLE_RATE)
+    octaves = [power[(frequencies >= f) & (frequencies < 2 * f)].mean() for f in (200, 400, 800, 1600, 3200)]
+    assert np.diff(10 * np.log10(octaves)) == pytest.approx(-10 * np.log10(2) * slope, abs=0.6)
+
+
+def test_reverberation_decays_by_60_db_in_its_time():
+    impulse = np.zeros(16000)
+    impulse[0] = 1
+    tail = speakers.reverberate(impulse, 5, 0.5, 6.0)
+    assert tail[0] == pytest.approx(1)
+    assert 10 * np.log10(np.sum(tail[1:] ** 2)) == pytest.approx(-6, abs=0.1)
+    early, late = np.mean(tail[800:2400] ** 2), np.mean(tail[4800:6400] ** 2)  # 0.25 s apart: half the time
+    assert 10 * np.log10(early / late) == pytest.approx(30, abs=2)
+
+
+# the corpus
+
+
+def test_layout(tiny):
+    assert tiny.name == f"en-100words-0.004h-seed3-v{corpus.GENERATOR_VERSION}"
+    summary = json.loads((tiny / "corpus.json").read_text())
+    said, people = {}, Counter()
+    for split in speakers.SPLITS:
+        lines = transcripts(tiny / split)
+        assert sorted(identifier for identifier, _ in lines) == sorted(p.stem for p in (tiny / split).rglob("*.flac"))
+        assert len(lines) == summary["splits"][split]["utterances"]
+        assert sum(len(text.split()) for _, text in lines) == summary["splits"][split]["words"]
+        assert all(text == text.upper() for _, text in lines)
+        said[split] = {text for _, text in lines}
+        people.update({identifier.split("-")[0] for identifier, _ in lines})
+        for identifier, _ in lines:
+            speaker, chapter, _ = identifier.split("-")
+            info = soundfile.info(tiny / split / speaker / chapter / f"{identifier}.flac")
+            assert (info.samplerate, info.channels, info.subtype) == (16000, 1, "PCM_16")
+            assert 0.5 < info.duration < 15
+    assert max(people.values()) == 1
+    assert not said["train"] & set.union(*(said[split] for split in speakers.SPLITS[1:]))
+    assert summary["splits"]["train"]["hours"] == pytest.approx(0.004, rel=0.3)
+    words = set((tiny / "vocabulary.txt").read_text().split())
+    assert len(words) == 100
+    assert {word.lower() for text in set.union(*said.values()) for word in text.split()} <= words
+
+
+def test_interrupted_run_continues_to_the_same_bytes(tiny, tmp_path, monkeypatch):
+    whole, count = recordings.generate_speaker, 0
+
+    def stop_at_third(job):
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return whole(job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "generate_speaker", stop_at_third)
+        with pytest.raises(KeyboardInterrupt):
+            corpus.generate(tmp_path, **TINY)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.flac")}
+    assert kept
+    folder = corpus.generate(tmp_path, **TINY)
+    assert fingerprint(folder) == fingerprint(tiny)
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
+def test_other_seed_gives_another_corpus(tiny, tmp_path):
+    first, other = (
+        next(recordings.utterances(corpus.plan(tmp_path, 0.1, 100, "en", seed)[0])) for seed in (TINY["seed"], 4)
+    )
+    assert first[0] != other[0]
+
+
+def test_more_hours_begin_with_the_same_utterances(tiny, tmp_path):
+    job = corpus.plan(tmp_path, 5.0, TINY["words"], "en", TINY["seed"])[1]
+    speaker = speakers.draw_speaker(TINY["seed"], "en", job.split, job.index)
+    spoken = [text for name, text in transcripts(tiny / "train") if name.startswith(f"{speaker.number}-")]
+    assert spoken
+    assert spoken == [text.upper() for _, (text, _) in zip(spoken, recordings.utterances(job), strict=False)]
+
+
+def test_polish_is_spoken(tmp_path):
+    sentence, samples = next(recordings.utterances(corpus.plan(tmp_path, 0.1, 300, "pl", 0)[0]))
+    assert set(sentence) <= set(load_language("pl").alphabet)
+    assert 0.5 < len(samples) / speakers.SAMPLE_RATE < 15
+    assert 500 < np.abs(samples.astype(int)).max() < 32767
+
+
+def test_plan_grows_with_the_hours():
+    for hours, train, evaluation in [(0.6, 88, 104), (100, 1136, 1345)]:
+        jobs = corpus.plan(Path(), hours, 300, "en", 0)
+        assert sum(job.split == "train" for job in jobs) == train
+        assert sum(job.seconds for job in jobs) == pytest.approx(hours * 3600)
+        for split in speakers.SPLITS[1:]:
+            assert sum(job.utterances for job in jobs if job.split == split) == pytest.approx(evaluation, rel=0.02)
+
+
+def test_complete_corpus_is_found_without_torch(tiny):
+    code = f"""
+import sys, pathlib
+from asr_ablations.synthesis.corpus import generate
+print(generate(pathlib.Path({str(tiny.parent)!r}), **{TINY!r}))
+assert "torch" not in sys.modules"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tiny)
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_with_many_processes_give_the_same_bytes(tiny, tmp_path):
+    code = f"""
+import pathlib
+from asr_ablations.synthesis import corpus; from asr_ablations.synthesis import work
+work.SPEED, work.cores = 1, lambda: 2
+if __name__ == "__main__":
+    corpus.generate(pathlib.Path({str(tmp_path)!r}), **{TINY!r})
+"""
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    command = [sys.executable, str(script)]
+    runs = [
+        subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    errors = [run.communicate(timeout=120)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], errors
+    assert sum("Waiting for another process" in error for error in errors) == 1
+    assert fingerprint(tmp_path / tiny.name) == fingerprint(tiny)

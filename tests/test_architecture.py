@@ -1,0 +1,118 @@
+"""Imports point downwards, those inside functions too: a package imports only from the floors below its own."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+FLOORS = (
+    {"tools", "metrics", "statistics"},
+    {"runs", "data", "synthesis"},
+    {"config", "language_models", "comparison"},
+    {"training", "reproduction"},
+    {"components", "experiment", "transcription"},
+    {"evaluation", "onnx_export", "sweep", "report"},
+    {"asr_benchmarks"},
+    {"commands"},
+    {"hydra_plugins", "scripts"},
+)
+"""From the ground up. `scripts` are the files src/*.py."""
+FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
+HEAVY = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning", "lightning_fabric", "wandb"}
+"""What takes seconds to import."""
+
+
+def module_name(path: Path) -> str:
+    """asr_ablations.data.audio for src/asr_ablations/data/audio.py; a package is named without its __init__."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package(module: str) -> str | None:
+    """The package on whose floor a module lies; None for modules from elsewhere and for asr_ablations itself."""
+    first, *rest = module.split(".")
+    if module in SCRIPTS:
+        return "scripts"
+    if first == "asr_ablations":
+        return rest[0] if rest else None
+    return first if first in ("asr_benchmarks", "hydra_plugins") else None
+
+
+FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+SCRIPTS = {path.stem for path in SOURCE.glob("*.py")}
+
+
+def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
+    """(line, imported module) of every import statement at any depth, each name of a package as its own module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield node.lineno, full if full in FILES else str(node.module)
+
+
+def parsed(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text(encoding="utf-8"))
+
+
+def upward(module: str, tree: ast.AST) -> list[str]:
+    """The imports of a module that do not point to a floor below, as lines of a report."""
+    own = package(module)
+    lines = []
+    for line, imported in imports(tree, module):
+        other = package(imported) if imported in FILES else None
+        if own and other and other != own and FLOOR[other] >= FLOOR[own]:
+            lines.append(f"{module}:{line}: {own} imports {imported}")
+    return lines
+
+
+def test_every_package_has_a_floor() -> None:
+    folders = {path.name for path in (SOURCE / "asr_ablations").iterdir() if path.is_dir() and path.name[0] != "_"}
+    modules = {path.stem for path in (SOURCE / "asr_ablations").glob("*.py")}
+    assert modules == {"__init__"}, "a module of asr_ablations lies in a package"
+    assert folders | {"asr_benchmarks", "hydra_plugins", "scripts"} == FLOOR.keys()
+    assert sum(map(len, FLOORS)) == len(FLOOR), "a package lies on one floor"
+
+
+def test_imports_point_downwards() -> None:
+    wrong = [line for module in FILES for line in upward(module, parsed(module))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from asr_ablations.report import sections",
+        "import asr_ablations.commands.compare",
+        "def late():\n    from asr_ablations.sweep.launch import freeze",
+        "from asr_ablations.statistics import bootstrap",  # a neighbour on the same floor
+    ],
+)
+def test_an_upward_import_is_seen(line: str) -> None:
+    assert upward("asr_ablations.tools.files", ast.parse(line))
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {module: {name for _, name in imports(parsed(module), module) if name in FILES} for module in FILES}
+    try:
+        tuple(TopologicalSorter({module: names - {module} for module, names in graph.items()}).static_order())
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+def test_a_run_folder_is_read_without_torch() -> None:
+    """A comparison starts fast: what reads runs imports neither torch nor Lightning nor W&B before it needs them."""
+    modules = [module for module in FILES if package(module) in ("runs", "comparison")]
+    program = f"import sys, {', '.join(modules)}; print(*sorted({HEAVY} & set(sys.modules)))"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    heavy = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert heavy.stdout.split() == []

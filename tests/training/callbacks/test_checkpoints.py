@@ -1,0 +1,175 @@
+"""A run that is stopped and goes on gives the numbers of one that never was, bit for bit."""
+
+import csv
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.experiment import fit as fitting
+from asr_ablations.experiment import run as experiment
+from asr_ablations.tools.errors import Stopped
+from asr_ablations.training.callbacks.checkpoints import WholeFiles
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+EPOCHS, BATCHES = 2, 3
+TIMES = {"time/seconds", "train/audio_hours_per_second", "train/waiting_percent"}
+
+
+def config(corpus: Path, outputs: Path, *more: str) -> Any:
+    small = ["width=8", "layers=2", "gpus=0", "logger=csv", "order=shuffled", "augment=specaugment", "sweep=s"]
+    return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}", *more)
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Everything of a run that is no time."""
+    with (folder / "metrics.csv").open() as file:
+        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+    checkpoints = [torch.load(folder / "checkpoints" / f"{n}.ckpt", weights_only=True) for n in ("last", "best")]
+    summary = json.loads((folder / "summary.json").read_text())
+    return {
+        "metrics": metrics,
+        "losses": (folder / "losses.csv").read_text(),
+        "utterances": (folder / "utterances.csv").read_text(),
+        "weights": [c["state_dict"] for c in checkpoints],
+        "optimizer": checkpoints[0]["optimizer_states"],
+        "summary": {
+            key: summary[key] for key in ("sets", "best_validation_wer", "epochs", "steps", "audio_hours_seen")
+        },
+        "last": {key: value for key, value in summary["metrics"].items() if key not in TIMES},
+    }
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+class SignalAt(pl.Callback):
+    """Sends this process a signal after a batch of an epoch."""
+
+    def __init__(self, epoch: int, batch: int, number: int) -> None:
+        self.when, self.number = (epoch, batch), number
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (trainer.current_epoch, batch_idx) == self.when:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = experiment.run(config(tiny_corpus, tmp_path_factory.mktemp("undisturbed")))
+    assert len((folder / "losses.csv").read_text().splitlines()) == 1 + EPOCHS * BATCHES
+    return results(folder)
+
+
+MOMENTS = [(epoch, batch) for epoch in range(EPOCHS) for batch in range(BATCHES)]
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+def test_a_stopped_run_goes_on_bit_for_bit(
+    moment: tuple[int, int],
+    undisturbed: dict[str, Any],
+    tiny_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped after each batch of each epoch in turn; after the last of all only the evaluation is left."""
+    cfg = config(tiny_corpus, tmp_path)
+    number = signal.SIGTERM if moment[1] % 2 else signal.SIGINT
+    with monkeypatch.context() as patched:
+        usual = fitting.trainer
+        disturbed = lambda *args: usual(*args[:-1], [*args[-1], SignalAt(*moment, number)])  # noqa: E731
+        patched.setattr(fitting, "trainer", disturbed)
+        if moment == MOMENTS[-1]:
+            experiment.run(cfg)  # there is no later batch to stop at: the run ends as usual
+        else:
+            with pytest.raises(Stopped):
+                experiment.run(cfg)
+    (folder,) = (path.parent for path in tmp_path.rglob("status.json"))
+    torch.manual_seed(1)  # what this process drew meanwhile must not matter
+    assert experiment.run(cfg) == folder
+    assert json.loads((folder / "status.json").read_text())["status"] == "done"
+    found = results(folder)
+    assert [key for key in undisturbed if not same(found[key], undisturbed[key])] == []
+
+
+def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:
+    """As submitit does it: a handler of SIGUSR2 that puts the job in the queue again, and one that ignores SIGTERM."""
+    cfg = config(tiny_corpus, tmp_path)
+    seen: list[Any] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}
+
+    def requeue(number: int, frame: Any) -> None:
+        (path,) = tmp_path.rglob("last.ckpt")
+        seen.append(torch.load(path, weights_only=True)["position"])
+
+    usual = fitting.trainer
+    ignored, warned = SignalAt(0, 0, signal.SIGTERM), SignalAt(0, 1, signal.SIGUSR2)
+    try:
+        signal.signal(signal.SIGUSR2, requeue)
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        with pytest.MonkeyPatch.context() as patched:
+            disturbed = lambda *args: usual(*args[:-1], [*args[-1], ignored, warned])  # noqa: E731
+            patched.setattr(fitting, "trainer", disturbed)
+            with pytest.raises(Stopped, match="SIGUSR2"):
+                experiment.run(cfg)
+        assert seen == [{"epoch": 0, "batches": 2}]
+        assert signal.getsignal(signal.SIGUSR2) is requeue
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    cfg = config(tiny_corpus, tmp_path)
+    folder = experiment.run(cfg)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert experiment.run(cfg) == folder
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert "done already" in capsys.readouterr().out
+    anew = experiment.run(config(tiny_corpus, tmp_path, "force=true"))
+    assert anew == folder
+    kept = folder.with_name(f"{folder.name}.1")
+    assert same(results(kept), results(folder))
+
+
+def test_a_damaged_checkpoint_is_put_aside_and_the_run_starts_anew(
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cfg = config(tiny_corpus, tmp_path)
+    folder = experiment.run(cfg)
+    path = folder / "checkpoints" / "last.ckpt"
+    path.write_bytes(path.read_bytes()[:1000])
+    (folder / "status.json").write_text(json.dumps({"status": "running"}))
+    experiment.run(cfg)
+    assert "cannot be read" in caplog.text
+    assert path.with_suffix(".damaged").stat().st_size == 1000
+    assert same(results(folder), undisturbed)
+
+
+def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "last.ckpt"
+    WholeFiles().save_checkpoint({"a": 1}, path)
+
+    def fail(content: Any, file: Any) -> None:
+        file.write(b"half")
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "save", fail)
+        with pytest.raises(OSError, match="no space"):
+            WholeFiles().save_checkpoint({"a": 2}, path)
+    assert WholeFiles().load_checkpoint(path) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]

@@ -1,0 +1,211 @@
+"""What the utilisation record of a run says, against what is known of the run and of this process."""
+
+import csv
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+from asr_ablations.config.build import build
+from asr_ablations.runs.utilisation import COLUMNS, read
+from asr_ablations.training.assembly import assemble, trainer
+from asr_ablations.training.callbacks.hardware import Gpus, Host
+from asr_ablations.training.callbacks.utilisation import Utilisation
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+SLEEP = 0.05
+EPOCHS = 2
+
+
+class SlowReader:
+    """Batches that each take `SLEEP` seconds to read."""
+
+    def __init__(self, loader):
+        self.loader = loader
+        self.batch_sampler = loader.batch_sampler
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __iter__(self):
+        for batch in self.loader:
+            time.sleep(SLEEP)
+            yield batch
+
+
+@pytest.fixture(scope="module")
+def recorded(tiny_corpus, tmp_path_factory):
+    """(folder, callback, rows of metrics.csv, seconds, seconds of audio) of a run that waits for data."""
+    folder = tmp_path_factory.mktemp("run")
+    cfg = compose(*tiny_overrides(tiny_corpus), "width=8", "layers=1", "gpus=0", f"max_epochs={EPOCHS}")
+    corpus = build(cfg.data)
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    fast = data.train_dataloader
+    data.train_dataloader = lambda: SlowReader(fast())
+    utilisation = Utilisation(folder, 0.02)
+    checkpoints = ModelCheckpoint(dirpath=folder / "checkpoints")
+    began = time.perf_counter()
+    trainer(cfg, 0, [CSVLogger(folder, name="", version="")], [utilisation, checkpoints]).fit(task, data)
+    with utilisation.during("evaluate"):
+        time.sleep(0.2)
+    utilisation.close()
+    seconds = time.perf_counter() - began
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return folder, utilisation, rows, seconds, sum(u.duration for u in data.sets["train"].utterances)
+
+
+def test_phases_add_up_to_the_whole(recorded):
+    _, utilisation, _, seconds, _ = recorded
+    assert set(utilisation.phases) == {"setup", "train", "validate", "decode", "checkpoint", "evaluate"}
+    assert all(value > 0 for value in utilisation.phases.values())
+    assert sum(utilisation.phases.values()) == pytest.approx(seconds, abs=0.2)
+    assert utilisation.phases["evaluate"] == pytest.approx(0.2, abs=0.2)
+
+
+def test_samples_are_in_order_of_time_with_their_phases(recorded):
+    folder, _, _, _, _ = recorded
+    samples = read(folder)
+    seconds = [row["seconds"] for row in samples]
+    assert len(samples) > 5
+    assert seconds == sorted(seconds)
+    assert seconds[0] >= 0
+    phases = [row["phase"] for row in samples]
+    assert {"train", "evaluate"} <= set(phases)
+    after = phases[phases.index("evaluate") :]
+    assert set(after) <= {"evaluate", "setup"}  # setup again between the evaluation's end and the thread's
+    assert set(samples[0]) == set(COLUMNS)
+    for row in samples:
+        assert 0 <= row["cpu_percent"] <= 100
+        assert 0.05 < row["host_memory_gib"] < 100
+        assert row["gpu_percent"] is None
+
+
+def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
+    """By a clock set by hand: 1 s to the first batch, which takes 2 s, 3 s to the second, which takes 4 s."""
+    clock, logged = [0.0], {}
+    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.time.perf_counter", lambda: clock[0])
+    utilisation = Utilisation(tmp_path, 1)
+    batch = SimpleNamespace(lengths=torch.tensor([16000, 8000]))
+    module: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
+    fitter: Any = SimpleNamespace(world_size=1, is_last_batch=False)
+    utilisation.on_train_epoch_start(fitter, module)
+    for number, (waited, trained) in enumerate(((1, 2), (3, 4))):
+        clock[0] += waited
+        utilisation.on_train_batch_start(fitter, module, batch, number)
+        clock[0] += trained
+        fitter.is_last_batch = number == 1
+        utilisation.on_train_batch_end(fitter, module, None, batch, number)
+    assert logged == {"train/waiting_percent": pytest.approx(100 * (1 + 3) / 10)}
+    assert utilisation.audio_hours == pytest.approx(2 * 1.5 / 3600)
+
+
+def test_waiting_is_logged_every_epoch(recorded):
+    """Three batches of 10 utterances in fours, each read for SLEEP seconds."""
+    _, _, rows, _, _ = recorded
+    values = [float(row["train/waiting_percent"]) for row in rows if row.get("train/waiting_percent")]
+    assert len(values) == EPOCHS
+    assert all(0 < value < 100 for value in values)
+
+
+def test_time_and_audio_stand_beside_every_validation(recorded):
+    _, utilisation, rows, seconds, audio = recorded
+    validated = [row for row in rows if row["validation/dev/wer"]]
+    times = [float(row["time/seconds"]) for row in validated]
+    assert len(times) == EPOCHS
+    assert 3 * SLEEP <= times[0] < times[1] < seconds
+    hours = [float(row["time/audio_hours"]) for row in validated]
+    assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
+    assert read(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
+
+
+def test_the_thread_ends_with_the_run(recorded):
+    assert "utilisation" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_resumed_run_goes_on_counting(tmp_path):
+    first, second = Utilisation(tmp_path, 1), Utilisation(tmp_path, 1)
+    first.audio_hours = 3.0
+    second.load_state_dict({**first.state_dict(), "seconds": 50.0})
+    assert (second.audio_hours, second._restored_seconds) == (3.0, 50.0)
+
+
+def test_decoding_is_a_phase_of_its_own(tmp_path):
+    """A decoder that sleeps: its time is decode's, and the rest of the validation's is validate's."""
+
+    def decoder(log_probs, lengths):
+        time.sleep(0.1)
+        return ["a"] * len(lengths)
+
+    utilisation = Utilisation(tmp_path, 1)
+    module: Any = SimpleNamespace(decoder=decoder)
+    decoder.beam_width = 7  # type: ignore[attr-defined]
+    utilisation.setup(SimpleNamespace(strategy=SimpleNamespace()), module, "fit")  # type: ignore[arg-type]
+    with utilisation.during("validate"):
+        time.sleep(0.05)
+        assert module.decoder(torch.zeros(2, 3, 4), torch.tensor([3, 3])) == ["a", "a"]
+    utilisation.close()
+    assert utilisation.phases["decode"] == pytest.approx(0.1, abs=0.04)
+    assert utilisation.phases["validate"] == pytest.approx(0.05, abs=0.04)
+    assert module.decoder.beam_width == 7
+
+
+def test_a_busy_process_is_seen_as_busy():
+    host = Host()
+    host.read(1)
+    began = time.perf_counter()
+    while time.perf_counter() - began < 0.3:
+        pass
+    found = host.read(time.perf_counter() - began)["cpu_percent"]
+    assert found > 10 / (psutil.cpu_count() or 1)
+
+
+def test_no_gpu_is_no_error():
+    assert set(Gpus([]).read().values()) == {None}
+
+
+def test_each_gpu_is_told_beside_the_mean(tmp_path):
+    """NVML's answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
+
+    def power(handle):
+        if handle:
+            raise nvml.NVMLError
+        return 200_000
+
+    nvml = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=(90, 50)[handle]),
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=(handle + 1) * 2**30),
+        nvmlDeviceGetPowerUsage=power,
+    )
+    gpus: Any = Gpus([])
+    gpus._handles, gpus._nvml = [0, 1], nvml
+    found = gpus.read()
+    assert found == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
+    with (tmp_path / "utilisation.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerow({"seconds": 1, "phase": "train", **found})
+    (row,) = read(tmp_path)
+    assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
+
+
+def test_a_file_from_before_each_gpu_was_told_is_read(tmp_path):
+    (tmp_path / "utilisation.csv").write_text("seconds,phase,gpu_percent\n1,train,40\n2,train,60,60 60\n")
+    assert [row["gpu_percents"] for row in read(tmp_path)] == [[], []]
+
+
+@pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
+def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
+    (tmp_path / "utilisation.csv").write_text(text)
+    assert all(isinstance(row["seconds"], float) for row in read(tmp_path))
+    assert read(tmp_path / "missing") == []

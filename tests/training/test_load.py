@@ -1,0 +1,152 @@
+"""Trained models read back from run folders, a stranger's among them."""
+
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.load import load
+from tests.helpers.support import CONF
+from tests.helpers.trained_runs import write_trained
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A finished run's folder with checkpoints, of a corpus that is not there."""
+    return write_trained(tmp_path, tmp_path / "no-corpus")
+
+
+@pytest.mark.parametrize("path", [".", "checkpoints/last.ckpt", "checkpoints/best.ckpt"])
+def test_the_weights_come_back_without_a_corpus(run_folder: Path, path: str) -> None:
+    cfg, task, alphabet = load(run_folder / path, "best")
+    expected = torch.load(run_folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    assert expected
+    assert all(torch.equal(value, expected[key]) for key, value in task.state_dict().items())
+    assert not task.training
+    assert alphabet == task.alphabet
+    assert cfg.width == 8
+
+
+def test_a_checkpoint_beside_its_config(run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "sent").mkdir()
+    for name in ("config.yaml", "checkpoints/last.ckpt"):
+        shutil.copy(run_folder / name, tmp_path / "sent")
+    assert load(tmp_path / "sent" / "last.ckpt")[0].width == 8
+
+
+class Payload:
+    """Unpickled, it would leave a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return eval, (f"open({str(self.mark)!r}, 'w')",)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["in a checkpoint", "a bare pickle"])
+def test_a_planted_pickle_is_refused_and_nothing_executed(run_folder: Path, tmp_path: Path, plain: bool) -> None:
+    file = run_folder / "checkpoints" / "last.ckpt"
+    content = torch.load(file, weights_only=True)
+    content["callbacks"] = Payload(tmp_path / "executed")
+    if plain:
+        file.write_bytes(pickle.dumps(content))
+    else:
+        torch.save(content, file)
+    with pytest.raises(UsageError, match=r"last\.ckpt: refused, .* more than weights") as told:
+        load(run_folder)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_planted_target_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    file = run_folder / "config.yaml"
+    cfg = OmegaConf.load(file)
+    cfg.decoder = {"_target_": "os.system", "command": f"touch {tmp_path / 'executed'}"}
+    OmegaConf.save(cfg, file)
+    with pytest.raises(UsageError, match=r"os\.system: refused"):
+        load(run_folder)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_keys_that_came_later_are_at_their_defaults(run_folder: Path) -> None:
+    cfg = OmegaConf.load(run_folder / "config.yaml")
+    del cfg["checkpoint_minutes"]
+    OmegaConf.save(cfg, run_folder / "config.yaml")
+    assert load(run_folder)[0].checkpoint_minutes == OmegaConf.load(CONF / "config.yaml").checkpoint_minutes
+
+
+def _other_alphabet(folder: Path) -> None:
+    file = folder / "checkpoints" / "last.ckpt"
+    content = torch.load(file, weights_only=True)
+    content["alphabet"] = "zyx "
+    torch.save(content, file)
+
+
+def _other_width(folder: Path) -> None:
+    file = folder / "config.yaml"
+    cfg = OmegaConf.load(file)
+    cfg.model.width = 16
+    OmegaConf.save(cfg, file)
+
+
+def _cut(folder: Path) -> None:
+    file = folder / "checkpoints" / "last.ckpt"
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+def _text(name: str, text: str) -> Any:
+    return lambda folder: (folder / name).write_text(text, encoding="utf-8")
+
+
+def _without_a_group(folder: Path) -> None:
+    """As of a run that an earlier version made."""
+    cfg = OmegaConf.load(folder / "config.yaml")
+    del cfg["init"]
+    OmegaConf.save(cfg, folder / "config.yaml")
+
+
+WRONG = {
+    "without a group": (_without_a_group, r"config\.yaml: of another version, or incomplete: .*init"),
+    "another alphabet": (_other_alphabet, "does not fit .*zyx"),
+    "another model": (_other_width, "does not fit"),
+    "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
+    "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
+    "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
+    "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
+    "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
+    "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
+    "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: no config of a run"),
+    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: no config of a run"),
+    "never started": (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
+    "failed": (_text("status.json", '{"status": "failed", "reason": "no memory"}'), "not finished: failed: no memory"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
+    spoil, told = WRONG[what]
+    spoil(run_folder)
+    with pytest.raises(UsageError, match=told) as error:
+        load(run_folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("nowhere", "no run's folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml")],
+)
+def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, told: str) -> None:
+    (tmp_path / "stray.ckpt").touch()
+    with pytest.raises(UsageError, match=told):
+        load(tmp_path / path)
+
+
+def test_only_last_and_best_are_kept(run_folder: Path) -> None:
+    with pytest.raises(UsageError, match="checkpoint=first: expected last, best"):
+        load(run_folder, "first")

@@ -1,0 +1,144 @@
+"""What is in how many bits under each precision, and that the loss scale is told."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from asr_ablations.training.callbacks.loss_scale import LossScale
+from asr_ablations.training.precision import lightning_precision, notice, set_tf32
+from tests.helpers.fits import WARNINGS, fit, same
+from tests.helpers.support import compose, standing_corpus
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
+
+CPU_TYPES = {
+    32: (torch.float32, torch.float32, torch.float32),
+    16: (torch.float32, torch.bfloat16, torch.float32),
+    "bf16": (torch.float32, torch.bfloat16, torch.float32),
+    "16-true": (torch.float16, torch.float16, torch.float16),
+    "bf16-true": (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+}
+"""Of weights, of what a convolution gives and of what a recurrent layer gives, on a CPU."""
+
+
+class Types(pl.Callback):
+    """The types that a training step works in."""
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.seen: dict[str, torch.dtype] = {}
+        model = pl_module.model
+
+        def see(name: str) -> Any:
+            return lambda module, inputs, output: self.seen.update({name: output.dtype})
+
+        model.convolutions[0].convolve.register_forward_hook(see("convolution"))
+        model.recurrent[0].forwards.register_forward_hook(see("recurrent"))
+        pl_module.features.register_forward_hook(lambda m, i, o: self.seen.update(features=o[0].dtype))
+        decide = pl_module.loss.__class__.__call__
+
+        def loss(log_probs: torch.Tensor, *rest: Any) -> torch.Tensor:
+            self.seen["loss"] = log_probs.dtype
+            return decide(pl_module_loss, log_probs, *rest)
+
+        pl_module_loss = pl_module.loss
+        loss.frame_rates = pl_module_loss.frame_rates  # type: ignore[attr-defined]
+        pl_module.loss = loss
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_each_precision_is_what_it_says_on_a_cpu(precision: int | str, tiny_corpus: Path, tmp_path: Path) -> None:
+    """The features, the loss and running statistics are float32 in each."""
+    types = Types()
+    options = (f"precision={precision}", "max_epochs=1", "optimizer=sgd", "optimizer.lr=0.01")
+    task = fit(tiny_corpus, tmp_path, *options, callbacks=(types,))
+    weights, convolution, recurrent = CPU_TYPES[precision]
+    assert {p.dtype for p in task.model.parameters()} == {weights}
+    assert types.seen["convolution"] == convolution
+    assert types.seen["recurrent"] == recurrent
+    assert types.seen["loss"] == types.seen["features"] == torch.float32
+    assert {b.dtype for b in task.model.buffers()} == {torch.float32}
+    assert all(p.isfinite().all() for p in task.model.parameters())
+
+
+def test_sixteen_bits_train_nearly_what_thirty_two_do(tiny_corpus: Path, tmp_path: Path) -> None:
+    """After one step of plain descent: to bfloat16's three digits, and not to float32's."""
+    options = ("max_epochs=1", "optimizer=sgd", "optimizer.lr=0.01", "dropout=0")
+    made = [fit(tiny_corpus, tmp_path / p, f"precision={p}", *options) for p in ("32", "bf16", "bf16-true")]
+    exact, *others = (torch.cat([p.detach().float().flatten() for p in task.model.parameters()]) for task in made)
+    for other in others:
+        assert 0 < (other - exact).abs().max() < 0.02
+
+
+def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path, tmp_path: Path) -> None:
+    options = ("precision=bf16-true", "averaging=ema", "max_epochs=1")
+    fit(tiny_corpus, tmp_path, *options)
+    kept = torch.load(tmp_path / "last.ckpt", weights_only=True)["averaging"]["average"]
+    assert {t.dtype for t in kept} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("precision", "cpu", "gpu"),
+    [
+        *[(32, "32-true", "32-true"), (16, "bf16-mixed", "16-mixed"), ("bf16", "bf16-mixed", "bf16-mixed")],
+        *[("16-true", "16-true", "16-true"), ("bf16-true", "bf16-true", "bf16-true")],
+    ],
+)
+def test_names_that_are_recorded(precision: int | str, cpu: str, gpu: str) -> None:
+    assert (lightning_precision(precision, 0), lightning_precision(precision, 1)) == (cpu, gpu)
+    told = notice(precision, False, 0)
+    assert (told is None) == (precision == 32)
+    assert told is None or told.startswith(f"precision={precision} ")
+    assert notice(precision, True, 1) is None
+
+
+def test_tf32_is_set_for_products_and_for_cudnn_and_told_to_be_idle_on_a_cpu() -> None:
+    try:
+        for on in (True, False):
+            set_tf32(on)
+            assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is on
+    finally:
+        set_tf32(False)
+    assert notice(32, True, 0) == "tf32=true changes nothing on a CPU"
+
+
+def test_overflow_and_loss_scale_are_logged() -> None:
+    """torch's own scaler, on the CPU: the gradient of the second and the fourth step is no number."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    logged: dict[str, list[float]] = {}
+    module = SimpleNamespace(log=lambda key, value, **_: logged.setdefault(key, []).append(float(value)))
+    trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    callback = LossScale()
+    for factor in (1.0, float("inf"), 1.0, float("nan"), 1.0):
+        optimizer.zero_grad()
+        scaler.scale((parameter * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        callback.on_train_batch_end(trainer, module, None, None, 0)  # type: ignore[arg-type]
+    assert logged["train/overflow_share"] == [0, 1, 0, 1, 0]
+    assert logged["train/loss_scale"] == [1024, 512, 512, 256, 256]
+
+
+def test_nothing_is_logged_where_no_loss_is_scaled() -> None:
+    LossScale().on_train_batch_end(SimpleNamespace(precision_plugin=None), None, None, None, 0)  # type: ignore[arg-type]
+
+
+def test_a_fused_optimizer_is_refused_where_the_loss_is_scaled() -> None:
+    options = ("width=8", "layers=1", "+optimizer.fused=true")
+    with pytest.raises(UsageError, match="fused=true with precision=16"):
+        assemble(compose(*options, "precision=16"), standing_corpus())
+    assemble(compose(*options), standing_corpus())
+
+
+def test_thirty_two_is_the_default(tiny_corpus: Path, tmp_path: Path) -> None:
+    one, other = (fit(tiny_corpus, tmp_path / name, "max_epochs=1", *more) for name, more in
+                  (("a", ()), ("b", ("precision=32", "tf32=false"))))  # fmt: skip
+    assert same(dict(one.state_dict()), dict(other.state_dict()))

@@ -1,0 +1,313 @@
+"""The LightningModule: its loss against all alignments, and a fit on a corpus of tones."""
+
+import copy
+import csv
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import pytest
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+from asr_ablations.config.build import build
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.utterance import Batch
+from asr_ablations.training.assembly import assemble, trainer
+from asr_ablations.training.task import CTCTask
+from tests.helpers.support import LIGHTNING_WARNINGS, compose, standing_corpus, tiny_overrides
+
+SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv")
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+
+
+def task(*overrides: str, characters: str = "ab ") -> CTCTask:
+    made, _ = assemble(compose(*SMALL, *overrides, f"alphabet.characters='{characters}'"), standing_corpus())
+    made.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    return made
+
+
+def batch(texts: list[str], samples: list[int] | None = None, characters: str = "ab ") -> Batch:
+    """Utterances of noise with these texts."""
+    samples = samples or [8000 + 500 * i for i in range(len(texts))]
+    labels = [[characters.index(c) + 1 for c in text] for text in texts]
+    generator = torch.Generator().manual_seed(3)
+    return Batch(
+        audio=torch.randint(-3000, 3000, (sum(samples),), generator=generator, dtype=torch.int16),
+        lengths=torch.tensor(samples),
+        targets=torch.tensor(list(itertools.chain(*labels)), dtype=torch.long),
+        target_lengths=torch.tensor([len(x) for x in labels]),
+        ids=[f"u-{i}" for i in range(len(texts))],
+        texts=texts,
+    )
+
+
+def nats_over_all_alignments(log_probs: torch.Tensor, labels: list[int]) -> float:
+    """-log of the summed probability of every path (T,) that collapses to the labels (Graves et al. 2006, eq. 3)."""
+    total = 0.0
+    for path in itertools.product(range(log_probs.shape[1]), repeat=len(log_probs)):
+        if [symbol for symbol, _ in itertools.groupby(path) if symbol] == labels:
+            total += math.exp(sum(log_probs[t, symbol].item() for t, symbol in enumerate(path)))
+    return -math.log(total) if total else math.inf
+
+
+CASES = ["a", "b", "ab", "aa", "aba", "abb", ""]
+
+
+@pytest.mark.parametrize("text", CASES)
+@pytest.mark.parametrize("frames", [1, 3, 5])
+def test_the_loss_is_the_sum_over_all_alignments(text: str, frames: int) -> None:
+    """In nats a label, an empty transcript counting as one; infinite, and not hidden as 0, where nothing fits."""
+    log_probs = torch.randn(1, frames, 3, generator=torch.Generator().manual_seed(frames)).log_softmax(dim=-1)
+    given = batch([text])
+    expected = nats_over_all_alignments(log_probs[0], given.targets.tolist()) / max(1, len(text))
+    assert task().loss(log_probs, torch.tensor([frames]), given).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_loss_is_the_mean_over_utterances_and_reads_no_padding() -> None:
+    log_probs = torch.randn(3, 5, 3, generator=torch.Generator().manual_seed(1)).log_softmax(dim=-1)
+    texts, lengths = ["ab", "", "a"], torch.tensor([5, 2, 3])
+    alone = [
+        task().loss(log_probs[i : i + 1, : lengths[i]], lengths[i : i + 1], batch([text])).item()
+        for i, text in enumerate(texts)
+    ]
+    assert task().loss(log_probs, lengths, batch(texts)).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
+
+
+def test_half_precision_leaves_the_loss_in_float32() -> None:
+    """Normalised to float32's last digits; bfloat16 would be off by thousandths."""
+    made, given = task(), batch(["ab", "a"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        log_probs, lengths = made(given)
+        loss = made.loss(log_probs, lengths, given)
+    assert [log_probs.dtype, loss.dtype] == [torch.float32, torch.float32]
+    assert log_probs.logsumexp(dim=-1).abs().max() < 1e-6
+    exact = torch.nn.functional.ctc_loss(
+        log_probs.double().transpose(0, 1), given.targets, lengths, given.target_lengths, reduction="none"
+    )
+    assert loss.item() == pytest.approx((exact / given.target_lengths).mean().item(), rel=1e-5)
+
+
+def test_half_precision_leaves_the_features_in_float32() -> None:
+    """Power spectra span more than 16 bits hold."""
+    made, given, seen = task(), batch(["ab", "a"]), []
+    made.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    made(given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made(given)
+    torch.testing.assert_close(seen[1], seen[0], atol=0, rtol=0)
+
+
+def test_alone_as_in_a_batch() -> None:
+    made, given = task().eval(), batch(["ab", "a", ""], [16000, 4000, 9000])
+    together, lengths = made(given)
+    offsets = [0, 16000, 20000]
+    for i, (offset, size) in enumerate(zip(offsets, given.lengths.tolist(), strict=True)):
+        alone = batch(["a"], [size])
+        alone.audio = given.audio[offset : offset + size]
+        log_probs, count = made(alone)
+        assert count.tolist() == [lengths[i]] == made.output_frames(torch.tensor([size])).tolist()
+        torch.testing.assert_close(together[i, : count[0]], log_probs[0], atol=1e-4, rtol=0)
+
+
+def test_training_augments_with_seed_and_epoch_and_validation_does_not() -> None:
+    made, given, seen = task("seed=7"), batch(["ab", "a"]), []
+
+    def augment(features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int) -> torch.Tensor:
+        seen.append((ids, seed, epoch))
+        return features
+
+    made.augment = augment
+    made.eval().validation_step(given, 0)
+    made(given)
+    assert seen == []
+    made.train().training_step(given, 0)
+    assert seen == [(["u-0", "u-1"], 7, 0)]
+
+
+def test_what_the_augmentation_returns_is_trained_on() -> None:
+    made, given = task("dropout=0"), batch(["ab", "a"])
+    made.augment = lambda features, *_: features
+    plain = made.training_step(given, 0)
+    made.augment = lambda features, *_: -features
+    assert made.training_step(given, 0).item() != plain.item()
+
+
+@pytest.mark.parametrize(("clip", "expected"), [("0.5", 0.5), ("1000", None), ("null", None)])
+def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: float | None) -> None:
+    made = task(f"gradient.limit={clip}")
+    for parameter in made.model.parameters():
+        parameter.grad = torch.full_like(parameter, 2.0)
+    before = 2.0 * math.sqrt(sum(p.numel() for p in made.model.parameters()))
+    logged: dict[str, Any] = {}
+    made.log = lambda name, value, **_: logged.update({name: float(value)})  # type: ignore[method-assign,assignment]
+    made.configure_gradient_clipping(None)
+    after = torch.stack([p.grad.norm() for p in made.model.parameters() if p.grad is not None]).norm().item()
+    assert after == pytest.approx(expected or before, rel=1e-4)
+    assert logged["train/gradient_norm"] == pytest.approx(before, rel=1e-5), "the norm before clipping"
+
+
+@dataclass
+class Garbler:
+    """A decoder that gets some words wrong, other ones each time, and remembers what it said for which epoch."""
+
+    references: Iterator[list[str]]
+    task: CTCTask | None = None
+    said: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    drawn: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        references, epoch = next(self.references), self.task.current_epoch  # type: ignore[union-attr]
+        texts = [" ".join(self.drawn.choices(["a", "cab", "dad"], k=self.drawn.randint(0, 3))) for _ in references]
+        self.said.setdefault(epoch, []).extend(zip(references, texts, strict=True))
+        return texts
+
+
+@dataclass
+class Fitted:
+    """What a fit of two epochs left behind."""
+
+    cfg: DictConfig
+    task: CTCTask
+    data: SpeechData
+    said: dict[int, list[tuple[str, str]]]
+    folder: Path
+    before: torch.Tensor
+
+    def fresh(self, *overrides: str) -> tuple[CTCTask, SpeechData]:
+        return assemble(compose(*self.cfg.overrides, *overrides), build(self.cfg.data))
+
+    def logged(self, name: str) -> list[float]:
+        with (self.folder / "metrics.csv").open() as file:
+            return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    overrides = [*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd"]
+    cfg, folder = compose(*overrides), tmp_path_factory.mktemp("fit")
+    cfg.overrides = overrides
+    made, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    texts = [u.text for u in data.sets["dev"].utterances]
+    batches = [[texts[i] for i in batch] for batch in data.evaluation_dataloader("dev").batch_sampler]
+    garbler = Garbler(iter(batches * cfg.max_epochs), made)
+    made.decoder = garbler
+    before = weights(made)
+    checkpoints = ModelCheckpoint(dirpath=folder, filename="last")
+    trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], [checkpoints]).fit(made, data)
+    return Fitted(cfg, made, data, garbler.said, folder, before)
+
+
+def weights(made: CTCTask) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in made.model.parameters()])
+
+
+def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Fitted) -> None:
+    """Over all words of all utterances, not the mean over batches; the second epoch knows nothing of the first."""
+    epochs = [tuple(zip(*fitted.said[epoch], strict=True)) for epoch in (0, 1)]
+    assert [sorted(references) for references, _ in epochs] == [
+        sorted(u.text for u in fitted.data.sets["dev"].utterances)
+    ] * 2
+    for name, rate in (("wer", jiwer.wer), ("cer", jiwer.cer)):
+        expected = [rate(list(references), list(texts)) for references, texts in epochs]
+        assert fitted.logged(f"validation/dev/{name}") == pytest.approx(expected, abs=1e-6)
+        assert expected[0] != expected[1]
+
+
+def test_the_fit_trains_every_weight_and_logs_both_losses(fitted: Fitted) -> None:
+    assert (weights(fitted.task) != fitted.before).float().mean() > 0.99
+    assert len(fitted.logged("train/loss_epoch")) == len(fitted.logged("validation/dev/loss")) == 2
+    assert all(math.isfinite(x) and x > 0 for x in fitted.logged("train/loss_epoch"))
+
+
+def test_the_logged_padding_is_that_of_the_batches(fitted: Fitted) -> None:
+    order = fitted.data.train_dataloader().batch_sampler
+    for epoch, logged in enumerate(fitted.logged("train/padding_percent")):
+        order.set_epoch(epoch)
+        durations = [fitted.data.sets["train"].durations[b] for b in order]
+        assert logged == pytest.approx(100 * sum(1 - d.mean() / d.max() for d in durations) / len(durations), rel=1e-3)
+
+
+def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: Fitted) -> None:
+    checkpoint = torch.load(fitted.folder / "last.ckpt", weights_only=True)
+    other, _ = fitted.fresh("seed=9")
+    assert not torch.equal(weights(other), weights(fitted.task))
+    other.on_load_checkpoint(checkpoint)
+    other.load_state_dict(checkpoint["state_dict"])
+    assert torch.equal(weights(other), weights(fitted.task))
+    assert checkpoint["alphabet"] == "abcdefghijklmnopqrstuvwxyz '"
+
+
+def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Fitted) -> None:
+    """As many characters in another order: the weights would fit, and every text would be wrong."""
+    cfg = copy.deepcopy(fitted.cfg)
+    cfg.alphabet.characters = cfg.alphabet.characters[::-1]
+    other, data = assemble(cfg, build(cfg.data))
+    with pytest.raises(ValueError, match="checkpoint of the alphabet"):
+        silent_trainer(cfg).fit(other, data, ckpt_path=str(fitted.folder / "last.ckpt"))
+
+
+def silent_trainer(cfg: DictConfig) -> pl.Trainer:
+    return trainer(cfg, 0, [], [])
+
+
+def test_the_same_config_trains_the_same_weights(fitted: Fitted) -> None:
+    torch.manual_seed(12345)
+    again, data = fitted.fresh()
+    silent_trainer(fitted.cfg).fit(again, data)
+    assert torch.equal(weights(again), weights(fitted.task))
+
+
+def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
+    """What each stream of a config draws: weights, the order of an epoch, the seed of augmentation, dropout."""
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *overrides)
+    made, data = assemble(cfg, build(cfg.data))
+    dropout = torch.rand(4).tolist()
+    data.setup()
+    order = data.train_dataloader().batch_sampler
+    seen: list[int] = []
+    made.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
+    made.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    made.training_step(next(iter(data.train_dataloader())), 0)
+    return {"init": weights(made).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
+
+
+@pytest.mark.parametrize("name", ["init", "order", "augment", "dropout"])
+def test_a_stream_has_the_common_seed_or_its_own(name: str, tiny_corpus: Path) -> None:
+    """seeds.<name>=5 gives that stream what seed=5 would, and no other stream anything new; 0 is a seed as any."""
+    common, other = drawn((), tiny_corpus), drawn(("seed=5",), tiny_corpus)
+    assert all(common[key] != other[key] for key in common)
+    own = drawn((f"seeds.{name}=5",), tiny_corpus)
+    assert own == {**common, name: other[name]}
+    assert drawn(("seed=5", f"seeds.{name}=0"), tiny_corpus) == {**other, name: common[name]}
+
+
+def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Of the validation set as a whole, and the loss falls; the texts are a CTC decoder's."""
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "loss=framewise", "max_epochs=3")
+    made, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(made, data)
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    losses = [float(row["train/loss_epoch"]) for row in rows if row.get("train/loss_epoch")]
+    assert losses == sorted(losses, reverse=True)
+    wrong = frames = 0.0
+    for given in data.evaluation_dataloader("dev"):
+        with torch.no_grad():
+            log_probs, lengths = made.eval()(given)
+        wrong += float(made.loss.frame_rates(log_probs, lengths, given)["fer"]) * int(lengths.sum())
+        frames += int(lengths.sum())
+    found = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
+    assert found[-1] == pytest.approx(wrong / frames, rel=1e-5)
+    assert any(row.get("train/fer") or row.get("train/fer_epoch") for row in rows)
