@@ -1,0 +1,67 @@
+"""Values that a person typed, checked where they are used: one message for one kind of mistake."""
+
+import math
+from typing import TypeGuard
+
+from asr_ablations.tools.errors import choices
+
+
+def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
+    """Whether the value is a whole number, `least` or more. True and false are no numbers."""
+    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a finite number. True and false are no numbers."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:
+    """The value, if it is a whole number from `least` to `most`. also: what else is allowed, for the message.
+
+    Raises UsageError with the name, the value and what was expected.
+    """
+    if is_whole(value, least) and (most is None or value <= most):
+        return value
+    extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+    raise choices(name, value, _with(extent, also))
+
+
+def number(
+    name: str,
+    value: object,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+    also: str = "",
+) -> float:
+    """The value, if it is a finite number within the bounds. also: what else is allowed, for the message.
+
+    Raises UsageError with the name, the value and what was expected.
+    """
+    if is_number(value) and least <= value <= most and above < value < below:
+        return value
+    raise choices(name, value, _with(_extent(least, above, below, most), also))
+
+
+def switch(name: str, value: object) -> bool:
+    """The value, if it is true or false. Raises UsageError for anything else."""
+    if isinstance(value, bool):
+        return value
+    raise choices(name, value, "true or false")
+
+
+def _with(extent: str, also: str) -> str:
+    return f"{extent}, or {also}" if also else extent
+
+
+def _extent(least: float, above: float, below: float, most: float) -> str:
+    """The bounds in words."""
+    upper = f"below {below:g}" if below < math.inf else f"{most:g}" if most < math.inf else ""
+    if least > -math.inf:
+        return f"a number from {least:g} to {upper}" if upper else f"a number, {least:g} or more"
+    if above > -math.inf:
+        return f"a number above {above:g}, up to {upper}" if upper else f"a number above {above:g}"
+    return f"a number, up to {upper}" if upper else "a number"
