@@ -89,7 +89,7 @@ def _evaluate(arm: Arm, decoder: Any, pool: Pool, bar: Progress) -> Evaluation |
     """None where the model is not worth the search."""
     tuned_on = tuning_set(arm.cfg, decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
-    found = {name: _store(arm.trained, name) for name in names}
+    found = {name: log_probs_of(arm.trained, name) for name in names}
     if getattr(decoder, "searches", False) and arm.cfg.untrained == "skip" and _untrained(arm, found):
         return None
     tuning = None
@@ -108,7 +108,8 @@ def _evaluate(arm: Arm, decoder: Any, pool: Pool, bar: Progress) -> Evaluation |
     return evaluation
 
 
-def _store(trained: Trained, name: str) -> Stored:
+def log_probs_of(trained: Trained, name: str) -> Stored:
+    """The log-probabilities of a set from the run's folder, computed on the run's own device if they are missing."""
     devices = device_count(trained.cfg)
     device = torch.device("cuda" if devices else "cpu")
     return stored(trained, name, device, trainer(trained.cfg, devices, [], []).precision_plugin.forward_context)

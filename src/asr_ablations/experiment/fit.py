@@ -54,10 +54,10 @@ class Fit:
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._for_checkpoint)
         go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
         loggers = [self.table, *([self.logger] if self.logger else [])]
-        self.fitter = trainer(cfg, devices, loggers, [self.last, *self._callbacks(), go_on])
+        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), go_on])
 
-    def _callbacks(self) -> list[pl.Callback]:
-        """Between the one that must stand first and the one that must stand last."""
+    def callbacks(self) -> list[pl.Callback]:
+        """Callbacks of a training run, without the one that has to stand first and the one that has to stand last."""
         best = ModelCheckpoint(
             dirpath=self.record.checkpoints,
             filename="best",

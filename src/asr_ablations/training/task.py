@@ -53,17 +53,17 @@ class CTCTask(pl.LightningModule):
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
-        features, lengths = self._features(batch)
-        return self._log_probs(features, lengths)
+        features, lengths = self.normalised_features(batch)
+        return self.log_probs(features, lengths)
 
     def output_frames(self, samples: torch.Tensor) -> torch.Tensor:
         """Output frames (B,) for lengths in samples (B,)."""
         return self.model.output_lengths(self.features.frames(samples))  # type: ignore[operator]
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        features, lengths = self._features(batch)
+        features, lengths = self.normalised_features(batch)
         features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
-        log_probs, lengths = self._log_probs(features, lengths)
+        log_probs, lengths = self.log_probs(features, lengths)
         loss = self.loss(log_probs, lengths, batch)
         size = len(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
@@ -120,7 +120,8 @@ class CTCTask(pl.LightningModule):
         if there != (self.alphabet.characters, self.alphabet.separation):
             raise ValueError(f"checkpoint of the alphabet {there[0]!r}, this run's is {self.alphabet.characters!r}")
 
-    def _features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features (B, T, D), normalised per utterance, and their lengths in frames (B,)."""
         # Features are float32 whatever the precision: power spectra do not fit into 16 bits.
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
             if batch.features is None:
@@ -130,7 +131,8 @@ class CTCTask(pl.LightningModule):
                 features = batch.padded_features(lengths)
             return normalise_utterances(features, lengths), lengths
 
-    def _log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities (B, T', V) in nats, float32, of features (B, T, D), and their lengths (B,)."""
         # where the weights are in 16 bits, their input must be
         logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
         with torch.autocast(self.device.type, enabled=False):

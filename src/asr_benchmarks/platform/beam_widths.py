@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from asr_ablations.evaluation.evaluate import _store
+from asr_ablations.evaluation.evaluate import log_probs_of
 from asr_ablations.metrics.error_counts import Errors, character_errors, word_errors
 from asr_ablations.training.load import load_run
 from asr_benchmarks.timing import Timing, in_turn
@@ -39,7 +39,7 @@ def by_beam_width(
     trained = load_run(folder)
     trained.data.corpus.prepare()
     name = trained.data.corpus.validation[0]
-    kept = _store(trained, name)
+    kept = log_probs_of(trained, name)
     chosen = np.linspace(0, len(kept.lengths) - 1, min(utterances or len(kept.lengths), len(kept.lengths))).astype(int)
     everything = kept.open()
     outputs = [torch.from_numpy(np.array(everything[i], dtype=np.float32)) for i in chosen]

@@ -35,9 +35,9 @@ class Budget(pl.Callback):
 class TimedFit(Fit):
     """A run's training and evaluation as ever, with the budget among its callbacks."""
 
-    def _callbacks(self) -> list[pl.Callback]:
+    def callbacks(self) -> list[pl.Callback]:
         minutes = self.cfg.benchmark.minutes
-        return [*super()._callbacks(), *([] if minutes is None else [Budget(minutes)])]
+        return [*super().callbacks(), *([] if minutes is None else [Budget(minutes)])]
 
 
 @entry("benchmarks")

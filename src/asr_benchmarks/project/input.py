@@ -74,8 +74,8 @@ def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], 
         for batch in batches:
             moved = batch.to(device)
             with precision.forward_context():
-                features, lengths = task._features(moved)
-                loss = task.loss(*task._log_probs(features, lengths), moved)
+                features, lengths = task.normalised_features(moved)
+                loss = task.loss(*task.log_probs(features, lengths), moved)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

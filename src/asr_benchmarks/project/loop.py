@@ -79,9 +79,9 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
     for step, batch in enumerate(itertools.islice(data.train_dataloader(), steps)):
         batch = batch.to(device)
         with precision.forward_context():
-            features, lengths = task._features(batch)
+            features, lengths = task.normalised_features(batch)
             features = task.augment(features, lengths, batch.ids, cfg.seed, 0)
-            loss = task.loss(*task._log_probs(features, lengths), batch)
+            loss = task.loss(*task.log_probs(features, lengths), batch)
         optimizer.zero_grad()
         loss.backward()
         parameters = list(task.model.parameters())

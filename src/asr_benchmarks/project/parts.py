@@ -19,8 +19,8 @@ def seconds_of_parts(task: Any, batch: Any, precision: Context) -> dict[str, flo
     inputs: dict[nn.Module, Any] = {}
     hooks = [part.register_forward_pre_hook(lambda m, x: inputs.update({m: x})) for part in kinds]
     with torch.no_grad(), precision():
-        features, frames = task._features(batch)
-        log_probs, lengths = task._log_probs(features, frames)
+        features, frames = task.normalised_features(batch)
+        log_probs, lengths = task.log_probs(features, frames)
     for hook in hooks:
         hook.remove()
     spent = dict.fromkeys(("conv", "rnn", "norm", "ctc"), 0.0)

@@ -176,7 +176,7 @@ def stepper(
     """A bare training step of `model` within the task: features, loss, gradient, optimizer. features: of a batch, with
     their lengths; the task's own where none are given.
     """
-    extract = features or task._features
+    extract = features or task.normalised_features
     parameters = list(model.parameters())
     optimizer = task.make_optimizer(parameters)
     weights = next(iter(parameters)).dtype

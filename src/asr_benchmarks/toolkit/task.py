@@ -86,7 +86,7 @@ class FrameTask(CTCTask):
     def configure_optimizers(self) -> Any:
         return self.make_optimizer(self.model.parameters())
 
-    def _features(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def normalised_features(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return batch.features, batch.lengths
 
 
