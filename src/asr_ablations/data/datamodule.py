@@ -10,12 +10,14 @@ import torch
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.contracts import Augmentation
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech
 from asr_ablations.data.fingerprint import describe_set, fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
 from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
+from asr_ablations.data.store import Cache
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
@@ -37,8 +39,8 @@ class SpeechData(pl.LightningDataModule):
         seed: int,
         augment_seed: int,
         workers: int,
-        cache: Any,
-        augment: Any,
+        cache: Cache,
+        augment: Augmentation,
     ) -> None:
         super().__init__()
         self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames

@@ -1,6 +1,7 @@
 """Which utterances make the batches of an epoch, and which rank gets which."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -8,7 +9,18 @@ from torch.utils.data import Sampler
 from asr_ablations.data.batch_size import BatchSize
 from asr_ablations.tools.seeds import generator
 
-Order = Callable[[np.ndarray, BatchSize, int, np.random.Generator], list[np.ndarray]]
+
+@runtime_checkable
+class Order(Protocol):
+    """order: which utterances make a batch, and in which order batches come."""
+
+    def __call__(
+        self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Batches of indices into durations (N,) in seconds, for all ranks together; N may be 0. Every index once, no
+        batch larger than batch_size allows, the same number of batches in every epoch, and all draws from `generator`.
+        """
+
 
 
 class EpochBatch(list[int]):

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,6 +37,20 @@ class Store(Protocol):
 
     def read(self, utterance: Utterance) -> Recording:
         """Raises UsageError where the audio cannot be read."""
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """cache: where recordings are kept between two readings of an audio file."""
+
+    holds_features: bool
+    """Whether recordings are features: not together with an augmentation of waveforms."""
+
+    def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Store:
+        """Recordings of one set, for `workers` reading processes (0: the training process alone), which share it.
+        Without features, the very samples of the audio file. Raises UsageError where audio cannot be read or a cache
+        not written.
+        """
 
 
 class Cached:

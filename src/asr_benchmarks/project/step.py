@@ -121,7 +121,7 @@ class Measured:
         known = next((peak for part, peak in PEAKS.items() if part in _name(self.device)), product)
         peak = product if self.cfg.precision == 32 else known
         valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
-        counts = [self.task.features.frames(batch.lengths) for batch in self.batches]  # type: ignore[operator]
+        counts = [self.task.features.frames(batch.lengths) for batch in self.batches]
         flops = sum(training_flops(self.task.model, count) for count in counts)
         return {
             "ms": _milliseconds(seconds / len(self.batches)),

@@ -1,6 +1,6 @@
 """The project's task on frames that have labels: its model, loss and logging, features and labels from a file."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ from asr_ablations.components.gradient.norm import ClipNorm
 from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.none import NoNorm
+from asr_ablations.components.schedule.constant import constant
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.training.contracts import AcousticModel, OptimizerFactory
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.toolkit.frames import Frames, Settings
 from asr_benchmarks.toolkit.network import Network
-
-Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass
@@ -64,17 +64,27 @@ class LabelledFrames(Framewise):
         return labels
 
 
+class GivenFeatures(nn.Module):
+    """In place of features of audio: those of a batch come from a file."""
+
+    size = 0
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        """The lengths as they are: they count frames already."""
+        return lengths
+
+
 class FrameTask(CTCTask):
     """The task without audio, text, clipping and schedule; the norm of the gradient is logged as ever."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer, seed: int) -> None:
+    def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
             model=model,
-            features=nn.Identity(),
+            features=GivenFeatures(),
             augment=NoAugmentation(),
             decoder=lambda log_probs, lengths: [],
             optimizer=optimizer,
-            schedule=torch.optim.lr_scheduler.ConstantLR,
+            schedule=constant,
             gradient=ClipNorm(limit=None),
             loss=LabelledFrames(),
             alphabet=Alphabet("-"),

@@ -1,0 +1,5 @@
+"""Decoders of CTC outputs. Contract: DecoderFactory, which makes a Decoder."""
+
+from asr_ablations.training.contracts import Decoder, DecoderFactory
+
+__all__ = ["DecoderFactory", "Decoder"]

@@ -1,0 +1,5 @@
+"""How several ranks train together. Contract: ParallelTraining."""
+
+from asr_ablations.training.contracts import ParallelTraining
+
+__all__ = ["ParallelTraining"]

@@ -1,0 +1,203 @@
+"""The contracts of the parts that a training is put together from: one for each config group that it builds.
+
+Tensors are batch-first. Lengths (B,) are int64 on the CPU, where they can be read without waiting for the device.
+A length may be 0. What lies past a length never changes what lies before it (padding invariance), and an utterance's
+result does not depend on its batch mates; only batch normalisation in training may mix valid frames of a batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.strategies import DDPStrategy
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.dataset import Speech
+from asr_ablations.data.utterance import Batch
+from asr_ablations.runs.folder import Run
+
+Checkpoint: TypeAlias = dict[str, Any]
+"""A checkpoint in memory: tensors and plain values by name, Lightning's and those that callbacks add."""
+
+
+@runtime_checkable
+class Features(Protocol):
+    """features: from waveforms to frames. Also an nn.Module, whose buffers move to the model's device.
+
+    Computed in float32 and without gradients, whatever the precision of the run. The caller normalises each bin of each
+    utterance to mean 0 and deviation 1 afterwards: a constant factor or offset changes nothing.
+    """
+
+    size: int
+    """F: numbers in a frame."""
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Frames (B,) of waveforms with these lengths in samples (B,); 0 where there is not enough audio for one."""
+
+    def __call__(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(waveforms (B, S) in -1..1, lengths (B,) in samples) → (features (B, T, F), lengths (B,) in frames)."""
+
+
+@runtime_checkable
+class AcousticModel(Protocol):
+    """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
+    rnn and norm, beside those of its yaml.
+
+    Log-probabilities are taken in float32 by the caller. pretrain=layers needs an attribute `active_layers`, the number
+    of recurrent layers that take part, which the model keeps in its state_dict.
+    """
+
+    def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Output frames (B,) for feature frames (B,), 0 for 0; for any T, as in the result of a call."""
+
+    def __call__(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(normalised features (B, T, F), lengths (B,) in frames) → (logits (B, T', V), lengths (B,) in output frames).
+        T may be too short for one output frame: T' is 0 then.
+        """
+
+
+@runtime_checkable
+class Initialisation(Protocol):
+    """init: draws the weights of a new model in place, from torch's global generator alone."""
+
+    def __call__(self, model: nn.Module) -> None:
+        """Biases and vectors may stay as they are; the gates of a recurrent layer are matrices of their own."""
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """From log-probabilities to texts; blank is index 0. Length 0 gives "".
+
+    Optional attributes: `searches`, true where an untrained model would take long to decode; `tuned`, the names of
+    weights that are tuned on a development set, each an attribute that may be set between two calls; `files`, the paths
+    of the files that it reads, by key.
+    """
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, with one space between words and none at the ends."""
+
+
+@runtime_checkable
+class DecoderFactory(Protocol):
+    """decoder: from an alphabet to a decoder."""
+
+    def __call__(self, alphabet: Alphabet) -> Decoder:
+        """Raises UsageError for values out of range, and for files that are missing, damaged or of other letters."""
+
+
+@runtime_checkable
+class OptimizerFactory(Protocol):
+    """optimizer: torch's, from the parameters of a model."""
+
+    def __call__(self, parameters: Iterable[nn.Parameter], /) -> Optimizer:
+        """A parameter without a gradient must be left alone. Raises ValueError for values out of range."""
+
+
+@runtime_checkable
+class ScheduleFactory(Protocol):
+    """schedule: the learning rate over a training."""
+
+    def __call__(self, optimizer: Optimizer, total_steps: int) -> LRScheduler:
+        """A factor of the optimizer's own rate, for total_steps steps of the optimizer, 1 or more, and constant after
+        them. It is stepped after every step of the optimizer, or after every epoch where it is a MonitoredSchedule.
+        Its state_dict restores it. Raises ValueError for values out of range.
+        """
+
+
+@runtime_checkable
+class MonitoredSchedule(Protocol):
+    """A schedule that is stepped after each validation. monitor: loss, wer or cer, of the first validation set."""
+
+    monitor: str
+
+    def step(self, figure: float | None = None) -> None:
+        """Take the figure of an epoch, lower is better. torch itself takes a first step without one."""
+
+
+class Log(Protocol):
+    """Logs a figure of one step; that of an epoch is the mean over its steps."""
+
+    def __call__(self, name: str, value: float | torch.Tensor) -> None:
+        """value: a number or a tensor () on the device, which is not waited for."""
+
+
+@runtime_checkable
+class GradientTreatment(Protocol):
+    """gradient: what is done to gradients and weights around a step of the optimizer.
+
+    Gradients come unscaled, and averaged over ranks where these train together: each rank must do the same with them.
+    One that is also an nn.Module has its buffers in checkpoints.
+    """
+
+    def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
+        """Change the gradients in place; one may be None, and under float16 infinite. step: of the optimizer, from 0.
+        What is drawn depends on (seed, step) only.
+        """
+
+    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
+        """Change the weights in place."""
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """loss: from log-probabilities to the number that is minimised."""
+
+    def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
+        """Make what the loss needs to know of the data; called before the first step, by every rank."""
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """(log_probs (B, T, V) in nats, float32, lengths (B,) in output frames, batch) → nats (), the mean over
+        utterances. Finite, with finite gradients, for length 0 and an empty transcript.
+        """
+
+    def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
+        """Rates () over the valid frames of a batch, 0..1, by name; empty where the loss has no label for a frame."""
+
+
+class ParallelTraining(pl.Callback, ABC):
+    """trainer: how several ranks train one model. With one rank it is plain training.
+
+    A callback of Lightning, so that it can act between steps.
+    """
+
+    @abstractmethod
+    def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
+        """Lightning's strategy for several ranks. leaves_weights_out: some parameters have no gradient for a while."""
+
+
+class Pretraining(pl.Callback):
+    """pretrain: a callback that changes which part of the model is trained, as a function of the epoch alone: a run
+    that is resumed continues with the same part.
+    """
+
+    leaves_weights_out: bool
+    """Whether some parameters have no gradient for a while."""
+
+
+class WeightAveraging(pl.Callback):
+    """averaging: a callback that gives averaged weights to validation, to the final evaluation and to a checkpoint's
+    state_dict, while training continues from the trained ones. A resumed run has the same average.
+    """
+
+
+@runtime_checkable
+class LoggerFactory(Protocol):
+    """logger: from a run to a logger of Lightning's, beside the tables of the run folder."""
+
+    def __call__(self, run: Run) -> Logger | None:
+        """None for no other logger. Called on the first rank only; must not wait for a network or a person."""
+
+
+@runtime_checkable
+class PruningFactory(Protocol):
+    """pruning: from a run folder to a callback that may raise Pruned between two epochs."""
+
+    def __call__(self, folder: Path, key: str) -> pl.Callback | None:
+        """None where runs are never pruned. key: of metrics.csv, lower is better."""
