@@ -22,7 +22,6 @@ class Order(Protocol):
         """
 
 
-
 class EpochBatch(list[int]):
     """Indices of a batch's utterances, and the epoch that their augmentation is drawn for."""
 

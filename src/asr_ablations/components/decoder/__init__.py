@@ -2,4 +2,4 @@
 
 from asr_ablations.training.contracts import Decoder, DecoderFactory
 
-__all__ = ["DecoderFactory", "Decoder"]
+__all__ = ["Decoder", "DecoderFactory"]

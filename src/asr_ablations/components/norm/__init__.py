@@ -25,4 +25,4 @@ class NormFactory(Protocol):
         """A Norm for frames of this shape: (F, C), an image's column, or (D,), a recurrent layer's output."""
 
 
-__all__ = ["NormFactory", "Norm"]
+__all__ = ["Norm", "NormFactory"]

@@ -26,4 +26,4 @@ class RecurrentFactory(Protocol):
         """
 
 
-__all__ = ["RecurrentFactory", "Recurrent"]
+__all__ = ["Recurrent", "RecurrentFactory"]

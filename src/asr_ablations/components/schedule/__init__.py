@@ -1,5 +1,7 @@
-"""Schedules of the learning rate. Contract: ScheduleFactory; MonitoredSchedule for one that follows a validation figure."""
+"""Schedules of the learning rate. Contract: ScheduleFactory, which makes a schedule, possibly a
+MonitoredSchedule.
+"""
 
 from asr_ablations.training.contracts import MonitoredSchedule, ScheduleFactory
 
-__all__ = ["ScheduleFactory", "MonitoredSchedule"]
+__all__ = ["MonitoredSchedule", "ScheduleFactory"]
