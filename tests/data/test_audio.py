@@ -24,16 +24,16 @@ def test_samples_come_as_they_were_written(tmp_path: Path, ending: str) -> None:
     samples = noise(5000)
     path = written(tmp_path / f"a.{ending}", samples)
     assert audio.duration(path) == 5000 / 16000
-    found = audio.read(path, 0.0, 5000 / 16000)
-    assert found.dtype == np.int16
-    np.testing.assert_array_equal(found, samples)
+    result = audio.read(path, 0.0, 5000 / 16000)
+    assert result.dtype == np.int16
+    np.testing.assert_array_equal(result, samples)
     np.testing.assert_array_equal(audio.read(path, 1000 / 16000, 250 / 16000), samples[1000:1250])
 
 
 def test_stereo_is_averaged(tmp_path: Path) -> None:
     samples = noise(4000, 2)
-    found = audio.read(written(tmp_path / "a.flac", samples), 0.0, 0.25)
-    assert np.abs(found - samples.astype(np.float64).mean(axis=1)).max() <= 0.5
+    result = audio.read(written(tmp_path / "a.flac", samples), 0.0, 0.25)
+    assert np.abs(result - samples.astype(np.float64).mean(axis=1)).max() <= 0.5
 
 
 @pytest.mark.parametrize("rate", [8000, 22050, 44100])
@@ -42,22 +42,22 @@ def test_a_tone_at_another_rate_is_the_same_tone(tmp_path: Path, rate: int) -> N
         return (8000 * np.sin(2 * np.pi * 440 * np.arange(at) / at)).astype(np.int16)
 
     path = written(tmp_path / "a.wav", tone(rate), rate)
-    found = audio.read(path, 0.0, audio.duration(path))
-    assert len(found) == 16000
+    result = audio.read(path, 0.0, audio.duration(path))
+    assert len(result) == 16000
     inner = slice(200, -200)  # the resampling filter reaches past the ends
-    assert np.abs(found[inner].astype(int) - tone(16000)[inner]).max() < 0.02 * 8000
+    assert np.abs(result[inner].astype(int) - tone(16000)[inner]).max() < 0.02 * 8000
 
 
 def test_full_scale_does_not_wrap_when_resampled(tmp_path: Path) -> None:
     square = np.where(np.arange(8000) % 40 < 20, 32767, -32768).astype(np.int16)
-    found = audio.read(written(tmp_path / "a.wav", square, 8000), 0.0, 1.0).astype(int)
-    middle = found[20:40:2][3:7]
-    assert np.abs(np.diff(found)).max() < 65536
+    result = audio.read(written(tmp_path / "a.wav", square, 8000), 0.0, 1.0).astype(int)
+    middle = result[20:40:2][3:7]
+    assert np.abs(np.diff(result)).max() < 65536
     assert (middle > 25000).all() or (middle < -25000).all()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"RIFF no audio"])
-def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_files_are_named(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "broken.flac"
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Every kind of bad input: found, named by its utterance, told with all the others; left out only where asked."""
+"""Every kind of bad input: detected, named by its utterance, reported with all others; left out only on request."""
 
 import json
 import logging
@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data import audio
-from asr_ablations.data import audio_checks as hearing
-from asr_ablations.data import audio_index as memory
+from asr_ablations.data import audio, audio_checks, audio_index
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.audio_index import FileRow
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.screening import judge
 from asr_ablations.tools.errors import UsageError
@@ -78,7 +77,7 @@ def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
     order = component("order", "shuffled")
     model = lambda samples: samples * frames // 16000  # noqa: E731
     rest = {"cache": component("cache", "none"), "augment": component("augment", "none")}
-    made = SpeechData(
+    speech = SpeechData(
         corpus(folder, **options),
         LETTERS,
         order,
@@ -90,14 +89,14 @@ def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
         workers=0,
         **rest,
     )
-    made.setup()
-    return made
+    speech.setup()
+    return speech
 
 
 def faults(folder: Path, thorough: bool, name: str = "train") -> dict[str, str]:
-    made = corpus(folder)
-    made.thorough = thorough
-    return {u.id: u.fault.partition(":")[0] for u in judge(made, LETTERS)[name] if u.fault}
+    manifest = corpus(folder)
+    manifest.thorough = thorough
+    return {u.id: u.fault.partition(":")[0] for u in judge(manifest, LETTERS)[name] if u.fault}
 
 
 @pytest.mark.parametrize("reason", BAD_FILES)
@@ -107,7 +106,7 @@ def test_a_bad_file_is_found_at_the_latest_when_it_is_decoded(folder: Path, reas
     write(folder, "train", line("good.flac"), line(name))
     assert faults(folder, thorough=False) == ({"bad": reason} if reason in BY_HEADER else {})
     assert faults(folder, thorough=True) == {"bad": reason}
-    assert faults(folder, thorough=False) == {"bad": reason}, "what was heard once is known to later runs"
+    assert faults(folder, thorough=False) == {"bad": reason}, "the result of decoding is known to later runs"
 
 
 @pytest.mark.parametrize("reason", BAD_TEXTS)
@@ -150,15 +149,15 @@ def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
         data(folder)
 
 
-def test_skipped_utterances_are_told_and_listed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_utterances_are_reported_and_listed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     expected = all_bad(folder)
     with caplog.at_level(logging.WARNING):
-        made = data(folder, on_bad="skip")
-    assert [u.id for u in made.sets["train"].utterances] == ["good"]
-    told = made.describe()["sets"]["train"]
-    assert told["utterances"] == 1
-    assert {id_: reason for reason, ids in told["left_out"].items() for id_ in ids} == expected
-    assert made.left_out == sorted(expected)
+        speech = data(folder, on_bad="skip")
+    assert [u.id for u in speech.sets["train"].utterances] == ["good"]
+    description = speech.describe()["sets"]["train"]
+    assert description["utterances"] == 1
+    assert {id_: reason for reason, ids in description["left_out"].items() for id_ in ids} == expected
+    assert speech.left_out == sorted(expected)
     for reason in expected.values():
         assert f"1 of {1 + len(expected)} utterances of train are left out, {reason}: " in caplog.text
 
@@ -173,9 +172,9 @@ def test_long_utterances_are_left_out_of_training_and_of_nothing_else(folder: Pa
     soundfile.write(folder / "long.flac", np.tile(SOUND, 3), 16000)
     for split in ("train", "dev", "test"):
         write(folder, split, line("good.flac"), line("long.flac"))
-    told = data(folder, max_seconds=2.5).describe()["sets"]
-    assert told["train"]["left_out"] == {"longer than data.max_seconds": ["long"]}
-    assert [told[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
+    sets = data(folder, max_seconds=2.5).describe()["sets"]
+    assert sets["train"]["left_out"] == {"longer than data.max_seconds": ["long"]}
+    assert [sets[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
     assert data(folder, max_seconds=3.0).left_out == [], "3 s are not longer than 3 s"
 
 
@@ -184,11 +183,11 @@ def test_what_the_model_cannot_hold_is_left_out_of_training_and_named_elsewhere(
     text = "ab" * 15
     for split in ("train", "dev", "test"):
         write(folder, split, line("good.flac"), line("good.flac", text, id="fast"))
-    told = data(folder, frames=20).describe()["sets"]
-    assert told["train"]["left_out"] == {"infeasible": ["fast"]}
-    assert told["dev"]["left_out"] == told["test"]["left_out"] == {}
-    assert [told[name]["infeasible"] for name in ("train", "dev", "test")] == [["fast"]] * 3
-    assert [told[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
+    sets = data(folder, frames=20).describe()["sets"]
+    assert sets["train"]["left_out"] == {"infeasible": ["fast"]}
+    assert sets["dev"]["left_out"] == sets["test"]["left_out"] == {}
+    assert [sets[name]["infeasible"] for name in ("train", "dev", "test")] == [["fast"]] * 3
+    assert [sets[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
 
 
 @pytest.mark.parametrize("reason", ["truncated audio", "not a number", "unreadable audio"])
@@ -210,11 +209,11 @@ def test_formats_sound_alike(tmp_path: Path, ending: str, options: dict[str, str
     path = tmp_path / f"a.{ending}"
     soundfile.write(path, 0.3 * np.sin(2 * np.pi * 440 * at), rate, **options)
     assert audio.duration(path) == pytest.approx(1.0, abs=1e-6)
-    found = audio.read(path, 0.0, audio.duration(path))
+    samples = audio.read(path, 0.0, audio.duration(path))
     expected = 0.3 * 32768 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
     inner = slice(400, -400)  # resampling and lossy coding reach past the ends
     loss = {"ogg": 500, "mp3": 500}.get(ending, 1 if rate == 16000 else 10)
-    assert np.abs(found[inner] - expected[inner]).max() <= loss
+    assert np.abs(samples[inner] - expected[inner]).max() <= loss
 
 
 def test_a_changed_file_is_noticed_though_it_is_as_long(folder: Path) -> None:
@@ -229,9 +228,9 @@ def test_a_changed_file_is_noticed_though_it_is_as_long(folder: Path) -> None:
     changed = data(folder)
     assert path.stat().st_size == size
     assert changed.fingerprint != first.fingerprint
-    told = [made.describe()["sets"] for made in (first, changed)]
-    assert told[0]["train"]["sha256"] != told[1]["train"]["sha256"]
-    assert told[0]["dev"] == told[1]["dev"]
+    before, after = (speech.describe()["sets"] for speech in (first, changed))
+    assert before["train"]["sha256"] != after["train"]["sha256"]
+    assert before["dev"] == after["dev"]
 
 
 def test_the_fingerprint_is_of_contents_and_not_of_places(folder: Path) -> None:
@@ -246,26 +245,26 @@ def test_the_fingerprint_is_of_contents_and_not_of_places(folder: Path) -> None:
 
 
 def test_files_are_read_once_for_all_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second run asks the file system for sizes and times alone."""
+    """A second run reads only sizes and times from the file system."""
     corpus(folder).read("train")
     monkeypatch.setattr(audio, "header", None)
-    monkeypatch.setattr(hearing, "_content", None)
-    (found,) = corpus(folder).read("train")
-    assert found.fault == ""
-    assert found.content
+    monkeypatch.setattr(audio_checks, "_content_hash", None)
+    (utterance,) = corpus(folder).read("train")
+    assert utterance.fault == ""
+    assert utterance.content
 
 
 @pytest.mark.parametrize("broken", ["damaged", "a folder"])
-def test_without_a_memory_everything_works(
+def test_without_a_database_everything_works(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
-    place = tmp_path / "memory.sqlite"
-    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(place))
+    database = tmp_path / "index.sqlite"
+    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(database))
     if broken == "damaged":
-        place.write_bytes(b"no database" * 1000)
+        database.write_bytes(b"no database" * 1000)
     else:
-        place.mkdir()
-    (found,) = corpus(folder).read("train")
-    assert found.fault == ""
+        database.mkdir()
+    (utterance,) = corpus(folder).read("train")
+    assert utterance.fault == ""
     assert "is not kept" in caplog.text
-    assert memory.recall("files", [folder / "good.flac"]) == []
+    assert audio_index.load(FileRow, [folder / "good.flac"]) == []

@@ -42,7 +42,7 @@ def test_waveforms_are_padded_with_zeros(lengths: list[int]) -> None:
     assert batch.lengths.tolist() == lengths
 
 
-def test_targets_lie_behind_one_another() -> None:
+def test_targets_are_concatenated() -> None:
     batch = collate(items([5, 0, 9, 1]))
     texts = [LETTERS.decode(part.tolist()) for part in batch.targets.split(batch.target_lengths.tolist())]
     assert texts == batch.texts == ["ab", "", "cab", "a"]
@@ -54,10 +54,10 @@ def test_targets_lie_behind_one_another() -> None:
     ("lengths", "share"), [([4, 4], 0.0), ([4, 2], 1 / 4), ([10, 0, 5, 5], 1 / 2), ([0, 0], 0.0), ([3], 0.0)]
 )
 def test_padding_is_the_share_of_zeros_added(lengths: list[int], share: float) -> None:
-    found = collate(items(lengths)).padding()
-    assert 0 <= found <= 1
+    padding = collate(items(lengths)).padding()
+    assert 0 <= padding <= 1
     if max(lengths):
-        assert found == pytest.approx(share)
+        assert padding == pytest.approx(share)
 
 
 def test_moving_keeps_the_lengths_on_the_cpu() -> None:
@@ -67,7 +67,7 @@ def test_moving_keeps_the_lengths_on_the_cpu() -> None:
 
 
 def corpus(**splits: list[Utterance]) -> Any:
-    """A corpus whose splits are lists; train is made of two folders."""
+    """A corpus whose splits are lists; train consists of two folders."""
     return SimpleNamespace(
         train=["one", "two"],
         validation=["dev"],
@@ -115,7 +115,7 @@ def test_infeasible_utterances_are_left_out_of_training_and_named(caplog: pytest
     assert [u.id for u in speech.sets["dev"].utterances] == ["dev"], "evaluation leaves nothing out"
 
 
-def test_nothing_is_said_where_all_fit(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_where_all_fit(caplog: pytest.LogCaptureFixture) -> None:
     speech = data(100, one=ONE, two=TWO)
     speech.setup()
     assert speech.left_out == []
@@ -140,20 +140,20 @@ def test_evaluation_has_every_utterance_once_and_the_longest_first() -> None:
     assert [[durations[i] for i in batch] for batch in batches] == [[0.9, 0.7], [0.5, 0.3], [0.1]]
 
 
-def test_description_tells_contents_apart() -> None:
+def test_descriptions_distinguish_contents() -> None:
     """Hours, speakers, words, and a hash that any change of a set changes but not its order."""
 
     def described(*utterances: Utterance) -> dict[str, Any]:
         speech = data(100, one=ONE, dev=list(utterances))
         speech.setup()
-        found: dict[str, Any] = speech.describe()["sets"]["dev"]
-        return found
+        description: dict[str, Any] = speech.describe()["sets"]["dev"]
+        return description
 
     a, b = utterance("a", "ab cd", 1.5), utterance("b", "ab", 0.3)
-    found = described(a, b)
-    assert (found["utterances"], found["speakers"], found["words"]) == (2, 1, 3)
-    assert found["hours"] == pytest.approx(1.8 / 3600)
-    assert described(b, a)["sha256"] == found["sha256"]
+    description = described(a, b)
+    assert (description["utterances"], description["speakers"], description["words"]) == (2, 1, 3)
+    assert description["hours"] == pytest.approx(1.8 / 3600)
+    assert described(b, a)["sha256"] == description["sha256"]
     assert (
         len(
             {
@@ -167,11 +167,12 @@ def test_description_tells_contents_apart() -> None:
 
 def test_a_batch_that_cannot_hold_the_longest_utterance_is_refused() -> None:
     seconds = {"batch_count": None, "batch_seconds": 0.45}
-    with pytest.raises(UsageError, match=r"batch\.seconds=0\.45: expected 0\.5 or more, what utterance enough lasts"):
+    message = r"batch\.seconds=0\.45: expected 0\.5 or more, the duration of utterance enough"
+    with pytest.raises(UsageError, match=message):
         data(100, seconds, one=ONE[1:], two=TWO).setup()
 
 
-def test_evaluation_batches_of_so_many_seconds_hold_their_padding_too() -> None:
+def test_evaluation_batches_in_seconds_include_their_padding() -> None:
     durations = [0.3, 0.9, 0.1, 0.5, 0.7]
     seconds = {"batch_count": None, "batch_seconds": 1.0}
     speech = data(100, seconds, one=ONE, dev=[utterance(f"u-{d}", "a", d) for d in durations])

@@ -1,4 +1,4 @@
-"""The readers of LibriSpeech, AN4 and MLS on real data, and what they say of folders that are wrong."""
+"""The readers of LibriSpeech, AN4 and MLS on real data, and what they report of faulty folders."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def test_a_missing_root_or_folder_is_named(tiny_corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "splits"),
+    ("name", "splits"),
     [
         ("clean100", ["train-clean-100"]),
         ("clean460", ["train-clean-100", "train-clean-360"]),
@@ -91,9 +91,9 @@ def test_a_missing_root_or_folder_is_named(tiny_corpus: Path) -> None:
         ("train-clean-5", ["train-clean-5"]),
     ],
 )
-def test_named_training_sets_are_the_thesiss(asked: str | list[str], splits: list[str]) -> None:
+def test_named_training_sets_are_the_thesiss(name: str | list[str], splits: list[str]) -> None:
     """papers/003 §2.8; dev and test stay four sets."""
-    corpus = component("data", "librispeech", train=asked)
+    corpus = component("data", "librispeech", train=name)
     assert corpus.train == splits
     assert corpus.validation + corpus.test == ["dev-clean", "dev-other", "test-clean", "test-other"]
 
@@ -106,22 +106,22 @@ def test_librispeech_is_found_inside_the_folder_that_its_archives_make() -> None
 
 
 def test_missing_data_end_in_the_command_that_prepares_them(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         component("data", "librispeech", root=str(tmp_path), train="clean460").prepare()
     command = f"python src/prepare.py data=librispeech data.root={tmp_path} data.train=clean460 "
-    assert command + "'data.validation=[dev-clean,dev-other]' 'data.test=[test-clean,test-other]'" in str(told.value)
+    assert command + "'data.validation=[dev-clean,dev-other]' 'data.test=[test-clean,test-other]'" in str(error.value)
 
 
 @pytest.mark.parametrize("name", [name for name in group_options("data") if name != "synthetic"])
 def test_every_corpus_that_is_not_there_names_its_own_prepare_command(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path} ") as told:
+    with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path} ") as error:
         component("data", name, root=str(tmp_path)).prepare()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", group_options("data"))
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("max_seconds", 0, "above 0"),
         ("max_seconds", "long", "above 0"),
@@ -129,8 +129,8 @@ def test_every_corpus_that_is_not_there_names_its_own_prepare_command(name: str,
         ("validation", [], "at least one"),
     ],
 )
-def test_wrong_values_are_named_with_the_choices(name: str, key: str, value: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{told}"):
+def test_wrong_values_are_named_with_the_choices(name: str, key: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{message}"):
         component("data", name, **{key: value})
 
 
@@ -156,9 +156,9 @@ def test_audio_without_a_transcript_is_not_passed_over(tmp_path: Path) -> None:
     folder = chapter(tmp_path, "1-2-0000 A\n")
     for id_ in ("1-2-0000", "1-2-0001"):
         soundfile.write(folder / f"{id_}.flac", [0.1] * 1600, 16000)
-    found = faults(tmp_path)
-    assert found["1-2-0000"] == ""
-    assert found["1-2-0001"].startswith("audio without a transcript")
+    reasons = faults(tmp_path)
+    assert reasons["1-2-0000"] == ""
+    assert reasons["1-2-0001"].startswith("audio without a transcript")
 
 
 @pytest.mark.parametrize("transcripts", [None, "", "\n\n"])
@@ -183,11 +183,11 @@ def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one() -> None:
         user = os.geteuid()
         try:
             os.seteuid(user or NOBODY)
-            found = faults(root)
+            reasons = faults(root)
         finally:
             os.seteuid(user)
             closed.chmod(0o700)
-    assert found[str(closed)].startswith("unreadable folder")
+    assert reasons[str(closed)].startswith("unreadable folder")
 
 
 def test_a_split_that_is_no_folder_is_a_fault(tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ def test_mls_reads_its_own_layout(tmp_path: Path) -> None:
         (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
     corpus = mls(tmp_path / "mls_polish")
     corpus.prepare()
-    found = corpus.read("train")
-    assert [(u.speaker, u.duration, u.text, u.content, u.fault) for u in found] == [
+    utterances = corpus.read("train")
+    assert [(u.speaker, u.duration, u.text, u.content, u.fault) for u in utterances] == [
         (u.speaker, u.duration, u.text, u.content, "") for u in spoken
     ]
-    assert [u.id for u in found] == [f"{u.speaker}_77_{number:06d}" for number, u in enumerate(spoken)]
+    assert [u.id for u in utterances] == [f"{u.speaker}_77_{number:06d}" for number, u in enumerate(spoken)]
     letters = compose("data=mls").alphabet.characters
-    assert set("".join(u.text for u in found)) <= set(letters)
+    assert set("".join(u.text for u in utterances)) <= set(letters)
     assert set("ąęłńóśźż") <= set(letters)
 
 
@@ -234,15 +234,15 @@ def test_mls_takes_opus_and_names_lines_without_an_id(tmp_path: Path) -> None:
     tone = 0.3 * np.sin(np.arange(16000) / 5)
     soundfile.write(folder / "10_20_000001.opus", tone, 16000, format="OGG", subtype="OPUS")
     (tmp_path / "train" / "transcripts.txt").write_text("10_20_000001\tjeden\nbez numeru\n10_20_000002\tdwa\n")
-    found = {u.id: u for u in mls(tmp_path, ending="opus").read("train")}
-    assert found["10_20_000001"].fault == ""
-    assert found["10_20_000001"].duration == pytest.approx(1.0)
-    assert found["train/transcripts.txt:2"].fault.startswith("no id: 'bez numeru'")
-    assert found["10_20_000002"].fault.startswith("missing file")
+    utterances = {u.id: u for u in mls(tmp_path, ending="opus").read("train")}
+    assert utterances["10_20_000001"].fault == ""
+    assert utterances["10_20_000001"].duration == pytest.approx(1.0)
+    assert utterances["train/transcripts.txt:2"].fault.startswith("no id: 'bez numeru'")
+    assert utterances["10_20_000002"].fault.startswith("missing file")
 
 
 def test_checksums_of_librispeech_are_torchaudios() -> None:
     from torchaudio.datasets.librispeech import _CHECKSUMS
 
-    told = compose("data=librispeech").data.download
-    assert {f"{told.address}/{split}.tar.gz": sha for split, sha in told.sha256.items()} == _CHECKSUMS
+    download = compose("data=librispeech").data.download
+    assert {f"{download.address}/{split}.tar.gz": sha for split, sha in download.sha256.items()} == _CHECKSUMS

@@ -1,4 +1,4 @@
-"""Downloads from a real server: broken off and gone on with, verified, unpacked without leaving the folder."""
+"""Downloads from a real server: broken and resumed, verified, unpacked without leaving the folder."""
 
 import errno
 import tarfile
@@ -23,18 +23,18 @@ CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, dtype=np.uint8).tob
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(module, "PAUSE", 0.01)
-    with serving() as made:
-        made.files["a.tar.gz"] = CONTENT
-        yield made
+    with serving() as server:
+        server.files["a.tar.gz"] = CONTENT
+        yield server
 
 
 def fetched(server: Server, folder: Path, checksum: str = sha256(CONTENT)) -> bytes:
-    download(f"{server.address}/a.tar.gz", folder / "a.tar.gz", checksum)
+    download(f"{server.address}/a.tar.gz", folder / "a.tar.gz", sha256=checksum, setting="data.download.address")
     return (folder / "a.tar.gz").read_bytes()
 
 
 def ranges(server: Server) -> list[str | None]:
-    return [asked for _, asked in server.requests]
+    return [requested for _, requested in server.requests]
 
 
 def test_a_file_comes_once(server: Server, tmp_path: Path) -> None:
@@ -52,7 +52,8 @@ def test_a_broken_connection_is_resumed_where_it_broke(server: Server, tmp_path:
 def test_a_broken_download_is_resumed_by_the_next_command(server: Server, tmp_path: Path) -> None:
     server.breaks = [40_000, *[0] * module.TRIES]
     with pytest.raises(
-        UsageError, match=r"broke off after 40000 of 100000 bytes; what came is kept in .*a\.tar\.gz\.part"
+        UsageError,
+        match=r"broke off after 40000 of 100000 bytes; .*a\.tar\.gz\.part is kept, and the same command continues it",
     ):
         fetched(server, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz.part"]
@@ -77,7 +78,7 @@ def test_what_is_longer_than_the_file_is_thrown_away(server: Server, tmp_path: P
     assert fetched(server, tmp_path) == CONTENT
 
 
-def test_a_wrong_checksum_is_told_and_what_came_removed(server: Server, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_reported_and_the_file_removed(server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz.part").write_bytes(b"of something else" * 100)
     with pytest.raises(UsageError, match=f"SHA-256 [0-9a-f]{{64}}, expected {sha256(CONTENT)}; the file was removed"):
         fetched(server, tmp_path)
@@ -85,14 +86,14 @@ def test_a_wrong_checksum_is_told_and_what_came_removed(server: Server, tmp_path
     assert fetched(server, tmp_path) == CONTENT
 
 
-def test_what_the_server_has_not_is_told_at_once(server: Server, tmp_path: Path) -> None:
+def test_a_file_missing_on_the_server_is_reported_at_once(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot download http://127.*/b\.tar\.gz: HTTP Error 404"):
-        download(f"{server.address}/b.tar.gz", tmp_path / "b.tar.gz", "")
+        download(f"{server.address}/b.tar.gz", tmp_path / "b.tar.gz", sha256=None, setting="data.download.address")
     assert len(server.requests) == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_told_at_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_at_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -109,7 +110,7 @@ MINI = {"train-clean-100": "train-clean-5", "dev-clean": "dev-clean-2", "test-cl
 @pytest.fixture(scope="module")
 def archives() -> dict[str, bytes]:
     root = shared_data("librispeech-mini/LibriSpeech")
-    return {f"{split}.tar.gz": archive(root / there, split) for split, there in MINI.items()}
+    return {f"{split}.tar.gz": archive(root / source, split) for split, source in MINI.items()}
 
 
 def librispeech(server: Server, root: Path, archives: dict[str, bytes]) -> Any:
@@ -126,13 +127,13 @@ def test_librispeech_is_downloaded_and_reads_as_where_it_came_from(
     corpus = librispeech(server, tmp_path / "new" / "root", archives)
     corpus.fetch()
     root = shared_data("librispeech-mini/LibriSpeech")
-    for split, there in MINI.items():
-        original = component("data", "librispeech", root=str(root), train=[there]).read(there)
+    for split, source in MINI.items():
+        original = component("data", "librispeech", root=str(root), train=[source]).read(source)
         assert [(u.id, u.text, u.content) for u in corpus.read(split)] == [(u.id, u.text, u.content) for u in original]
     assert {path.name for path in (tmp_path / "new" / "root").iterdir()} == {*MINI, ".prepare.lock"}
     server.requests.clear()
     corpus.fetch()
-    assert server.requests == [], "what is there is not asked for again"
+    assert server.requests == [], "present splits are not requested again"
 
 
 def test_two_processes_do_not_fetch_the_same(server: Server, tmp_path: Path, archives: dict[str, bytes]) -> None:
@@ -146,15 +147,15 @@ def test_two_processes_do_not_fetch_the_same(server: Server, tmp_path: Path, arc
     corpora[1].prepare()
 
 
-def test_a_split_that_cannot_be_downloaded_is_told(server: Server, tmp_path: Path) -> None:
+def test_a_split_that_cannot_be_downloaded_is_reported(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"split=train-clean-7: expected .*train-clean-100"):
         fetch(["train-clean-7"], tmp_path, address=server.address, sha256={"train-clean-100": ""})
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname = kind, target
-    return made
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
 
 
 EVIL = {
@@ -194,7 +195,7 @@ def test_a_damaged_archive_leaves_nothing(tiny_corpus: Path, tmp_path: Path, dam
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_archive_of_something_else_is_told(tiny_corpus: Path, tmp_path: Path) -> None:
+def test_an_archive_of_something_else_is_reported(tiny_corpus: Path, tmp_path: Path) -> None:
     path = tmp_path / "s.tar.gz"
     path.write_bytes(archive(tiny_corpus / "test", "other"))
     with pytest.raises(UsageError, match="no folder LibriSpeech/s"):

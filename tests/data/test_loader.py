@@ -1,4 +1,4 @@
-"""Reading processes: the same batches whatever their number, and one line for what goes wrong in one of them."""
+"""Reading processes: the same batches whatever their number, and a one-line error for what fails in one of them."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 
 
-def made(root: Path, *overrides: str) -> SpeechData:
+def assembled(root: Path, *overrides: str) -> SpeechData:
     cfg = compose("width=8", "layers=1", "gpus=0", *tiny_overrides(root), "batch.size=2", *overrides)
     _, data = assemble(cfg, build(cfg.data))
     data.setup()
@@ -41,10 +41,10 @@ def epochs(data: SpeechData, begin: tuple[int, int] = (0, 0), last: int = 1) -> 
     return batches
 
 
-def same(found: Sequence[Batch], expected: Sequence[Batch]) -> bool:
-    return [b.ids for b in found] == [b.ids for b in expected] and all(
+def same(batches: Sequence[Batch], expected: Sequence[Batch]) -> bool:
+    return [b.ids for b in batches] == [b.ids for b in expected] and all(
         torch.equal(getattr(a, name), getattr(b, name))
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(batches, expected, strict=True)
         for name in ("audio", "lengths", "targets", "target_lengths")
     )
 
@@ -52,30 +52,30 @@ def same(found: Sequence[Batch], expected: Sequence[Batch]) -> bool:
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # more than cores here
 @pytest.mark.parametrize("augment", ["none", "speed"])
 def test_the_number_of_workers_changes_no_bit_and_resuming_none_either(tiny_corpus: Path, augment: str) -> None:
-    expected = epochs(made(tiny_corpus, f"augment={augment}"))
+    expected = epochs(assembled(tiny_corpus, f"augment={augment}"))
     for workers in (1, 4):
-        assert same(epochs(made(tiny_corpus, f"augment={augment}", f"workers={workers}")), expected)
+        assert same(epochs(assembled(tiny_corpus, f"augment={augment}", f"workers={workers}")), expected)
     for workers in (0, 1):
-        resumed = epochs(made(tiny_corpus, f"augment={augment}", f"workers={workers}"), begin=(0, 3))
+        resumed = epochs(assembled(tiny_corpus, f"augment={augment}", f"workers={workers}"), begin=(0, 3))
         assert same(resumed, expected[3:])
     assert not same(expected[:5], expected[5:])
 
 
-class Asking:
-    """A store that tells, instead of samples, how the process that reads is set up."""
+class Inspecting:
+    """A store that returns the settings of the reading process instead of samples."""
 
     def read(self, utterance: Utterance) -> tuple[np.ndarray, int]:
         return np.array([torch.get_num_threads(), get_worker_info() is not None, os.getpid() % 30000], np.int16), 3
 
 
 def test_a_worker_has_one_thread_and_lives_on(tiny_corpus: Path) -> None:
-    data = made(tiny_corpus, "workers=2")
-    data.sets["train"].store = Asking()
+    data = assembled(tiny_corpus, "workers=2")
+    data.sets["train"].store = Inspecting()
     loader = data.train_dataloader()
-    told = [np.concatenate([b.audio.numpy().reshape(-1, 3) for b in loader]) for _ in range(2)]
-    assert (told[0][:, :2] == 1).all()
-    assert set(told[0][:, 2]) == set(told[1][:, 2])
-    assert len(set(told[0][:, 2])) == 2
+    readings = [np.concatenate([b.audio.numpy().reshape(-1, 3) for b in loader]) for _ in range(2)]
+    assert (readings[0][:, :2] == 1).all()
+    assert set(readings[0][:, 2]) == set(readings[1][:, 2])
+    assert len(set(readings[0][:, 2])) == 2
 
 
 class Failing:
@@ -99,9 +99,9 @@ def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int,
     data.setup()
     train = data.sets["train"]
     train.store = Failing(train.store, "11-1-0002", dies)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         trainer(cfg, 0, [], []).fit(task, data)
-    line = str(told.value)
+    line = str(error.value)
     assert "utterance 11-1-0002" in line
     assert "11-1-0002.flac" in line
     assert "\n" not in line
@@ -110,7 +110,7 @@ def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int,
 
 
 class Late(pl.Callback):
-    """Kills a worker while a batch is trained on: torch notices it then and there."""
+    """Kills a worker while a batch is trained on: torch notices it at once."""
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
         watch = trainer.datamodule.sets["train"].reading
@@ -118,13 +118,13 @@ class Late(pl.Callback):
         time.sleep(10)  # ends early: torch's handler of SIGCHLD raises
 
 
-def test_a_worker_that_dies_between_batches_is_told_too(tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_between_batches_is_reported_too(tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # torch sets its handler once a process, and whoever has set another since has taken it away
     monkeypatch.setattr("torch.utils.data._utils.signal_handling._SIGCHLD_handler_set", False)
     cfg = compose("width=8", "layers=1", "gpus=0", "max_epochs=1", *tiny_overrides(tiny_corpus), "workers=1")
     task, data = assemble(cfg, build(cfg.data))
-    with pytest.raises(RuntimeError) as told:
+    with pytest.raises(RuntimeError) as error:
         trainer(cfg, 0, [], [Late()]).fit(task, data)
-    explained = data.explain(told.value)
+    explained = data.explain(error.value)
     assert isinstance(explained, UsageError)
     assert re.match(r"a process that reads audio died; it was at utterance 1\d-1-000\d \(.*flac\)$", str(explained))

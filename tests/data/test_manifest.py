@@ -1,4 +1,4 @@
-"""Manifests and Kaldi directories: the same utterances as from the folders they describe, and every wrong line told."""
+"""Manifests and Kaldi directories: the utterances of the folders that they describe, and all wrong lines named."""
 
 import json
 from collections.abc import Sequence
@@ -74,12 +74,12 @@ def test_segments_lie_within_their_recording(tmp_path: Path) -> None:
     (folder / "wav.scp").write_text("a clips/a.wav\n")
     (folder / "segments").write_text("a-1 a 0.5 1.75\na-2 a 2.0 -1\n")
     (folder / "text").write_text("a-1 ONE\na-2 TWO\n")
-    found = manifest(tmp_path).read("train")
-    assert [(u.id, u.speaker, u.offset, u.duration, u.text) for u in found] == [
+    utterances = manifest(tmp_path).read("train")
+    assert [(u.id, u.speaker, u.offset, u.duration, u.text) for u in utterances] == [
         ("a-1", "a", 0.5, 1.25, "one"),
         ("a-2", "a", 2.0, 1.0, "two"),
     ]
-    assert kaldi(tmp_path).read("train") == found
+    assert kaldi(tmp_path).read("train") == utterances
 
 
 def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
     lines = [{"audio_filepath": name, "text": "a"} for name in ("x/1.wav", "y/1.wav", "2.wav")]
     lines += [{"audio_filepath": "2.wav", "text": "a", "offset": 0.25, "duration": 0.5}]
     write_manifest(tmp_path / "train.jsonl", lines)
-    found = manifest(tmp_path).read("train")
-    assert [u.id for u in found] == ["x-1", "y-1", "2", "2-0000250"]
-    assert [u.speaker for u in found] == ["x-1", "y-1", "2", "2"]
+    utterances = manifest(tmp_path).read("train")
+    assert [u.id for u in utterances] == ["x-1", "y-1", "2", "2-0000250"]
+    assert [u.speaker for u in utterances] == ["x-1", "y-1", "2", "2"]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "fault"),
     [
         ("{audio", "not JSON"),
         ("[1, 2]", "not JSON: expected an object"),
@@ -109,29 +109,29 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
         ({"audio_filepath": "a.wav", "text": "a", "duration": True}, "wrong duration"),
     ],
 )
-def test_a_wrong_line_is_told_by_its_number(tmp_path: Path, line: dict[str, Any] | str, told: str) -> None:
+def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: dict[str, Any] | str, fault: str) -> None:
     tone(tmp_path / "a.wav")
     good = {"audio_filepath": "a.wav", "text": "a"}
     write_manifest(tmp_path / "train.jsonl", [good, "", line])
     sound, bad = manifest(tmp_path).read("train")
     assert sound.fault == ""
     assert bad.id == "train.jsonl:3"
-    assert bad.fault.startswith(told)
+    assert bad.fault.startswith(fault)
     assert "\n" not in bad.fault
 
 
-@pytest.mark.parametrize(("offset", "duration", "told"), [
+@pytest.mark.parametrize(("offset", "duration", "fault"), [
     (0.5, 0.6, "beyond the end"), (1.5, None, "zero-length audio"), (0.2, 0.0, "zero-length audio"), (0.0, 1.04, ""),
 ])  # fmt: skip
-def test_times_are_those_of_the_file(tmp_path: Path, offset: float, duration: float | None, told: str) -> None:
+def test_times_are_those_of_the_file(tmp_path: Path, offset: float, duration: float | None, fault: str) -> None:
     """1.04 s of a file of 1 s is a rounded duration and is cut."""
     tone(tmp_path / "a.wav")
     line = {"audio_filepath": "a.wav", "text": "a", "offset": offset, "duration": duration}
     write_manifest(tmp_path / "train.jsonl", [line])
-    (found,) = manifest(tmp_path).read("train")
-    assert found.fault.partition(":")[0] == told
-    if not told:
-        assert found.duration == 1.0
+    (utterance,) = manifest(tmp_path).read("train")
+    assert utterance.fault.partition(":")[0] == fault
+    if not fault:
+        assert utterance.duration == 1.0
 
 
 def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("text", "a ONE\na TWO\n", "text:2: duplicate id a"),
         ("segments", "a-1 a 0.5\n", "segments:1: .*expected utterance, recording, start, end"),
@@ -153,13 +153,13 @@ def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
         ("wav.scp", "", "no utterances"),
     ],
 )
-def test_a_broken_kaldi_table_is_told_with_its_line(tmp_path: Path, name: str, content: str, told: str) -> None:
+def test_a_broken_kaldi_table_is_named_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
     folder = tmp_path / "data" / "train"
     tone(tmp_path / "a.wav")
     folder.mkdir(parents=True)
     for file, lines in {"wav.scp": "a a.wav\n", "text": "a ONE\n", name: content}.items():
         (folder / file).write_text(lines)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         kaldi(tmp_path).read("train")
 
 
@@ -173,10 +173,10 @@ def test_kaldi_tables_that_do_not_fit_are_faults(tmp_path: Path) -> None:
         "text": "a-1 ONE\nc-1 THREE\n",
     }.items():
         (folder / file).write_text(lines)
-    found = {u.id: u.fault for u in kaldi(tmp_path).read("train")}
-    assert found["a-1"] == ""
-    assert found["b-1"].startswith("missing file: no recording b")
-    assert found["c-1"].startswith("missing file: a text without audio")
+    faults = {u.id: u.fault for u in kaldi(tmp_path).read("train")}
+    assert faults["a-1"] == ""
+    assert faults["b-1"].startswith("missing file: no recording b")
+    assert faults["c-1"].startswith("missing file: a text without audio")
 
 
 def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> None:

@@ -1,4 +1,4 @@
-"""Training stopped in the middle of an epoch goes on with exactly the batches that are missing."""
+"""Training stopped in the middle of an epoch continues with exactly the missing batches."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,24 +27,24 @@ class Story(pl.Callback):
     """What happened in a fit: (epoch, ids of a batch), (epoch, "validation"), (epoch, "end")."""
 
     stop_in: tuple[int, int] | None = None
-    told: list[tuple[int, Any]] = field(default_factory=list)
+    events: list[tuple[int, Any]] = field(default_factory=list)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.told.append((trainer.current_epoch, batch_idx, tuple(batch.ids)))
+        self.events.append((trainer.current_epoch, batch_idx, tuple(batch.ids)))
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         if (trainer.current_epoch, batch_idx) == self.stop_in:
             raise InterruptedError
 
     def on_validation_end(self, trainer, pl_module):
-        self.told.append((trainer.current_epoch, "validation", trainer.global_step))
+        self.events.append((trainer.current_epoch, "validation", trainer.global_step))
 
     def on_train_epoch_end(self, trainer, pl_module):
-        self.told.append((trainer.current_epoch, "end", trainer.global_step))
+        self.events.append((trainer.current_epoch, "end", trainer.global_step))
 
 
 def fit(root: Path, story: Story, *callbacks: Any, resume: Path | None = None, workers: int = 0) -> torch.Tensor:
-    """The weights after training, or after the stop that the story asks for."""
+    """The weights after training, or after the stop of the story."""
     small = ["width=8", "layers=1", "gpus=0", "norm=none", "dropout=0", "order=shuffled", f"max_epochs={EPOCHS}"]
     cfg = compose(*small, *tiny_overrides(root), "batch.size=2", f"workers={workers}")
     task, data = assemble(cfg, build(cfg.data))
@@ -59,7 +59,7 @@ def fit(root: Path, story: Story, *callbacks: Any, resume: Path | None = None, w
 def undisturbed(tiny_corpus: Path) -> tuple[Story, torch.Tensor]:
     story = Story()
     weights = fit(tiny_corpus, story)
-    assert len(story.told) == EPOCHS * (BATCHES + 2)
+    assert len(story.events) == EPOCHS * (BATCHES + 2)
     return story, weights
 
 
@@ -86,7 +86,7 @@ def test_a_resumed_run_sees_the_missing_batches_and_ends_with_the_same_weights(
     workers: int,
 ) -> None:
     """`kept`: the epoch and the batch in it that the last checkpoint, one every `every` batches or after each
-    validation or epoch, goes on with."""
+    validation or epoch, continues with."""
     whole, weights = undisturbed
 
     def saving() -> ModelCheckpoint:
@@ -99,7 +99,7 @@ def test_a_resumed_run_sees_the_missing_batches_and_ends_with_the_same_weights(
     fit(tiny_corpus, first, saving(), workers=workers)
     second = Story()
     resumed = fit(tiny_corpus, second, saving(), resume=tmp_path / "last.ckpt", workers=workers)
-    seen = kept[0] * (BATCHES + 2) + kept[1]
-    assert first.told[:seen] == whole.told[:seen]
-    assert second.told == whole.told[seen:]
+    before = kept[0] * (BATCHES + 2) + kept[1]
+    assert first.events[:before] == whole.events[:before]
+    assert second.events == whole.events[before:]
     assert torch.equal(resumed, weights)

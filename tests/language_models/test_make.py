@@ -1,11 +1,8 @@
 """python src/lm.py: what goes in, what comes out, what is refused; KenLM's numbers."""
 
 import gzip
-import hashlib
 import json
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.commands.lm import make
 from asr_ablations.config.checks import check
+from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models import programs
 from asr_ablations.language_models.fit import fit
 from asr_ablations.language_models.model import load, load_words
 from asr_ablations.language_models.text import collect
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
+from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.support import CONF, group_options, shared_data, tiny_overrides
 
@@ -159,64 +159,76 @@ def test_upper_case_becomes_lower(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Any:
-    """Serves <tmp_path>/served on the loopback interface."""
-    served = tmp_path / "served"
-    served.mkdir()
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(served))) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield served, f"http://127.0.0.1:{running.server_address[1]}"
-        running.shutdown()
-        thread.join()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Serve a small model on the loopback interface; between two attempts no time passes."""
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    with serving() as running:
+        running.files["small.arpa.gz"] = gzip.compress(bigrams("make-served.arpa", ["CAB", "DAD"]).read_bytes())
+        yield running
 
 
-def offered(served: Path) -> dict[str, Any]:
-    content = gzip.compress(bigrams("make-served.arpa", ["CAB", "DAD"]).read_bytes())
-    (served / "small.arpa.gz").write_bytes(content)
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def expected_of(server: Server) -> Json:
+    content = server.files["small.arpa.gz"]
+    return {"bytes": len(content), "sha256": sha256(content)}
 
 
-def download(address: str, expected: dict[str, Any], outputs: Path) -> Path:
+def download(address: str, expected: Json, outputs: Path) -> Path:
     cfg = request(outputs, None, "lm=librispeech", f"lm.address={address}")
     OmegaConf.update(cfg, "lm.files", {"small": expected}, force_add=True)
     cfg.lm.name = "small"
     return make(cfg)
 
 
-def test_a_model_is_downloaded_and_verified(server: Any, tmp_path: Path) -> None:
-    served, address = server
-    expected = offered(served)
-    folder = download(address, expected, tmp_path / "a")
+def test_a_model_is_downloaded_and_verified(server: Server, tmp_path: Path) -> None:
+    expected = expected_of(server)
+    folder = download(server.address, expected, tmp_path / "a")
     assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
     assert json.loads((folder / "lm.json").read_text())["sources"] == [
-        {"source": f"{address}/small.arpa.gz", "sha256": expected["sha256"]}
+        {"source": f"{server.address}/small.arpa.gz", "sha256": expected["sha256"]}
     ]
-    assert not list(folder.glob("*.gz"))
-
-
-@pytest.mark.parametrize(("key", "value"), [("bytes", 7), ("sha256", "0" * 64)])
-def test_another_file_than_expected_is_refused(server: Any, tmp_path: Path, key: str, value: Any) -> None:
-    served, address = server
-    with pytest.raises(UsageError, match=f"another file than expected \\({key} "):
-        download(address, {**offered(served), key: value}, tmp_path / "a")
-    assert not list((tmp_path / "a").rglob("lm.arpa"))
     assert not list((tmp_path / "a").rglob("*.gz"))
 
 
-def test_a_server_that_has_not_got_it(server: Any, tmp_path: Path) -> None:
-    served, address = server
-    expected = offered(served)
-    (served / "small.arpa.gz").unlink()
-    with pytest.raises(UsageError, match=r"small.arpa.gz: cannot be downloaded \(.*404"):
-        download(address, expected, tmp_path / "a")
-    with pytest.raises(UsageError, match="cannot be downloaded"):
+def test_a_model_without_a_known_checksum_is_recorded_with_its_own(server: Server, tmp_path: Path) -> None:
+    expected = expected_of(server)
+    folder = download(server.address, {**expected, "sha256": None}, tmp_path / "a")
+    (source,) = json.loads((folder / "lm.json").read_text())["sources"]
+    assert source["sha256"] == expected["sha256"]
+
+
+def test_a_broken_download_of_a_model_is_continued_by_the_next_run(server: Server, tmp_path: Path) -> None:
+    expected = expected_of(server)
+    server.breaks = [40, *[0] * module.TRIES]
+    with pytest.raises(UsageError, match=r"broke off after 40 of .*the same command continues it"):
+        download(server.address, expected, tmp_path / "a")
+    server.requests.clear()
+    folder = download(server.address, expected, tmp_path / "a")
+    assert [requested for _, requested in server.requests] == ["bytes=40-"]
+    assert load_words(str(folder), ENGLISH).words == ["cab", "dad"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [("bytes", 7, r"\d+ bytes, expected 7;"), ("sha256", "0" * 64, "SHA-256 [0-9a-f]{64}, expected 0{64};")],
+)
+def test_another_file_than_expected_is_refused(
+    server: Server, tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"small\.arpa\.gz: {message} .*another lm\.address"):
+        download(server.address, {**expected_of(server), key: value}, tmp_path / "a")
+    assert not list((tmp_path / "a").rglob("lm.arpa"))
+    assert not list((tmp_path / "a").rglob("*.gz*"))
+
+
+def test_a_server_without_the_model(server: Server, tmp_path: Path) -> None:
+    expected = expected_of(server)
+    del server.files["small.arpa.gz"]
+    with pytest.raises(UsageError, match=r"cannot download .*/small\.arpa\.gz: .*404"):
+        download(server.address, expected, tmp_path / "a")
+    with pytest.raises(UsageError, match=r"cannot download http://127\.0\.0\.1:9/small\.arpa\.gz: "):
         download("http://127.0.0.1:9", expected, tmp_path / "b")
+    with pytest.raises(UsageError, match=r"cannot download nowhere/small\.arpa\.gz: unknown url type"):
+        download("nowhere", expected, tmp_path / "c")
 
 
 def test_perplexity_as_kenlms_query_has_it() -> None:

@@ -1,7 +1,7 @@
 """prepare(cfg): a corpus made or fetched, every file of it decoded, all that is wrong listed."""
 
 import sys
-from typing import Any
+from collections.abc import Mapping
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -10,7 +10,7 @@ from rich.table import Table
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import describe_set, fingerprint
+from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
 from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
@@ -35,12 +35,13 @@ def prepare(cfg: DictConfig) -> None:
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(screened)}, {corpus.root}")
 
 
-def _print(sets: dict[str, dict[str, Any]]) -> None:
+def _print(sets: Mapping[str, SetDescription]) -> None:
     table = Table()
     table.add_column("set")
-    for column in (*(counts := ("utterances", "speakers", "words", "vocabulary")), "hours", "left out"):
+    for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):
         table.add_column(column, justify="right")
-    for name, told in sets.items():
-        left_out = sum(map(len, told["left_out"].values()))
-        table.add_row(name, *(str(told[key]) for key in counts), f"{told['hours']:.2f}", str(left_out))
+    for name, content in sets.items():
+        counts = content["utterances"], content["speakers"], content["words"], content["vocabulary"]
+        left_out = sum(map(len, content["left_out"].values()))
+        table.add_row(name, *map(str, counts), f"{content['hours']:.2f}", str(left_out))
     Console(highlight=False).print(table)

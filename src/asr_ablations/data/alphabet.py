@@ -1,4 +1,4 @@
-"""Characters and their indices; 0 is the CTC blank."""
+"""Characters and their indices; index 0 is the CTC blank."""
 
 import operator
 from collections.abc import Iterable
@@ -12,8 +12,9 @@ from asr_ablations.tools.errors import UsageError, choices
 class Alphabet:
     """The characters of a language, in the order of their outputs 1, 2, …
 
-    separation: one of them, or "" for none, that is no letter: it stands between double letters, as in co_ol, and is
-    dropped when labels become text (papers/004 §4.4.3).
+    separation: one of the characters, or "" for none. It is not a letter: it stands between double letters, as in
+    co_ol, and is dropped when labels become text (papers/004 §4.4.3).
+    Raises UsageError for an empty string and for a character that occurs twice.
     """
 
     characters: str
@@ -25,8 +26,9 @@ class Alphabet:
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Alphabet":
-        """Letters, and behind them the separation character where there is one. Raises UsageError for one that is no
-        character or a letter.
+        """Return the letters followed by the separation character, if there is one.
+
+        Raises UsageError for a separation that is not exactly one character, or that is a letter.
         """
         if separation is None:
             return Alphabet(letters)
@@ -36,12 +38,12 @@ class Alphabet:
 
     @property
     def letters(self) -> str:
-        """The characters that a text may hold."""
+        """The characters that may occur in a text: all but the separation."""
         return self.characters.replace(self.separation, "")
 
     @property
     def outputs(self) -> int:
-        """V: the characters and the blank."""
+        """V, the number of model outputs: the characters and the blank."""
         return len(self.characters) + 1
 
     @cached_property
@@ -49,28 +51,28 @@ class Alphabet:
         return {character: i for i, character in enumerate(self.characters, start=1)}
 
     def encode(self, text: str) -> list[int]:
-        """Indices of the characters. Raises KeyError for one outside the alphabet."""
+        """Return the indices of the characters. Raises KeyError for a character outside the alphabet."""
         labels = list(map(self._index.__getitem__, text))
         if not self.separation:
             return labels
-        between = self._index[self.separation]
-        parted = zip(labels, [0, *labels], strict=False)
-        return [label for now, before in parted for label in ([between, now] if now == before else [now])]
+        separator = self._index[self.separation]
+        pairs = zip(labels, [0, *labels], strict=False)
+        return [index for label, previous in pairs for index in ([separator, label] if label == previous else [label])]
 
     def decode(self, indices: Iterable[int]) -> str:
-        """Text of indices 1…V-1."""
+        """Return the text of indices 1…V-1."""
         return "".join(self.characters[i - 1] for i in indices).replace(self.separation, "")
 
     def foreign(self, text: str) -> list[str]:
-        """The characters of a text that the alphabet has not, each once."""
+        """Return the characters of a text that are not letters of the alphabet, sorted, each once."""
         return sorted(set(text) - set(self.letters))
 
 
 def normalise(text: str) -> str:
-    """Lower case, one space between words, none at the ends; the typographic apostrophe as the plain one."""
+    """Return the text in lower case with single spaces between words, none at the ends, and plain apostrophes."""
     return " ".join(text.replace("’", "'").lower().split())
 
 
 def shortest_path(labels: list[int]) -> int:
-    """Frames that CTC needs at the least: one a label, and a blank between two equal neighbours."""
+    """Return the least number of frames that CTC needs: one per label, and a blank between equal neighbours."""
     return len(labels) + sum(map(operator.eq, labels, labels[1:]))

@@ -1,13 +1,13 @@
-"""What is known of audio files, kept between runs: an arm of a sweep does not hash or decode again what another did."""
+"""Database of what is known about audio files, kept between runs: no arm of a sweep hashes or decodes a file again."""
 
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -18,57 +18,92 @@ create table if not exists heard (
     path text, begin real, seconds real, size integer, changed integer, fault text,
     primary key (path, begin, seconds));
 """
-ASKED_AT_ONCE = 500
+PATHS_PER_QUERY = 500
 
 
 @dataclass(frozen=True)
-class State:
-    """A file as it is: bytes, and the time of its last change in ns. Whoever sets the time back goes unnoticed."""
+class FileState:
+    """Size in bytes and time of the last change in ns. A file whose time was set back is taken for unchanged."""
 
     size: int
     changed: int
 
     @staticmethod
-    def of(path: Path) -> "State | None":
+    def of(path: Path) -> "FileState | None":
+        """Return the present state of a file, or None if there is no such file."""
         try:
-            told = path.stat()
+            status = path.stat()
         except OSError:
             return None
-        return State(told.st_size, told.st_mtime_ns)
+        return FileState(status.st_size, status.st_mtime_ns)
 
 
-def place() -> Path:
-    """The database: $ASR_ABLATIONS_INDEX, or audio-index-1.sqlite in the user's cache."""
-    if told := os.environ.get("ASR_ABLATIONS_INDEX"):
-        return Path(told)
+class FileRow(NamedTuple):
+    """A file by its header and bytes: state, samples per channel, Hz, hash of the content."""
+
+    path: str
+    size: int
+    changed: int
+    samples: int
+    rate: int
+    content: str
+
+
+class DecodedRow(NamedTuple):
+    """A decoded part of a file: begin and length in seconds, state of the file, fault ("" for none)."""
+
+    path: str
+    begin: float
+    seconds: float
+    size: int
+    changed: int
+    fault: str
+
+
+Row = TypeVar("Row", FileRow, DecodedRow)
+TABLE_OF: dict[type, str] = {FileRow: "files", DecodedRow: "heard"}
+
+
+def index_path() -> Path:
+    """Return the database: $ASR_ABLATIONS_INDEX, or audio-index-1.sqlite in the user's cache folder."""
+    if path := os.environ.get("ASR_ABLATIONS_INDEX"):
+        return Path(path)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "asr-ablations" / "audio-index-1.sqlite"
 
 
-def recall(table: str, paths: Iterable[Path]) -> list[tuple[Any, ...]]:
-    """All rows of a table on these paths."""
-    wanted = [str(path) for path in paths]
-    parts = [wanted[i : i + ASKED_AT_ONCE] for i in range(0, len(wanted), ASKED_AT_ONCE)]
-    return [row for part in parts for row in _ask(f"select * from {table} where path in ({_marks(part)})", part)]
+def load(kind: type[Row], paths: Iterable[Path]) -> list[Row]:
+    """Return all stored rows of one kind for these paths; none if the database cannot be used."""
+    names = [str(path) for path in paths]
+    rows: list[Row] = []
+    for i in range(0, len(names), PATHS_PER_QUERY):
+        part = names[i : i + PATHS_PER_QUERY]
+        rows += map(kind._make, _query(f"select * from {TABLE_OF[kind]} where path in ({_marks(part)})", part))
+    return rows
 
 
-def remember(table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Add or replace rows."""
+def store(rows: Sequence[Row]) -> None:
+    """Add rows of one kind, or replace them; nothing happens if the database cannot be used."""
     if rows:
-        _ask(f"insert or replace into {table} values ({_marks(rows[0])})", rows, many=True)
+        statement = f"insert or replace into {TABLE_OF[type(rows[0])]} values ({_marks(rows[0])})"
+        _execute(lambda database: database.executemany(statement, rows).fetchall())
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _query(statement: str, values: Sequence[str]) -> list[tuple[object, ...]]:
+    return _execute(lambda database: database.execute(statement, values).fetchall())
+
+
+def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _ask(statement: str, values: Sequence[Any], many: bool = False) -> list[tuple[Any, ...]]:
-    """Without a database that can be used nothing is remembered, and everything works."""
+def _execute(work: Callable[[sqlite3.Connection], list[tuple[object, ...]]]) -> list[tuple[object, ...]]:
+    """Run `work` in one transaction. With a database that cannot be used nothing is kept, and everything works."""
     try:
-        place().parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(place(), timeout=60)) as database, database:
+        index_path().parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(index_path(), timeout=60)) as database, database:
             database.executescript(TABLES)
-            return (database.executemany if many else database.execute)(statement, values).fetchall()
+            return work(database)
     except (sqlite3.Error, OSError) as error:
-        log.warning("%s cannot be used, what is known of audio files is not kept: %s", place(), error)
+        log.warning("%s cannot be used, what is known of audio files is not kept: %s", index_path(), error)
         return []

@@ -1,21 +1,23 @@
-"""How many utterances make a batch: so many (batch.size), or so much audio (batch.seconds). Both for each rank."""
+"""The size of a batch: a number of utterances (batch.size) or an amount of audio (batch.seconds). Both are per rank."""
 
 from typing import Protocol
 
 import numpy as np
 
-FULL = 8
-"""Matrix units like batches of a multiple of it."""
+MULTIPLE = 8
+"""Matrix units are fastest with batches of a multiple of this."""
 
 
 class BatchSize(Protocol):
-    """The utterances of one step, which all ranks share."""
+    """The size of the batch of one step, which all ranks share."""
 
     def count(self, longest: float) -> int:
-        """Utterances of a batch whose longest lasts `longest` seconds."""
+        """Return the number of utterances of a batch whose longest one lasts `longest` seconds."""
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Where to cut a sequence of utterances of any duration (seconds); the same number of cuts in any sequence."""
+        """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
+        cuts does not depend on the order of the sequence.
+        """
 
 
 class Count:
@@ -32,8 +34,8 @@ class Count:
 
 
 class Seconds:
-    """`seconds` of audio for each of `ranks`, padding included where the longest utterance is known beforehand; a
-    multiple of eight utterances from eight on.
+    """`seconds` of audio for each of `ranks`, padding included where the longest utterance is known beforehand; from
+    eight utterances on, a multiple of eight.
     """
 
     def __init__(self, seconds: float, ranks: int) -> None:
@@ -41,10 +43,12 @@ class Seconds:
 
     def count(self, longest: float) -> int:
         fits = max(1, int(self.seconds / max(longest, 1e-3)))
-        return self.ranks * (fits - fits % FULL if fits >= FULL else fits)
+        return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Stretches of equal audio, padding left out; none is empty, since none is shorter than an utterance."""
+        """Cut into stretches of equal audio, without padding; none is empty, because each is at least as long as an
+        utterance.
+        """
         ends = durations.cumsum()
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
         middles = ends - durations / 2
@@ -52,5 +56,5 @@ class Seconds:
 
 
 def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:
-    """The rule of which one of the two is set."""
+    """Return the rule for whichever of `size` and `seconds` is set."""
     return Count(size, ranks) if size is not None else Seconds(seconds or 0.0, ranks)

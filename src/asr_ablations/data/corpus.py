@@ -1,4 +1,4 @@
-"""What all corpora share: splits by name, utterances with what is wrong with them, a word on what is missing."""
+"""What all corpora share: splits by name, utterances with their faults, and how to prepare what is missing."""
 
 import math
 import os
@@ -7,16 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from asr_ablations.data import audio_checks as hearing
+from asr_ablations.data import audio_checks
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
 
 
 class Corpus(ABC):
     """train, validation, test: names of splits under `root`, one or several.
 
-    language: of the text. max_seconds: longer utterances are left out of training, null for none. on_bad: `stop`
-    refuses a corpus with utterances that cannot be used, `skip` leaves them out and says so.
+    language: of the text. max_seconds: longer utterances are left out of training; null for no limit. on_bad: `stop`
+    refuses a corpus with utterances that cannot be used, `skip` leaves them out with a warning.
+    Raises UsageError for a role without a split and for other values of max_seconds and on_bad.
     """
 
     def __init__(
@@ -31,13 +33,13 @@ class Corpus(ABC):
         on_bad: str,
     ) -> None:
         self.root = Path(root).expanduser() if root else None
-        self.asked = {"train": train, "validation": validation, "test": test}
+        self.requested = {"train": train, "validation": validation, "test": test}
         self.train, self.validation, self.test = listed(train), listed(validation), listed(test)
-        for role in self.asked:
+        for role in self.requested:
             if not getattr(self, role):
-                raise choices(f"data.{role}", self.asked[role], "the name of at least one split")
-        if max_seconds is not None and not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
-            raise choices("data.max_seconds", max_seconds, "seconds, above 0, or null for no limit")
+                raise choices(f"data.{role}", self.requested[role], "the name of at least one split")
+        if max_seconds is not None:
+            number("data.max_seconds", max_seconds, above=0, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.max_seconds, self.on_bad = language, max_seconds, on_bad
@@ -46,39 +48,45 @@ class Corpus(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """See that every split is there. Raises UsageError that names what is missing and how to come by it."""
+        """Check that every split is present. Raises UsageError that names what is missing and how to get it."""
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """The utterances that a split's texts name; no audio is opened."""
+        """Return the utterances that the texts of a split name; no audio is opened."""
 
     def fetch(self) -> None:
-        """Make or download what is not there, where that can be done, and see that every split is there."""
+        """Generate or download what is missing, where that is possible, and check that every split is present."""
         self.prepare()
 
     def read(self, split: str) -> list[Utterance]:
-        """The utterances of one split, the faulty ones among them, by the headers of their files and what earlier runs
-        heard; where the corpus is `thorough`, all audio is decoded, once for all runs.
+        """Return the utterances of one split, those with faults included.
+
+        Faults come from the headers of the files and from the decoding of earlier runs. Where the corpus is `thorough`,
+        all audio is decoded, once for all runs.
         """
         if split not in self._read:
-            found = hearing.inspect(self.find(split), f"reading {split}")
-            self._read[split] = hearing.listen(found, f"decoding {split}") if self.thorough else hearing.recall(found)
+            inspected = audio_checks.inspect(self.find(split), f"reading {split}")
+            self._read[split] = (
+                audio_checks.decode_all(inspected, f"decoding {split}")
+                if self.thorough
+                else audio_checks.known_faults(inspected)
+            )
         return self._read[split]
 
     def folders(self) -> list[str]:
-        """Every split once, training first."""
+        """Return every split once, training first."""
         return list(dict.fromkeys([*self.train, *self.validation, *self.test]))
 
     def prepare_command(self) -> str:
-        """The command line that prepares this corpus. A corpus is the file of its name."""
+        """Return the command line that prepares this corpus. The option `data` is the name of the corpus's module."""
         name = type(self).__module__.rpartition(".")[2]
-        roles = [f"data.{role}={_override(value)}" for role, value in self.asked.items()]
+        roles = [f"data.{role}={_override(value)}" for role, value in self.requested.items()]
         words = ["python", "src/prepare.py", f"data={name}", f"data.root={self.root or 'FOLDER'}", *roles]
         return " ".join(map(shlex.quote, words))
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
-    """One name or several as a list."""
+    """Return one name or several as a list."""
     return [names] if isinstance(names, str) else list(names)
 
 
@@ -86,26 +94,26 @@ def _override(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else f"[{','.join(value)}]"
 
 
-def whole_file(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
-    """An utterance that is all of its file."""
+def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
+    """Return an utterance that extends over its whole file."""
     return Utterance(id_, speaker, audio, 0.0, math.inf, text)
 
 
 def faulty(id_: str, path: Path, fault: str) -> Utterance:
-    """Stands for what should have been an utterance."""
+    """Return a placeholder for what should have been an utterance."""
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
 def folders_in(folder: Path) -> Iterator[Path | Utterance]:
-    """The folders in a folder in order of their names; a fault for one that cannot be looked into."""
+    """Yield the folders in a folder, sorted by name, or a fault if the folder cannot be read."""
     for path in entries(folder):
         if isinstance(path, Utterance) or path.is_dir():
             yield path
 
 
 def entries(folder: Path) -> list[Path | Utterance]:
-    """What lies in a folder, in order of the names; one fault where it cannot be looked into. Path.glob would pass
-    over such a folder in silence.
+    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip such a
+    folder silently.
     """
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
@@ -114,7 +122,7 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 
 def text_of(path: Path) -> str:
-    """A UTF-8 file's content. Raises UsageError where it cannot be read."""
+    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

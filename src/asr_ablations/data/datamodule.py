@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,7 +12,7 @@ from asr_ablations.data.batch_size import batch_size
 from asr_ablations.data.contracts import Augmentation
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech
-from asr_ablations.data.fingerprint import describe_set, fingerprint
+from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
 from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
@@ -23,8 +22,8 @@ from asr_ablations.tools.errors import UsageError
 
 
 class SpeechData(pl.LightningDataModule):
-    """Batches of a corpus. `output_frames` maps lengths in samples (B,) to the model's output frames (B,): utterances
-    with too few of them for their transcript cannot be learnt by CTC and are left out of training, by name.
+    """Batches of a corpus. `output_frames` maps lengths in samples (B,) to the model's output frames (B,): CTC cannot
+    learn utterances with too few frames for their transcript, so they are left out of training, by name.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class SpeechData(pl.LightningDataModule):
         self.seed, self.workers, self.cache = seed, workers, cache
         if cache.holds_features and augment.changes_waveforms:
             raise UsageError(
-                "cache=features: expected pcm or none with an augmentation of waveforms, whose features are other ones "
+                "cache=features: expected pcm or none with an augmentation of waveforms, whose features differ "
                 "in every epoch"
             )
         self.perturbation = (
@@ -64,15 +63,15 @@ class SpeechData(pl.LightningDataModule):
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
         if self.sets:
             return
-        self._take(screen(self.corpus, self.alphabet, self.output_frames))
-        self.left_out = sorted(u.id for out in self.screened["train"].left_out.values() for u in out)
+        self._add(screen(self.corpus, self.alphabet, self.output_frames))
+        self.left_out = sorted(u.id for group in self.screened["train"].left_out.values() for u in group)
         self._check_longest()
 
     def read(self, name: str) -> None:
         """Read one set alone: "train", which may be several splits, or a split. Raises UsageError as setup."""
-        self._take(screen(self.corpus, self.alphabet, self.output_frames, [name]))
+        self._add(screen(self.corpus, self.alphabet, self.output_frames, [name]))
 
-    def _take(self, sets: dict[str, Screened]) -> None:
+    def _add(self, sets: dict[str, Screened]) -> None:
         for name, screened in sets.items():
             store = self.cache.open(name, _readable(screened), self.workers)
             perturbation = self.perturbation if name == "train" else None
@@ -83,24 +82,27 @@ class SpeechData(pl.LightningDataModule):
         longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
         if self.batch_seconds is not None and longest.duration > self.batch_seconds:
             raise UsageError(
-                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, what utterance "
-                f"{longest.id} lasts"
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of "
+                f"utterance {longest.id}"
             )
 
     @cached_property
     def fingerprint(self) -> str:
-        """Any change of the corpus changes it: utterances, texts, audio. The model and its alphabet do not."""
+        """Hash that changes with the utterances, texts and audio of the corpus, not with the model or its alphabet."""
         return fingerprint(self.screened)
 
     def resume(self, epoch: int, batches: int) -> None:
-        """Go on after that many batches of an epoch."""
+        """Continue after `batches` batches of an epoch."""
         self._resumed = {"epoch": epoch, "batches": batches}
 
-    def describe(self) -> dict[str, Any]:
-        """For the record: what each set holds, a hash of it, and what was left out, by reason and id."""
-        sets = {name: describe_set(screened) for name, screened in self.screened.items()}
-        alphabet = {"alphabet": self.alphabet.characters, "separation": self.alphabet.separation}
-        return {"fingerprint": self.fingerprint, "sets": sets, **alphabet}
+    def describe(self) -> DataDescription:
+        """Describe the data for the run's record: content and hash of each set, and what was left out, by reason."""
+        return {
+            "fingerprint": self.fingerprint,
+            "sets": {name: describe_set(screened) for name, screened in self.screened.items()},
+            "alphabet": self.alphabet.characters,
+            "separation": self.alphabet.separation,
+        }
 
     def train_dataloader(self) -> SpeechLoader:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
@@ -110,33 +112,33 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets["train"], order, self.workers)
 
     def state_dict(self) -> dict[str, int]:
-        """Where training stands: the epoch, and the batches of it that the weights have seen, on each rank."""
+        """Return the position of the training: the epoch, and how many of its batches were trained on, per rank."""
         if self.trainer is None:
             return dict(self._resumed)
         loop = self.trainer.fit_loop
         epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
         # `processed` counts a batch from its optimiser's step on, an epoch from its last batch's validation on; between
-        # two epochs the batch counter still stands at the end of the one before
+        # two epochs the batch counter still has its value from the end of the previous one
         within = epochs["started"] > epochs["processed"]
         return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on from there: Lightning calls this before it asks for the training batches."""
+        """Continue from a position: Lightning calls this before it creates the training batches."""
         self.resume(**state_dict)
 
     def on_exception(self, exception: BaseException) -> None:
-        """Find out which utterance a worker died over, wherever in the loop torch noticed it, while the others live."""
+        """Find the utterance that a worker died over, wherever in the loop torch noticed it, while the others live."""
         self._failure = explained(exception, self.sets["train"]) if self.sets else exception
 
     def explain(self, error: BaseException) -> BaseException:
-        """What ended a fit, as an error that names the utterance where it was a worker's death."""
+        """Return the error that ended a fit; if a worker died, an error that names its utterance."""
         return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
         return [self.evaluation_dataloader(name) for name in self.corpus.validation]
 
     def evaluation_dataloader(self, name: str) -> SpeechLoader:
-        """One split, the longest utterances first, so that too little memory shows at once."""
+        """Return the batches of one split, the longest utterances first, so that too little memory shows at once."""
         durations = self.sets[name].durations
         order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
         batches, begin = [], 0
@@ -148,6 +150,6 @@ class SpeechData(pl.LightningDataModule):
 
 
 def _readable(screened: Screened) -> list[Utterance]:
-    """What a cache holds: also what this model or this max_seconds leaves out, so that all arms share it."""
-    also = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
-    return sorted([*screened.kept, *also], key=lambda utterance: utterance.id)
+    """Return the utterances for a cache, with those that this model or max_seconds leaves out: all arms share it."""
+    unused = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
+    return sorted([*screened.kept, *unused], key=lambda utterance: utterance.id)

@@ -1,4 +1,4 @@
-"""Utterances as a dataset, and several of them as a batch."""
+"""Utterances as a dataset, and lists of them as batches."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ class Item(NamedTuple):
 
 
 class Unreadable(str):
-    """What is said of an utterance that cannot be read: an exception would come from a worker as a page of text."""
+    """The message for an utterance that cannot be read: a worker would send an exception as a page of text."""
 
 
 class Perturbation:
-    """Waveforms of a training set augmented, each drawn from (seed, epoch, utterance id).
+    """Augments the waveforms of a training set; each draw depends on (seed, epoch, utterance id).
 
     waveform: (samples, id, seed, epoch) → samples; output_frames: lengths in samples (B,) → the model's frames (B,).
     """
@@ -43,7 +43,7 @@ class Perturbation:
         self.waveform, self.output_frames, self.seed = waveform, output_frames, seed
 
     def __call__(self, item: Item, epoch: int) -> Item:
-        """The item of one epoch; as it was where it would become too short for CTC to learn its labels from."""
+        """Return the item for one epoch, unchanged if it would become too short for CTC to learn its labels."""
         samples = self.waveform(item.values, item.utterance.id, self.seed, epoch)
         shorter = len(samples) < len(item.values)
         if shorter and int(self.output_frames(torch.tensor([len(samples)]))) < shortest_path(item.labels):
@@ -52,7 +52,7 @@ class Perturbation:
 
 
 class Speech(Dataset):
-    """Utterances and their labels, read from `store`; of a batch of a sampler with epochs, perturbed."""
+    """Utterances and their labels, read from `store`. Batches of a sampler with epochs are perturbed."""
 
     def __init__(
         self, utterances: list[Utterance], alphabet: Alphabet, store: Store, perturbation: Perturbation | None = None
@@ -65,7 +65,7 @@ class Speech(Dataset):
         return len(self.utterances)
 
     def __getitem__(self, index: int) -> Item:
-        """Raises UsageError with the utterance's id where it cannot be read."""
+        """Raises UsageError with the utterance's id if it cannot be read."""
         utterance = self.utterances[index]
         self._note(index)
         try:
@@ -84,7 +84,7 @@ class Speech(Dataset):
         return [self.perturbation(item, batch.epoch) for item in items]
 
     def watch(self, workers: int) -> None:
-        """Keep in shared memory which utterance each worker reads, for `left_by`."""
+        """Record in shared memory which utterance each worker reads, for `abandoned`."""
         self.reading = torch.full((max(1, workers), 2), -1, dtype=torch.long).share_memory_().numpy()
 
     def _note(self, index: int) -> None:
@@ -92,14 +92,14 @@ class Speech(Dataset):
         if worker is not None and self.reading is not None:
             self.reading[worker.id] = os.getpid(), index
 
-    def left_by(self, alive: set[int | None]) -> list[Utterance]:
-        """The utterances that workers whose process ids are not among `alive` read last."""
+    def abandoned(self, alive: set[int | None]) -> list[Utterance]:
+        """Return the utterances last read by workers whose process ids are not among `alive`."""
         watched = [] if self.reading is None else self.reading.tolist()
         return [self.utterances[index] for pid, index in watched if index >= 0 and pid not in alive]
 
 
 def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
-    """A ragged batch."""
+    """Return the items as a ragged batch."""
     if isinstance(items, Unreadable):
         return items
     values, samples, labels, utterances = zip(*items, strict=True)

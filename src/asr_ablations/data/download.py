@@ -1,4 +1,4 @@
-"""Files from the network: resumed where they broke off, verified before they get their name."""
+"""Files from the network: resumed where a connection broke, and verified before they get their name."""
 
 import errno
 import hashlib
@@ -6,8 +6,8 @@ import http.client
 import os
 import re
 import time
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,18 +16,21 @@ from asr_ablations.tools.progress_bar import bar
 
 BLOCK = 1 << 18
 TRIES = 4
-"""Attempts in a row that bring nothing, before it is given up."""
+"""Attempts in a row that may bring nothing before the download fails."""
 PAUSE = 1.0
-"""s before the second attempt; twice as long before each further one."""
+"""Seconds before the second attempt; each further pause is twice as long."""
 PATIENCE = 60.0
-"""s without a byte after which a connection counts as broken."""
+"""Seconds without a byte after which a connection counts as broken."""
 
 
-def download(address: str, target: Path, sha256: str) -> None:
-    """Fetch `address` to `target` unless it is there; what an earlier attempt left in <target>.part is gone on with.
-    torch.hub.download_url_to_file, which torchaudio's datasets use, throws away what a broken download has brought.
+def download(address: str, target: Path, *, sha256: str | None, setting: str, size: int | None = None) -> None:
+    """Download `address` to `target`, unless it exists, and resume what an earlier attempt left in <target>.part.
 
-    Raises UsageError where the server does not give it, or gives what has another SHA-256, which is then removed.
+    sha256, size: the expected SHA-256 and bytes, None where they are not known. setting: the key of the config that
+    names another address, for the message. torch.hub.download_url_to_file, which torchaudio's datasets use, discards
+    what a broken download has brought.
+    Raises UsageError if the server does not provide the file, or if it differs from what is expected; such a file is
+    removed.
     """
     if target.exists():
         return
@@ -38,13 +41,15 @@ def download(address: str, target: Path, sha256: str) -> None:
         try:
             _fetch_rest(address, part)
             break
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             failures = 0 if _size(part) > before else failures + 1
             if failures >= TRIES or _is_final(error):
-                kept = f"; what came is kept in {part}, and the same command goes on there" if _size(part) else ""
+                kept = f"; {part} is kept, and the same command continues it" if _size(part) else ""
                 raise UsageError(f"cannot download {address}: {error}{kept}") from error
             time.sleep(PAUSE * 2**failures / 2)
-    _verify(part, address, sha256)
+    if differences := _differences(part, sha256, size):
+        part.unlink()
+        raise UsageError(f"{address}: {differences}; the file was removed: try again, or another {setting}")
     os.replace(part, target)
 
 
@@ -56,24 +61,26 @@ def _is_final(error: Exception) -> bool:
     """Whether another attempt would end the same way."""
     if isinstance(error, HTTPError):
         return 400 <= error.code < 500 and error.code not in (408, 429)
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES, errno.EDQUOT, errno.EROFS)
+    no_address = isinstance(error, ValueError)
+    return no_address or getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES, errno.EDQUOT, errno.EROFS)
 
 
 def _fetch_rest(address: str, part: Path) -> None:
-    """Append what is missing. Raises OSError where the connection ends before the file does."""
-    there = _size(part)
-    request = Request(address, headers={"Range": f"bytes={there}-"} if there else {})
+    """Append the missing bytes. Raises OSError if the connection ends before the file does."""
+    start = _size(part)
+    request = Request(address, headers={"Range": f"bytes={start}-"} if start else {})
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:
-            goes_on = answer.status == 206
-            total = (there if goes_on else 0) + int(answer.headers.get("Content-Length") or 0)
-            _append(answer, part, there if goes_on else 0, total)
+        with urlopen(request, timeout=PATIENCE) as response:
+            # a server that cannot resume sends everything, which then replaces the part
+            start = start if response.status == 206 else 0
+            total = start + int(response.headers.get("Content-Length") or 0)
+            _append(response, part, start, total)
     except HTTPError as error:
-        # 416: nothing is left to send. If more is there than the server has, it is of another file.
-        whole = re.search(r"/(\d+)$", error.headers.get("Content-Range") or "")
-        if error.code != 416 or whole is None:
+        # 416: nothing is left to send. If the part is longer than the server's file, it belongs to another file.
+        complete = re.search(r"/(\d+)$", error.headers.get("Content-Range") or "")
+        if error.code != 416 or complete is None:
             raise
-        if int(whole[1]) != there:
+        if int(complete[1]) != start:
             part.unlink()
             _fetch_rest(address, part)
         return
@@ -81,24 +88,24 @@ def _fetch_rest(address: str, part: Path) -> None:
         raise ConnectionError(f"broke off after {_size(part)} of {total} bytes")
 
 
-def _append(answer: Any, part: Path, there: int, total: int) -> None:
-    """A server that cannot resume sends everything, which then replaces what was there."""
-    with part.open("ab" if there else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
-        advance(there)
-        while block := answer.read(BLOCK):
+def _append(response: HTTPResponse, part: Path, start: int, total: int) -> None:
+    """Write the response to the part from byte `start` on."""
+    with part.open("ab" if start else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
+        advance(start)
+        while block := response.read(BLOCK):
             file.write(block)
             advance(len(block))
 
 
-def _verify(part: Path, address: str, sha256: str) -> None:
-    found = hashlib.sha256()
+def _differences(part: Path, sha256: str | None, size: int | None) -> str:
+    """Describe how the file differs from what is expected, "" if it does not."""
+    if size is not None and _size(part) != size:
+        return f"{_size(part)} bytes, expected {size}"
+    if sha256 is None:
+        return ""
+    digest = hashlib.sha256()
     with part.open("rb") as file, bar(f"verifying {part.stem}", _size(part), as_bytes=True) as advance:
         while block := file.read(BLOCK):
-            found.update(block)
+            digest.update(block)
             advance(len(block))
-    if found.hexdigest() != sha256:
-        part.unlink()
-        raise UsageError(
-            f"{address}: SHA-256 {found.hexdigest()}, expected {sha256}; the file was removed: try again, or another "
-            "data.download.address"
-        )
+    return "" if digest.hexdigest() == sha256 else f"SHA-256 {digest.hexdigest()}, expected {sha256}"

@@ -1,17 +1,39 @@
-"""What a run's data were: counts for people, hashes that any change changes."""
+"""Description of a run's data: counts for people, and hashes that any change changes."""
 
 import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from asr_ablations.data.screening import Screened
 from asr_ablations.data.utterance import Utterance
 
 
-def describe_set(screened: Screened) -> dict[str, Any]:
-    """Utterances, hours, speakers, words and different words of what is used; a hash of it; and what is not."""
+class SetDescription(TypedDict):
+    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason."""
+
+    utterances: int
+    hours: float
+    speakers: int
+    words: int
+    vocabulary: int
+    sha256: str
+    left_out: dict[str, list[str]]
+    infeasible: list[str]
+
+
+class DataDescription(TypedDict):
+    """The fingerprint of all data of a run, its sets by name, the characters of the alphabet and its separation."""
+
+    fingerprint: str
+    sets: dict[str, SetDescription]
+    alphabet: str
+    separation: str
+
+
+def describe_set(screened: Screened) -> SetDescription:
+    """Describe what is used of a set, by counts and a hash, and what is not."""
     utterances = screened.kept
     words = [word for u in utterances for word in u.text.split()]
     return {
@@ -27,14 +49,19 @@ def describe_set(screened: Screened) -> dict[str, Any]:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Of ids, speakers, times, texts and the bytes of the audio files; not of where they lie, nor of their order."""
+    """Return a SHA-256 over ids, speakers, times, texts and the bytes of the audio files. It does not depend on where
+    the files are, nor on the order of the utterances.
+    """
     lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}\t{u.content}" for u in utterances)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def fingerprint(sets: Mapping[str, Screened]) -> str:
-    """16 hexadecimal digits over all that was read for the sets, used or not: the same for every model and alphabet,
-    which may differ in what they can use.
+    """Return 16 hexadecimal digits over everything that was read for the sets, used or not: they are the same for every
+    model and alphabet, which may differ in what they can use.
     """
-    hashes = {name: content_hash([*one.kept, *itertools.chain(*one.left_out.values())]) for name, one in sets.items()}
+    hashes = {
+        name: content_hash([*screened.kept, *itertools.chain(*screened.left_out.values())])
+        for name, screened in sets.items()
+    }
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The DataLoader of speech: batches, or one line that names the utterance that went wrong."""
+"""The DataLoader of speech: batches, or a one-line error that names the utterance that failed."""
 
 import multiprocessing
 import time
@@ -16,8 +16,8 @@ from asr_ablations.tools.errors import UsageError
 class SpeechLoader(DataLoader):
     """Batches of one set in the order of `sampler`, read by `workers` processes of one thread each, or in this one.
 
-    It asks the sampler for the batches only when the first is wanted: Lightning makes the first iterator of a fit
-    before it tells the sampler the epoch, which matters after a resume.
+    The sampler is used only when the first batch is needed: Lightning creates the first iterator of a fit before it
+    sets the sampler's epoch, which matters after a resume.
     """
 
     dataset: Speech
@@ -32,11 +32,11 @@ class SpeechLoader(DataLoader):
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
-            # of its own: a loader draws a seed at each pass, and torch's global stream belongs to dropout
+            # its own generator: a loader draws a seed at each pass, and torch's global stream belongs to dropout
             generator=torch.Generator(),
         )
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch promises a private class
         """Raises UsageError for an utterance that cannot be read, and for a worker that died over one."""
         try:
             for batch in super().__iter__():
@@ -48,21 +48,21 @@ class SpeechLoader(DataLoader):
 
 
 def explained(error: BaseException, speech: Speech) -> BaseException:
-    """What torch raises for a worker that died as an error that names the utterance; any other error itself.
+    """Return an error that names the utterance if torch raised `error` because a worker died, else the error itself.
 
-    torch says "DataLoader worker …", or meets the end of a pipe when it fetches what the worker had still handed over.
+    torch says "DataLoader worker …", or reaches the end of a pipe when it fetches what the worker had still sent.
     """
     if not isinstance(error, (OSError, EOFError)) and "DataLoader worker" not in str(error):
         return error
-    names = ", ".join(f"{u.id} ({u.audio})" for u in _died(speech))
+    names = ", ".join(f"{u.id} ({u.audio})" for u in _last_read_by_dead_workers(speech))
     return UsageError(f"a process that reads audio died; it was at utterance {names}") if names else error
 
 
-def _died(speech: Speech) -> list[Utterance]:
-    """What workers that are no more read last. A process closes its pipes a moment before it is gone."""
+def _last_read_by_dead_workers(speech: Speech) -> list[Utterance]:
+    # a process closes its pipes a moment before it ends, so it may take several looks
     for _ in range(20):
-        with suppress(RuntimeError):  # torch's handler of SIGCHLD may say it again, right here
-            if died := speech.left_by({process.pid for process in multiprocessing.active_children()}):
-                return died
+        with suppress(RuntimeError):  # torch's handler of SIGCHLD may raise again, right here
+            if utterances := speech.abandoned({process.pid for process in multiprocessing.active_children()}):
+                return utterances
             time.sleep(0.05)
     return []

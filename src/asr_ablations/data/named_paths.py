@@ -1,4 +1,4 @@
-"""Corpora whose splits are files or folders that the user names, anywhere."""
+"""Corpora whose splits are files or folders anywhere, named by the user."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,33 @@ from asr_ablations.tools.errors import UsageError
 
 
 class Paths(Corpus):
-    """train, validation, test: paths, relative to `root`, which is the current folder where it is null. A set is called
-    as its file or folder, without ending.
+    """train, validation, test: paths, relative to `root`, which is the current folder where it is null.
+
+    A set has the name of its file or folder, without the ending.
     """
 
     root: Path
 
-    def __init__(self, *, root: str | Path | None, **options: object) -> None:
-        super().__init__(root=root or ".", **options)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        *,
+        root: str | Path | None,
+        train: str | Sequence[str],
+        validation: str | Sequence[str],
+        test: str | Sequence[str],
+        language: str,
+        max_seconds: float | None,
+        on_bad: str,
+    ) -> None:
+        super().__init__(
+            root=root or ".",
+            train=train,
+            validation=validation,
+            test=test,
+            language=language,
+            max_seconds=max_seconds,
+            on_bad=on_bad,
+        )
         self.paths = name_paths(self.root, [*self.train, *self.validation, *self.test])
         names = {path: name for name, path in self.paths.items()}
         self.train, self.validation, self.test = (
@@ -24,15 +43,19 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Paths by a short name each: that of the file without ending, with as many folders and the ending if that is what
-    it takes to tell it from the others.
+    """Return the paths by short names: that of the file without ending, with as many folders, and the ending, as it
+    takes to distinguish it from the others.
+
+    Raises UsageError if two of the paths are the same file.
     """
     unique = list(dict.fromkeys(paths))
-    whole = {path: (root / path).expanduser().resolve() for path in unique}
-    bare = {path: at.with_suffix("") if at.suffix in (".json", ".jsonl") else at for path, at in whole.items()}
-    for parts in (bare, whole):
-        for depth in range(1, max((len(at.parts) for at in parts.values()), default=1)):
-            names = {"-".join(at.parts[-depth:]): path for path, at in parts.items()}
+    absolute = {path: (root / path).expanduser().resolve() for path in unique}
+    stems = {
+        path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
+    }
+    for candidates in (stems, absolute):
+        for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
+            names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}
             if len(names) == len(unique):
                 return names
     raise UsageError(f"{', '.join(unique)}: expected different files")

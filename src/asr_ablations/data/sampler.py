@@ -1,4 +1,4 @@
-"""Which utterances make the batches of an epoch, and which rank gets which."""
+"""The utterances of each batch of an epoch, and their distribution to ranks."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -23,17 +23,17 @@ class Order(Protocol):
 
 
 class EpochBatch(list[int]):
-    """Indices of a batch's utterances, and the epoch that their augmentation is drawn for."""
+    """Indices of the utterances of a batch, and the epoch for which their augmentation is drawn."""
 
     epoch: int
 
 
 class BatchOrder(Sampler[list[int]]):
-    """The batches of an epoch, which depend on (seed, epoch) only.
+    """The batches of an epoch, which depend only on (seed, epoch).
 
-    `batch_size` and `order` make the batch of a whole step; its utterances are dealt to the ranks by duration, so that
-    every rank has a share of each step and all shares are about as long. Nothing is lost and nothing seen twice: fewer
-    utterances than ranks, at most one such batch an epoch, join the batch before.
+    `batch_size` and `order` form the batch of a whole step. Its utterances are dealt to the ranks by duration, so that
+    every rank has a share of each step and all shares are about equally long. Every utterance comes exactly once: a
+    batch of fewer utterances than ranks, of which an epoch has at most one, joins the previous batch.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class BatchOrder(Sampler[list[int]]):
         self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
-        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it asks for the batches
+        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it iterates
         self._resumed = (0, 0)
         self._count: int | None = None
 
@@ -50,13 +50,13 @@ class BatchOrder(Sampler[list[int]]):
         self.epoch = epoch
 
     def resume(self, epoch: int, done: int) -> None:
-        """Stand at `epoch`, whose next iteration leaves out the `done` batches that the weights have seen. Every other
-        iteration is whole, and so is the length.
+        """Continue in `epoch`: its next iteration leaves out the first `done` batches, on which the weights are already
+        trained. Every other iteration is complete, and the length counts all batches.
         """
         self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[EpochBatch]:
-        """This rank's share of every batch of the epoch."""
+        """Return this rank's share of every batch of the epoch."""
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
         return [self._share(batch) for batch in _joined(drawn, self.ranks)]
 
@@ -68,8 +68,8 @@ class BatchOrder(Sampler[list[int]]):
         return share
 
     def __iter__(self) -> Iterator[list[int]]:
-        # A generator, so that it begins with the first batch: a DataLoader with workers makes two iterators and throws
-        # the first away.
+        # A generator, so that nothing happens before the first batch: a DataLoader with workers creates two iterators
+        # and discards the first.
         epoch, done = self._resumed
         if epoch != self.epoch:
             done = 0
@@ -83,7 +83,7 @@ class BatchOrder(Sampler[list[int]]):
 
 
 def _joined(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
-    """Batches of at least one utterance a rank."""
+    """Return the batches with at least one utterance per rank."""
     joined: list[np.ndarray] = []
     for batch in batches:
         if len(batch) < ranks and joined:

@@ -1,4 +1,4 @@
-"""Which utterances a run uses: what is wrong with the others, and what to do about it."""
+"""Selection of the utterances that a run uses: faults of the others, and how they are treated."""
 
 import logging
 import math
@@ -17,15 +17,15 @@ from asr_ablations.tools.errors import UsageError
 log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
-"""a second, in every published setting here (a hop of 10 ms): no model has more frames than that for a transcript, and
-nobody speaks so fast. What one model's own frames cannot hold is left out of training instead (`infeasible`)."""
+"""Feature frames per second in every published setting (a hop of 10 ms). No model has more frames for a transcript, and
+nobody speaks so fast. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
 INFEASIBLE, OVER_LONG = "infeasible", "longer than data.max_seconds"
 
 
 @dataclass(frozen=True)
 class Screened:
-    """One set: the utterances it keeps, those it leaves out by reason, and the ids of those whose transcripts need
-    more than the model's output frames: left out of training, kept in evaluation.
+    """One set: the utterances that are kept, those that are left out, by reason, and the ids of those whose transcripts
+    need more than the model's output frames (left out of training, kept in evaluation).
     """
 
     kept: list[Utterance]
@@ -33,6 +33,7 @@ class Screened:
     infeasible: list[str] = field(default_factory=list)
 
     def left_out_ids(self) -> dict[str, list[str]]:
+        """Return the ids that are left out, sorted, by reason."""
         return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
 
 
@@ -42,29 +43,28 @@ def screen(
     output_frames: Callable[[torch.Tensor], torch.Tensor],
     names: Sequence[str] | None = None,
 ) -> dict[str, Screened]:
-    """The named sets of the corpus, by default every one: train, and the splits of validation and test. Raises
-    UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
+    """Return the named sets of the corpus, by default all: train, and the splits of validation and test.
+
+    Raises UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
     """
     judged = judge(corpus, alphabet, names)
     bad = [u for utterances in judged.values() for u in utterances if u.fault]
     if bad and corpus.on_bad == "stop":
-        more = f"; {len(bad) - 1} more are wrong, src/prepare.py with the same data lists all" if bad[1:] else ""
+        more = f"; {len(bad) - 1} more are unusable, src/prepare.py with the same data lists all" if bad[1:] else ""
         raise UsageError(f"{bad[0].id}: {bad[0].fault}{more} (data.on_bad=skip leaves them out)")
     return select(judged, corpus, alphabet, output_frames)
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, list[Utterance]]:
-    """The utterances of the named sets, by default of every one, with the faults of their texts and ids beside those of
-    their audio.
-    """
-    found = {}
+    """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids."""
+    judged = {}
     for name in dict.fromkeys(names or ["train", *corpus.validation, *corpus.test]):
         splits = corpus.train if name == "train" else [name]
         utterances = [u for split in splits for u in corpus.read(split)]
-        times = Counter(u.id for u in utterances)
-        faults = (u.fault or _fault(u, alphabet, times[u.id]) for u in utterances)
-        found[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]
-    return found
+        occurrences = Counter(u.id for u in utterances)
+        faults = (u.fault or _fault(u, alphabet, occurrences[u.id]) for u in utterances)
+        judged[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]
+    return judged
 
 
 def select(
@@ -73,10 +73,11 @@ def select(
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
 ) -> dict[str, Screened]:
-    """The sets without what is unusable, and train without what cannot be learnt or is too long. Raises UsageError
-    where that leaves nothing.
+    """Return the sets without unusable utterances, and train without those that CTC cannot learn or that are too long.
+
+    Raises UsageError if that leaves a set empty.
     """
-    found = {}
+    selected = {}
     for name, utterances in judged.items():
         sound = [u for u in utterances if not u.fault]
         infeasible = _infeasible(sound, alphabet, output_frames)
@@ -86,42 +87,44 @@ def select(
         for utterance, reason in zip(utterances, reasons, strict=True):
             if reason:
                 left_out.setdefault(reason, []).append(utterance)
-        _tell(name, len(utterances), left_out)
+        _warn(name, len(utterances), left_out)
         kept = [u for u, reason in zip(utterances, reasons, strict=True) if not reason]
-        found[name] = Screened(kept, left_out, sorted(infeasible))
-    return found
+        selected[name] = Screened(kept, left_out, sorted(infeasible))
+    return selected
 
 
 def _reason(utterance: Utterance, infeasible: bool, longest: float) -> str:
-    """Why the utterance is left out, "" where it is not."""
+    """Return why the utterance is left out, "" if it is not."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
     return INFEASIBLE if infeasible else OVER_LONG if utterance.duration > longest else ""
 
 
-def _fault(utterance: Utterance, alphabet: Alphabet, times: int) -> str:
-    if times > 1:
-        return f"duplicate id: {times} utterances are called so, one of them {utterance.audio}"
+def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
+    """Return what is wrong with the id or the text of an utterance, "" for nothing."""
+    if occurrences > 1:
+        return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
     if not utterance.text:
         return f"empty transcript: {utterance.audio}"
     if foreign := alphabet.foreign(utterance.text):
         return f"characters outside the alphabet: {' '.join(map(repr, foreign))} in {utterance.text!r}"
-    needed, there = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
-    if needed > there:
-        return f"transcript longer than frames: {needed} labels and repeats, {there} frames of {utterance.audio}"
+    needed, available = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
+    if needed > available:
+        return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
     return ""
 
 
 def _infeasible(
     utterances: list[Utterance], alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
 ) -> set[str]:
-    """Ids of those whose transcripts CTC cannot lay over the model's output frames."""
+    """Return the ids of the utterances whose transcripts CTC cannot align with the model's output frames."""
     frames = output_frames(torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances], dtype=torch.long))
     needed = (shortest_path(alphabet.encode(u.text)) for u in utterances)
-    return {u.id for u, there, wanted in zip(utterances, frames.tolist(), needed, strict=True) if there < wanted}
+    return {u.id for u, count, least in zip(utterances, frames.tolist(), needed, strict=True) if count < least}
 
 
-def _tell(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
+def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
+    """Log what is left out of a set of `count` utterances, by reason. Raises UsageError if nothing else is left."""
     for reason, utterances in left_out.items():
         ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)

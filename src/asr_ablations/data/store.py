@@ -1,8 +1,8 @@
-"""What a dataset reads from, and a cache on disk: values of all utterances in one file, an index, a checksum.
+"""The source that a dataset reads from, and a cache on disk: values of all utterances in one file, index, checksums.
 
-A cache is a folder named after its content's fingerprint. It is built under a temporary name and renamed when it is
-whole, by one process at a time; the others wait and then use it. Its checksum is verified whenever a run opens it, over
-the whole file (a second for 200 hours of page-cached PCM), and a damaged one is built anew.
+A cache is a folder whose name contains the key of its content. One process builds it under a temporary name and renames
+it when it is complete; the others wait and then use it. Its checksums are verified whenever a run opens it, over the
+whole file (a second for 200 hours of page-cached PCM), and a damaged cache is built again.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ import numpy as np
 
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.progress_bar import bar
 
@@ -33,10 +34,10 @@ CHUNK = 1 << 24
 
 
 class Store(Protocol):
-    """Where a dataset finds its recordings."""
+    """The source of a dataset's recordings."""
 
     def read(self, utterance: Utterance) -> Recording:
-        """Raises UsageError where the audio cannot be read."""
+        """Return one recording. Raises UsageError if the audio cannot be read."""
 
 
 @runtime_checkable
@@ -54,7 +55,7 @@ class Cache(Protocol):
 
 
 class Cached:
-    """Recordings in a whole cache; the file is mapped, so that every process shares the page cache's one copy."""
+    """Recordings in a complete cache; the file is mapped, so that all processes share one copy in the page cache."""
 
     def __init__(self, folder: Path, utterances: Sequence[Utterance], dtype: type, shape: tuple[int, ...]) -> None:
         path = folder / "values"
@@ -70,24 +71,24 @@ class Cached:
 
 
 class CacheFolder:
-    """The cache of one split under `root`; `name` says what it holds, for people and with the content's hash."""
+    """The cache of one split under `root`; `name` describes its content for people and contains the cache key."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.folder = root, root / name
 
     def build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-        """See that the cache is there and whole. read: makes one recording; size: bytes needed, about.
+        """Build the cache unless it is complete. read: returns one recording; size: approximate bytes needed.
 
-        Raises UsageError where it cannot be written or an utterance cannot be read; nothing half-built is left.
+        Raises UsageError if the cache cannot be written or an utterance cannot be read; nothing incomplete is left.
         """
-        if self._whole():
+        if self._is_complete():
             return
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with one_at_a_time(
                 self.root / f"{self.folder.name}.lock", f"waiting for the process that builds {self.folder}"
             ):
-                if not self._whole():
+                if not self._is_complete():
                     self._build(utterances, read, size)
         except OSError as error:
             raise UsageError(
@@ -95,23 +96,23 @@ class CacheFolder:
                 f"{size / 1e9:.1f} GB free, or cache=none"
             ) from error
 
-    def _whole(self) -> bool:
-        """The cache is there and its checksums are right."""
+    def _is_complete(self) -> bool:
+        """Whether the cache exists and its checksums are right."""
         try:
-            about = json.loads((self.folder / "about.json").read_text())
-            found = {name: _checksum(self.folder / name) for name in ("values", "index.npy")}
+            recorded = read_json(self.folder / "about.json")
+            intact = recorded == _checksums(self.folder)
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
-            found, about = {}, None
-        if found != about:
-            log.warning("the cache %s is damaged and is built anew", self.folder)
-            return False
-        return True
+            intact = False
+        if not intact:
+            log.warning("the cache %s is damaged and is built again", self.folder)
+        return intact
 
     def _build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-        for left in [*self.root.glob(f".{self.folder.name}.*"), self.folder]:  # by a builder that was killed; damaged
-            shutil.rmtree(left, ignore_errors=True)
+        # temporary folders of a process that was killed, and a damaged cache
+        for remainder in [*self.root.glob(f".{self.folder.name}.*"), self.folder]:
+            shutil.rmtree(remainder, ignore_errors=True)
         free = shutil.disk_usage(self.root).free
         if free < size:
             raise OSError(None, f"it needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
@@ -125,16 +126,19 @@ class CacheFolder:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def fingerprint(utterances: Iterable[Utterance], *more: object) -> str:
-    """Sixteen hexadecimal digits of which utterances lie where, of their files' sizes and times, and of `more`."""
+def cache_key(utterances: Iterable[Utterance], *more: object) -> str:
+    """Return 16 hexadecimal digits over the utterances, the places, sizes and times of their files, and `more`.
+
+    Raises UsageError for a file that is missing.
+    """
     digest = hashlib.blake2b(repr(more).encode(), digest_size=8)
     for utterance in utterances:
         try:
             status = utterance.audio.stat()
         except OSError as error:
             raise UsageError(f"utterance {utterance.id}: cannot read audio {utterance.audio}: {error}") from error
-        place = (utterance.id, str(utterance.audio.absolute()), utterance.offset, utterance.duration)
-        digest.update(repr((*place, status.st_size, status.st_mtime_ns)).encode())
+        location = (utterance.id, str(utterance.audio.absolute()), utterance.offset, utterance.duration)
+        digest.update(repr((*location, status.st_size, status.st_mtime_ns)).encode())
     return digest.hexdigest()
 
 
@@ -149,12 +153,15 @@ def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[flo
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    about = {name: _checksum(folder / name) for name in ("values", "index.npy")}
-    (folder / "about.json").write_text(json.dumps(about))
+    (folder / "about.json").write_text(json.dumps(_checksums(folder)))
+
+
+def _checksums(folder: Path) -> dict[str, list[int]]:
+    return {name: _checksum(folder / name) for name in ("values", "index.npy")}
 
 
 def _checksum(path: Path) -> list[int]:
-    """Bytes and CRC-32 of a file."""
+    """Return the bytes and the CRC-32 of a file."""
     size = checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -164,8 +171,8 @@ def _checksum(path: Path) -> list[int]:
 
 
 def _in_order(read: Callable[[Utterance], Recording], utterances: Sequence[Utterance]) -> Iterator[Recording]:
-    """Recordings in the order of the utterances, made by a thread a core, a few ahead of what is taken. Threads do:
-    libsndfile and torch let go of the interpreter's lock while they work.
+    """Yield the recordings in the order of the utterances, read by one thread per core, a few in advance. Threads
+    suffice: libsndfile and torch release the interpreter's lock while they work.
     """
     threads = cores()
     waiting: deque[Future[Recording]] = deque()

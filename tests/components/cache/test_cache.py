@@ -16,7 +16,7 @@ import torch
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, store
-from asr_ablations.data.store import CacheFolder, fingerprint
+from asr_ablations.data.store import CacheFolder, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError
@@ -82,15 +82,15 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
     shutil.copy(utterances[0].audio, path)
 
     def of(offset: float = 0.0, duration: float = 0.5, id_: str = "a") -> str:
-        return fingerprint([Utterance(id_, "s", path, offset, duration, "a")])
+        return cache_key([Utterance(id_, "s", path, offset, duration, "a")])
 
     found = [
         of(),
         of(offset=0.1),
         of(duration=0.4),
         of(id_="b"),
-        fingerprint(utterances),
-        fingerprint(utterances[::-1]),
+        cache_key(utterances),
+        cache_key(utterances[::-1]),
     ]
     os.utime(path, ns=(1, 1))
     found.append(of())
@@ -135,7 +135,7 @@ def test_a_damaged_cache_is_found_and_built_anew(
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     found = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
     assert same(found, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
-    assert damage == "gone" or f"cache {built} is damaged and is built anew" in caplog.text
+    assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
 
 
 def limited(root: Path, utterances: list[Utterance], told: Any) -> None:

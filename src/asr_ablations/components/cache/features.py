@@ -10,7 +10,7 @@ from torch import nn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.store import Cached, CacheFolder, Recording, fingerprint
+from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
@@ -28,7 +28,7 @@ class FeatureCache:
         lengths = torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances])
         bins = int(self.features.size)  # type: ignore[arg-type]
         size = int(self.features.frames(lengths).sum()) * bins * 2  # type: ignore[operator]
-        cache = CacheFolder(self.root, f"features-{name}-{fingerprint(utterances, _what(self.features))}")
+        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, _what(self.features))}")
         cache.build(utterances, self._read, size)
         return Cached(cache.folder, utterances, np.float16, (bins,))
 

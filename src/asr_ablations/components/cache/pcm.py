@@ -7,7 +7,7 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.store import Cached, CacheFolder, Recording, fingerprint
+from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
 
 
@@ -22,7 +22,7 @@ class PCM:
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         """Raises UsageError where audio cannot be read or the cache not written."""
         size = round(sum(u.duration for u in utterances) * SAMPLE_RATE) * 2
-        cache = CacheFolder(self.root, f"pcm-{name}-{fingerprint(utterances)}")
+        cache = CacheFolder(self.root, f"pcm-{name}-{cache_key(utterances)}")
         cache.build(utterances, _read, size)
         return Cached(cache.folder, utterances, np.int16, ())
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import Corpus, entries, faulty, folders_in, listed, text_of, whole_file
+from asr_ablations.data.corpus import Corpus, entries, faulty, file_utterance, folders_in, listed, text_of
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
@@ -96,7 +96,7 @@ def _list_chapter(chapter: Path) -> Iterator[Utterance]:
         for line in filter(None, map(str.strip, text_of(paths[name]).splitlines())):
             id_, _, text = line.partition(" ")
             file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
-            yield whole_file(id_, chapter.parent.name, file, normalise(text))
+            yield file_utterance(id_, chapter.parent.name, file, normalise(text))
     for name, file in paths.items():
         if name.endswith(".flac"):
             yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import faulty, text_of, whole_file
+from asr_ablations.data.corpus import faulty, file_utterance, text_of
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
@@ -34,6 +34,6 @@ class MLS(Folders):
             where = f"{folder.name}/transcripts.txt:{number}"
             return faulty(where, folder / "transcripts.txt", f"no id: {line!r} (expected <speaker>_<book>_<number>)")
         speaker, book, _ = parts
-        return whole_file(
+        return file_utterance(
             id_.strip(), speaker, folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}", normalise(text)
         )
