@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
@@ -19,24 +18,25 @@ from asr_ablations.tools.machine import rank
 from asr_ablations.tools.seeds import stream
 from asr_ablations.training.callbacks.loss_scale import LossScale
 from asr_ablations.training.callbacks.step_on_validation import StepOnValidation
+from asr_ablations.training.contracts import AcousticModel, Features, ParallelTraining, Pretraining, WeightAveraging
 from asr_ablations.training.precision import check_fused, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 
 STREAMS = ("init", "order", "augment", "dropout")
-"""What draws on a seed of its own, or on `seed`."""
+"""Random streams: each has a seed of its own in `seeds`, or takes `seed`."""
 
 
-def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. Weights depend on (seed, model) only, whatever was drawn before.
+def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
+    """Task and data of a config. The weights depend on (seed, model) only, whatever was drawn before.
 
-    alphabet: of a trained model, which may have been derived from a corpus that is not at hand.
+    alphabet: that of a trained model, which may have been derived from a corpus that is not available; None for the
+    one that the config describes.
     """
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
-    features = build(cfg.features)
-    model = build(cfg.model, features=features.size, outputs=alphabet.outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
-    build(cfg.init)(model)
+    features: Features = build(cfg.features)
+    model = _initialised_model(cfg, features.size, alphabet.outputs)
     _try_training(cfg, model)
     torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
@@ -70,15 +70,26 @@ def assemble(cfg: DictConfig, corpus: Any, alphabet: Alphabet | None = None) -> 
     return task, data
 
 
+def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> AcousticModel:
+    parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
+    model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
+    build(cfg.init)(model)
+    return model
+
+
 def seed_of(cfg: DictConfig, name: str) -> int:
-    """The seed of one stream: its own where seeds.<name> gives one, else `seed`."""
+    """The seed of a random stream: seeds.<name> where it is set, else `seed`."""
     own = cfg.seeds[name]
     return int(cfg.seed if own is None else own)
 
 
-def _try_training(cfg: DictConfig, model: torch.nn.Module) -> None:
-    """Raise now, as a UsageError, what would be raised from the middle of the set-up, after the corpus is made."""
+def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
+    """Build what training needs once, so that a wrong value is reported before the corpus is prepared.
+
+    Raises UsageError for what would otherwise be raised in the middle of the set-up.
+    """
     _training_callbacks(cfg)
+    assert isinstance(model, torch.nn.Module)
     try:
         optimizer = build(cfg.optimizer)(model.parameters())
         check_fused(optimizer, cfg.precision)
@@ -88,9 +99,21 @@ def _try_training(cfg: DictConfig, model: torch.nn.Module) -> None:
 
 
 def trainer(
-    cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: list[Any], **limits: Any
+    cfg: DictConfig,
+    devices: int,
+    loggers: Sequence[Logger],
+    callbacks: Sequence[Callback],
+    *,
+    max_epochs: int | None = None,
+    max_steps: int = -1,
+    limit_train_batches: int | None = None,
+    limit_val_batches: int | None = None,
 ) -> pl.Trainer:
-    """Lightning's Trainer without anything that would print, shuffle or relaunch on its own."""
+    """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
+
+    devices: GPUs that the run uses on this machine; 0 is the CPU. The limits are those of Lightning: max_epochs is
+    the config's by default, and -1 stands for no limit.
+    """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging = _training_callbacks(cfg)
     return pl.Trainer(
@@ -98,9 +121,12 @@ def trainer(
         devices=ranks // cfg.nodes,
         num_nodes=cfg.nodes,
         strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
-        max_epochs=limits.pop("max_epochs", cfg.max_epochs),
+        max_epochs=cfg.max_epochs if max_epochs is None else max_epochs,
+        max_steps=max_steps,
+        limit_train_batches=limit_train_batches,
+        limit_val_batches=limit_val_batches,
         logger=list(loggers),
-        # the first of the others saves what was before a batch, the last restores: ours stand between
+        # the first callback saves the state before a batch, the last one restores it: ours stand between them
         callbacks=[*callbacks[:1], parallel, pretrain, averaging, StepOnValidation(), LossScale(), *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -109,33 +135,32 @@ def trainer(
         log_every_n_steps=10,
         use_distributed_sampler=False,
         **trainer_options(cfg.precision, devices),
-        **limits,
     )
 
 
-def _training_callbacks(cfg: DictConfig) -> list[Any]:
+def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging]:
     # in this order: workers agree on weights before these are averaged
-    return [build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging)]
+    return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging)
 
 
 def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0 is the CPU. auto takes one a rank: all that there are would change the batch
-    of an update with the machine. Raises UsageError for more than there are.
+    """Number of GPUs that the key `gpus` asks for; 0 is the CPU. auto takes one per rank: with all GPUs of the machine
+    the batch of an update would change with the machine. Raises UsageError for more than the machine has.
     """
     _check_nodes(cfg.nodes)
-    there = torch.cuda.device_count()
-    wanted = min(there, 1) * ranks(cfg) if cfg.gpus == "auto" else cfg.gpus
-    if wanted > there:
-        many = f"ranks={ranks(cfg)}" if cfg.gpus == "auto" else f"gpus={cfg.gpus}"
-        raise UsageError(f"{many}: this machine has {there}; expected auto, or 0 to {there}")
+    available = torch.cuda.device_count()
+    wanted = min(available, 1) * ranks(cfg) if cfg.gpus == "auto" else cfg.gpus
+    if wanted > available:
+        request = f"ranks={ranks(cfg)}" if cfg.gpus == "auto" else f"gpus={cfg.gpus}"
+        raise UsageError(f"{request}: this machine has {available}; expected auto, or 0 to {available}")
     return int(wanted)
 
 
 def _check_nodes(nodes: int) -> None:
     """Raises UsageError unless torchrun has started as many machines as the key `nodes` says."""
-    ranks, here = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    if ranks // here != nodes:
+    ranks, local_ranks = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if ranks // local_ranks != nodes:
         raise UsageError(
-            f"nodes={nodes}: this run was started on {ranks // here}; start it on each of N machines with "
-            "torchrun --nnodes=N --nproc-per-node=<GPUs of one> src/train.py nodes=N gpus=<GPUs of one>"
+            f"nodes={nodes}: this run was started on {ranks // local_ranks}; start it on each of N machines with "
+            "torchrun --nnodes=N --nproc-per-node=<GPUs per machine> src/train.py nodes=N gpus=<GPUs per machine>"
         )

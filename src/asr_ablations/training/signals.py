@@ -1,32 +1,34 @@
-"""Signals that ask a run to stop."""
+"""Signals that tell a run to stop."""
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from asr_ablations.tools.errors import Stopped
 
+Handler = Callable[[int, FrameType | None], object] | int | None
+"""What signal.getsignal returns: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 
 
 class StopRequest:
-    """SIGINT, SIGTERM and SIGUSR2 as a request, while `holding`; at any other time, and the second time, they end the
-    run at once.
+    """SIGINT, SIGTERM and SIGUSR2 as a request while `holding`; at any other time, and when one comes a second time,
+    they end the run at once. received: the number of the signal that came, or None.
 
-    A cluster's launcher has handlers of its own: what it does about SIGTERM is left to it, and its handler of SIGUSR2,
-    the warning before the time is up, is called when the checkpoint is written (submitit's puts the job in the queue
+    A cluster's launcher has handlers of its own. Its handler of SIGTERM stays. Its handler of SIGUSR2, the warning
+    before the job's time is over, is called when the checkpoint is written (submitit's puts the job in the queue
     again).
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.holding = False
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Handler] = {}
         self._ours: list[int] = []
 
     def listen(self) -> None:
-        """Take the signals over. Only the main thread may."""
+        """Install the handlers; does nothing outside the main thread, which alone may do so."""
         if threading.current_thread() is not threading.main_thread():
             return
         if not self._before:
@@ -36,11 +38,13 @@ class StopRequest:
             signal.signal(number, self._receive if number in self._ours else handler)
 
     def close(self) -> None:
-        """Give the signals back, and the one that was received to whom it was meant for."""
+        """Restore the handlers from before, and pass a received SIGUSR2 on to its own."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self.received == signal.SIGUSR2:
-            self._before[self.received](self.received, None)
+            handler = self._before[self.received]
+            assert callable(handler)  # else the signal was not ours
+            handler(self.received, None)
         self._before = {}
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -49,7 +53,7 @@ class StopRequest:
             raise Stopped(number)
 
 
-def _is_for_us(number: int, handler: Any) -> bool:
+def _is_for_us(number: int, handler: Handler) -> bool:
     if number == signal.SIGTERM:  # or what an earlier fit of Lightning's has left behind
         return handler is signal.SIG_DFL or type(handler).__module__.startswith("pytorch_lightning")
     return number == signal.SIGINT or callable(handler)
