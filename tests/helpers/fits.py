@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.checkpoints import GoOn, LastCheckpoint
+from asr_ablations.training.callbacks.checkpoints import LastCheckpoint, RestoreState
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
@@ -50,7 +50,7 @@ def fit(
         data.resume(**kept["position"])
     every_step = LastCheckpoint(folder, 0, StopRequest(), dict)
     each_epoch = ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
-    around = [every_step, KeepEach(folder), *callbacks, each_epoch, GoOn(kept["ranks"] if kept else None)]
+    around = [every_step, KeepEach(folder), *callbacks, each_epoch, RestoreState(kept["ranks"] if kept else None)]
     fitter = trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], around)
     try:
         fitter.fit(task, data, ckpt_path=str(resume) if resume else None)

@@ -18,7 +18,7 @@ from asr_ablations.runs.folder import Pruned, Run
 from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.checkpoints import LAST, GoOn, LastCheckpoint
+from asr_ablations.training.callbacks.checkpoints import LAST, LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
 from asr_ablations.training.callbacks.progress import Progress
@@ -52,7 +52,7 @@ class Fit:
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._for_checkpoint)
-        go_on = GoOn(checkpoint["ranks"] if checkpoint else None)
+        go_on = RestoreState(checkpoint["ranks"] if checkpoint else None)
         loggers = [self.table, *([self.logger] if self.logger else [])]
         self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), go_on])
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig

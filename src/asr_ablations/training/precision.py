@@ -38,7 +38,7 @@ def trainer_options(precision: int | str, devices: int) -> TrainerOptions:
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """One line about a precision that a CPU treats in another way than the key says, or that is slow there; else None."""
+    """One line about a precision that a CPU replaces by another, or that is slow on a CPU; else None."""
     if devices:
         return None
     messages: dict[int | str, str] = {

@@ -14,7 +14,7 @@ import torch
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.training.callbacks.checkpoints import WholeFiles
+from asr_ablations.training.callbacks.checkpoints import AtomicCheckpointIO
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
@@ -161,7 +161,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_the_run_starts_anew(
 
 def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "last.ckpt"
-    WholeFiles().save_checkpoint({"a": 1}, path)
+    AtomicCheckpointIO().save_checkpoint({"a": 1}, path)
 
     def fail(content: Any, file: Any) -> None:
         file.write(b"half")
@@ -170,6 +170,6 @@ def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(torch, "save", fail)
         with pytest.raises(OSError, match="no space"):
-            WholeFiles().save_checkpoint({"a": 2}, path)
-    assert WholeFiles().load_checkpoint(path) == {"a": 1}
+            AtomicCheckpointIO().save_checkpoint({"a": 2}, path)
+    assert AtomicCheckpointIO().load_checkpoint(path) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]

@@ -1,37 +1,52 @@
-"""Checkpoints that a run goes on from as if it had never stopped."""
+"""Checkpoints from which a run continues as if it had never stopped."""
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.types import _PATH
+from pytorch_lightning.loops.progress import _ProcessedTracker
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.files import Json, whole_file
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.signals import StopRequest
 
 LAST = "last.ckpt"
 STEPS_BETWEEN_AGREEMENTS = 25
-"""Several ranks must save and stop at the same step: this often the first one tells the others, by a collective."""
+"""Steps between two broadcasts of the first rank: several ranks must save and stop at the same step."""
+
+Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
+"""Weighted sum and weight of every value that an epoch averages, by name."""
+
+
+class RankState(TypedDict):
+    """What a checkpoint holds for each rank. random: states of the generators `cpu` and, if any, `cuda`."""
+
+    random: dict[str, torch.Tensor]
+    means: Means
 
 
 class LastCheckpoint(pl.Callback):
-    """Keeps `folder`/last.ckpt: before each epoch, after the last, every `minutes` in between, and when asked to stop.
+    """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes` in between, and on a stop
+    request.
 
-    It is written at the start of a batch only, when Lightning has finished all that belongs to the batches before: its
-    own checkpoints are from within hooks, and a run that goes on from one may log a step twice, or not at all. Beside
-    Lightning's state it holds what `record` returns, the random state of every rank and the running means of the epoch,
-    so that all later numbers are those of a run that was never interrupted, bit for bit where the device is
-    deterministic.
+    It is written at the start of a batch only, when Lightning has finished everything that belongs to the batches
+    before: Lightning's own checkpoints are written within hooks, and a run that continues from one may log a step
+    twice, or not at all. Beside Lightning's state it holds what `record` returns, the random state of every rank and
+    the running means of the epoch. So all later numbers are those of a run that was never interrupted, bit for bit
+    where the device is deterministic.
 
-    Must stand first among the callbacks.
+    Must be the first of the callbacks.
     """
 
-    def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
         self.path, self.minutes, self.stop, self.record = folder / LAST, minutes, stop, record
         self.metrics: dict[str, float] = {}
         self.seconds = 0.0
@@ -49,11 +64,11 @@ class LastCheckpoint(pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch and not self._resumed:
             self._save(trainer, 0)
-            self._stop_if_asked(trainer, self.stop.received if trainer.world_size == 1 else None)
+            self._stop_on(self.stop.received if trainer.world_size == 1 else None)
         self._resumed = False
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._resumed = False
         if not batch_idx:
@@ -61,7 +76,7 @@ class LastCheckpoint(pl.Callback):
         save, signal_number = self._agreed(trainer, batch_idx)
         if save or signal_number:
             self._save(trainer, batch_idx)
-            self._stop_if_asked(trainer, signal_number)
+            self._stop_on(signal_number)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -72,26 +87,24 @@ class LastCheckpoint(pl.Callback):
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self.stop.holding = False
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        epoch: int = trainer.fit_loop.epoch_progress.current.processed  # type: ignore[attr-defined]
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
+        epoch = cast(_ProcessedTracker, trainer.fit_loop.epoch_progress.current).processed
         _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
         checkpoint["position"] = {"epoch": epoch, "batches": self._done}
-        checkpoint["ranks"] = _of_all_ranks(
+        checkpoint["ranks"] = _all_ranks(
             {"random": _random_state(), "means": _running_means(trainer) if self._done else {}}
         )
         checkpoint["run"] = self.record()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Json:
         return {"metrics": self.metrics, "seconds": self.seconds + time.monotonic() - self._began}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Json) -> None:
         self.metrics, self.seconds = state_dict["metrics"], state_dict["seconds"]
         self._resumed = True
 
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
-        """Whether to save now, and the signal to stop for: the first rank's answer."""
+        """Whether to save now, and the signal to stop on: the same for all ranks, decided by the first."""
         due = time.monotonic() - self._saved >= 60 * self.minutes
         if trainer.world_size == 1:
             return due, self.stop.received
@@ -107,17 +120,21 @@ class LastCheckpoint(pl.Callback):
         trainer.save_checkpoint(self.path)
         self._saved = time.monotonic()
 
-    def _stop_if_asked(self, trainer: pl.Trainer, signal_number: int | None) -> None:
+    def _stop_on(self, signal_number: int | None) -> None:
         if signal_number:
             raise Stopped(signal_number)
 
 
-class GoOn(pl.Callback):
-    """Puts back what Lightning does not: random state, and an epoch's running means. Must stand last."""
+class RestoreState(pl.Callback):
+    """Restores what Lightning does not: random state, and an epoch's running means. Must be the last of the callbacks.
 
-    def __init__(self, states: list[dict[str, Any]] | None) -> None:
-        mine = states[int(os.environ.get("RANK", 0))] if states else {}
-        self._random, self._means = mine.get("random"), dict(mine.get("means", {}))
+    states: one for each rank; None for a run that starts anew.
+    """
+
+    def __init__(self, states: Sequence[RankState] | None) -> None:
+        own = states[rank()] if states else None
+        self._random: dict[str, torch.Tensor] | None = own["random"] if own else None
+        self._means: Means = dict(own["means"]) if own else {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._random is not None:
@@ -126,46 +143,43 @@ class GoOn(pl.Callback):
                 torch.cuda.set_rng_state(cuda)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if not self._means:
             return
         results = trainer.fit_loop.epoch_loop._results
         for key in [key for key in self._means if key in results]:
             total, weight = self._means.pop(key)
-            found = results[key]
-            # a sum of two has one value whatever their order: (a + b) + c is had bit for bit
-            found.value = total.to(found.value.device) + found.value
-            found.cumulated_batch_size = weight.to(found.value.device) + found.cumulated_batch_size
+            result = results[key]
+            # a sum of two numbers does not depend on their order: (a + b) + c is reproduced bit for bit
+            result.value = total.to(result.value.device) + result.value
+            result.cumulated_batch_size = weight.to(result.value.device) + result.cumulated_batch_size
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._means = {}
 
 
-class WholeFiles(TorchCheckpointIO):
-    """Checkpoints under a temporary name until they are whole and on disk, and read as tensors and plain data only."""
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
+    so that nothing in a checkpoint is executed.
+    """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:
+    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with temporary.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(target) as temporary, temporary.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
 
     def load_checkpoint(
-        self, path: _PATH, map_location: Any = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+        self, path: _PATH, map_location: Callable[..., object] | None = None, weights_only: bool | None = None
+    ) -> Checkpoint:
         return super().load_checkpoint(path, map_location, weights_only=True)
 
 
-def _set_position(fit_loop: dict[str, Any], epoch: int, done: int) -> None:
-    """Lightning's counters, as after `done` whole batches of epoch `epoch` (0: as between two epochs)."""
+def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
+    """Set Lightning's counters to `done` complete batches of epoch `epoch`; done = 0 is between two epochs."""
     begun = epoch + bool(done)
     for kind in ("total", "current"):
         fit_loop["epoch_progress"][kind].update(ready=begun, started=begun, processed=epoch, completed=epoch)
@@ -176,24 +190,23 @@ def _set_position(fit_loop: dict[str, Any], epoch: int, done: int) -> None:
     batches["is_last_batch"] = False
 
 
-def _random_state() -> dict[str, Any]:
+def _random_state() -> dict[str, torch.Tensor]:
     state = {"cpu": torch.get_rng_state()}
     return {**state, "cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else state
 
 
-def _running_means(trainer: pl.Trainer) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Weighted sum and weight of every value that the epoch averages."""
+def _running_means(trainer: pl.Trainer) -> Means:
     results = trainer.fit_loop.epoch_loop._results
     return {
-        key: (found.value.cpu(), found.cumulated_batch_size.cpu())
-        for key, found in results.items()
-        if found.is_tensor and found.meta.is_mean_reduction and found.meta.on_epoch
+        key: (result.value.cpu(), result.cumulated_batch_size.cpu())
+        for key, result in results.items()
+        if result.is_tensor and result.meta.is_mean_reduction and result.meta.on_epoch
     }
 
 
-def _of_all_ranks(state: dict[str, Any]) -> list[dict[str, Any]]:
+def _all_ranks(state: RankState) -> list[RankState]:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return [state]
-    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    gathered: list[RankState | None] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(gathered, state)
-    return gathered
+    return [state for state in gathered if state is not None]

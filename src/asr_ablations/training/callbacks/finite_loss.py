@@ -1,4 +1,4 @@
-"""Ends a run whose loss is lost, instead of training it to the last epoch."""
+"""End of a run whose loss is no finite number any more."""
 
 import math
 

@@ -1,7 +1,7 @@
-"""Readings of the machine for one training process: processor, memory, disk, GPUs."""
+"""Counters of the machine for one training process: processor, memory, disk, GPUs."""
 
 import warnings
-from typing import Any
+from collections.abc import Callable
 
 import psutil
 
@@ -9,10 +9,10 @@ MIB, GIB = 2**20, 2**30
 
 
 class Host:
-    """Processor, memory and disk of this process and the processes it started (those that read audio)."""
+    """Use of processor, memory and disk by this process and its children, which read audio."""
 
     CHILDREN_EVERY = 10
-    """Readings between two looks for new children, which go through every process of the machine."""
+    """Readings between two searches for new children, which go through every process of the machine."""
 
     def __init__(self) -> None:
         self._processes = [psutil.Process()]
@@ -24,8 +24,8 @@ class Host:
     def read(self, seconds: float) -> dict[str, float | None]:
         """Means over the `seconds` since the last reading; memory as it is now.
 
-        cpu_percent: of all cores; host_memory_gib: resident, pages that processes share counted in each;
-        disk_read_mib: what came from the disk and not from the page cache, None where the system does not tell.
+        cpu_percent: 100 is all cores; host_memory_gib: resident memory, where shared pages count in each process;
+        disk_read_mib: what came from the disk and not from the page cache, None where the system does not report it.
         """
         if self._readings % self.CHILDREN_EVERY == 0:
             self._processes = [self._processes[0], *self._processes[0].children(recursive=True)]
@@ -36,10 +36,10 @@ class Host:
                 with process.oneshot():
                     busy += self._busy(process)
                     resident += process.memory_info().rss
-                    found = self._read_bytes(process)
-            except psutil.Error:  # it ended meanwhile
+                    read_bytes = self._read_bytes(process)
+            except psutil.Error:  # the process has ended
                 continue
-            read = read if found is None else (read or 0) + found
+            read = read if read_bytes is None else (read or 0) + read_bytes
         percent = 100 * busy / max(seconds, 1e-6) / self._cores
         return {
             "cpu_percent": min(100.0, percent),
@@ -58,17 +58,17 @@ class Host:
         try:
             now = process.io_counters().read_bytes
         except (AttributeError, psutil.AccessDenied, NotImplementedError):
-            return None  # macOS does not count, and a container may not tell: the column stays empty, as documented
+            return None  # macOS has no such counter, and a container may hide it: the column stays empty, as documented
         before = self._bytes.get(process.pid, now)
         self._bytes[process.pid] = now
         return now - before
 
 
 class Gpus:
-    """NVIDIA's own counters of the GPUs with these indices in torch; None for each without a driver."""
+    """NVIDIA's own counters of the GPUs with these indices in torch; every counter is None where there is no driver."""
 
     def __init__(self, indices: list[int]) -> None:
-        self._handles: list[Any] = []
+        self._handles: list[object] = []
         if not indices:
             return
         try:
@@ -76,32 +76,35 @@ class Gpus:
             import torch
 
             pynvml.nvmlInit()
-            # by identity, since torch's indices follow CUDA_VISIBLE_DEVICES and NVML's do not
+            # by UUID, since torch's indices follow CUDA_VISIBLE_DEVICES and NVML's do not
             names = [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in indices]
             self._handles = [pynvml.nvmlDeviceGetHandleByUUID(name) for name in names]
             self._nvml = pynvml
-        except Exception as error:  # whatever a driver answers, training goes on
+        except Exception as error:  # whatever a driver does, training continues
             warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
 
     def read(self) -> dict[str, float | str | None]:
-        """gpu_percent: mean over the GPUs of the time in which a kernel ran, gpu_percents: of each, parted by spaces;
-        memory of all processes on them and power, summed.
+        """Read the counters. gpu_percent: share of time in which a kernel ran, the mean over the GPUs; gpu_percents:
+        that of each GPU, separated by spaces; memory of all processes and power, each the sum over the GPUs.
         """
-        percent = [self._ask(lambda h: self._nvml.nvmlDeviceGetUtilizationRates(h).gpu, h) for h in self._handles]
-        memory = [self._ask(lambda h: self._nvml.nvmlDeviceGetMemoryInfo(h).used / GIB, h) for h in self._handles]
-        power = [self._ask(lambda h: self._nvml.nvmlDeviceGetPowerUsage(h) / 1000, h) for h in self._handles]
+        percent = self._counters(lambda handle: self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        memory = self._counters(lambda handle: self._nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB)
+        power = self._counters(lambda handle: self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
         mean = _total(percent)
         return {
             "gpu_percent": None if mean is None else mean / len(percent),
-            "gpu_percents": None if mean is None else " ".join(f"{one:g}" for one in percent),
+            "gpu_percents": None if mean is None else " ".join(f"{share:g}" for share in percent),
             "gpu_memory_gib": _total(memory),
             "gpu_power_watts": _total(power),
         }
 
-    def _ask(self, question: Any, handle: Any) -> float | None:
+    def _counters(self, read: Callable[[object], float]) -> list[float | None]:
+        return [self._counter(read, handle) for handle in self._handles]
+
+    def _counter(self, read: Callable[[object], float], handle: object) -> float | None:
         try:
-            return float(question(handle))
-        except self._nvml.NVMLError:  # not every GPU tells everything
+            return float(read(handle))
+        except self._nvml.NVMLError:  # not every GPU has every counter
             return None
 
 

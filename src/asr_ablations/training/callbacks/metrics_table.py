@@ -1,8 +1,8 @@
-"""metrics.csv and losses.csv: what training logs, kept across interruptions."""
+"""The tables metrics.csv and losses.csv: what training logs, kept across interruptions."""
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
@@ -12,11 +12,12 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from asr_ablations.runs.metrics import LOSSES, METRICS, truncate
 from asr_ablations.tools.files import write_csv
 from asr_ablations.tools.machine import rank
+from asr_ablations.training.contracts import Checkpoint
 
 
 class MetricsTable(CSVLogger):
-    """Lightning's CSV logger in the run's folder, going on behind the first `rows` rows of what lies there: those that
-    the checkpoint had seen. Lightning's own would delete the file.
+    """Lightning's CSV logger in the run's folder. It keeps the first `rows` rows of an existing file, those from before
+    the checkpoint, and continues after them; Lightning's own logger would delete the file.
     """
 
     def __init__(self, folder: Path, rows: int) -> None:
@@ -25,15 +26,15 @@ class MetricsTable(CSVLogger):
         if rank():
             return
         kept = truncate(folder / METRICS, rows)
-        self._experiment = _GoingOn(str(folder), sorted(kept[0]) if kept else [])
+        self._experiment = _ContinuedWriter(str(folder), sorted(kept[0]) if kept else [])
         self.rows = len(kept)
 
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         super().log_metrics(metrics, step)
         self.rows += 1
 
 
-class _GoingOn(ExperimentWriter):
+class _ContinuedWriter(ExperimentWriter):
     def __init__(self, folder: str, keys: list[str]) -> None:
         super().__init__(folder)
         self.metrics_keys = keys
@@ -49,7 +50,7 @@ class _GoingOn(ExperimentWriter):
 
 
 class StepLosses(pl.Callback):
-    """Writes losses.csv: the training loss of every step, exactly; the first place where two runs part.
+    """Writes losses.csv: the exact training loss of every step, where a difference between two runs shows first.
 
     The losses stay on their device until an epoch or a checkpoint ends, so that no step waits for its loss.
     """
@@ -65,17 +66,15 @@ class StepLosses(pl.Callback):
             truncate(self.path, self._first)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        self._losses.append(outputs["loss"].detach())
+        self._losses.append(step_loss(outputs).detach())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._flush(trainer)
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        self._flush(trainer)  # a run that goes on from here must find what came before
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
+        self._flush(trainer)  # a run that continues from this checkpoint needs the rows before it
 
     def _flush(self, trainer: pl.Trainer) -> None:
         losses, self._losses = self._losses, []
@@ -89,3 +88,8 @@ class StepLosses(pl.Callback):
                 table.writerow(["batch", "loss"])
             table.writerows((self._first + i, repr(value)) for i, value in enumerate(values))
         self._first += len(values)
+
+
+def step_loss(outputs: object) -> torch.Tensor:
+    """The loss () of a training step, from what Lightning hands to callbacks as its outputs."""
+    return cast(dict[str, torch.Tensor], outputs)["loss"]

@@ -1,17 +1,17 @@
-"""Hours of audio trained per second, padding left out."""
+"""Throughput: hours of audio trained per second, without padding."""
 
 import time
-from typing import Any
 
 import pytorch_lightning as pl
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.machine import device_clock
 
 
 class Throughput(pl.Callback):
-    """Logs train/audio_hours_per_second (R) each epoch: valid audio over the time between an epoch's first batch and
-    its last, validation left out.
+    """Logs train/audio_hours_per_second (R) in each epoch: hours of audio without padding, over the seconds from the
+    start of an epoch to the end of its last batch, without validation. Logs train/learning_rate beside it.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Throughput(pl.Callback):
         self._started = time.perf_counter()
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
         self.first_step = self.first_step or time.time()
         self._samples += int(batch.lengths.sum())
@@ -42,13 +42,13 @@ class Throughput(pl.Callback):
         return {"audio_hours": self.audio_hours, "train_seconds": self.train_seconds, "samples": self._samples,
                 "seconds": time.perf_counter() - self._started}  # fmt: skip
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
-        # of an epoch in whose middle the run goes on, which does not begin again
+        # the run may continue in the middle of an epoch, whose start is not repeated
         self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
 
     def totals(self) -> dict[str, float]:
-        """Hours of audio seen, seconds in training batches, and their ratio."""
+        """Hours of audio trained on, seconds in training batches, and their ratio."""
         rate = self.audio_hours / self.train_seconds if self.train_seconds else 0.0
         return {
             "audio_hours_seen": self.audio_hours,

@@ -1,4 +1,4 @@
-"""What a training run does with its machine, sampled over time (papers/004 §5.2, figures 8 and 9)."""
+"""How a training run uses its machine, sampled over time (papers/004 §5.2, figures 8 and 9)."""
 
 import csv
 import threading
@@ -6,16 +6,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.utterance import Batch
 from asr_ablations.runs.utilisation import COLUMNS, FILE
-from asr_ablations.training.callbacks.checkpoints import WholeFiles
+from asr_ablations.tools.files import Json
+from asr_ablations.training.callbacks.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.callbacks.hardware import Gpus, Host
+from asr_ablations.training.contracts import Checkpoint, Decoder
+from asr_ablations.training.task import task_of
 
 INTERVAL = 1.0
 """Seconds between two samples."""
@@ -24,15 +27,18 @@ INTERVAL = 1.0
 class Utilisation(pl.Callback):
     """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
 
-    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, which add up to the time from
-    here to `close`; decode is that of validations and of the final evaluation, and is counted in neither. Samples begin
-    with training, and so do their seconds and hours of audio; both go on counting where a checkpoint left them.
+    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate. They add up to the time from the
+    construction of this object to `close`. decode is the decoding of validations and of the final evaluation, and is
+    not counted in these. Samples begin with training, and so do their seconds and hours of audio; both continue from
+    where a checkpoint left them.
 
-    Logs each epoch train/waiting_percent (%): the share of an epoch's training time that lies between the end of one
-    batch and the start of the next, and before the first: reading and collating audio, the hand-over to the device, and
-    also Lightning's own accounting and the loggers' writing. It is the host's time: a GPU may still be at work during
-    it, so there it is an upper bound. Logs with the validation metrics time/seconds, wall time since training began,
-    validation and checkpoints included, and time/audio_hours, the audio trained on by then, padding left out.
+    Logs train/waiting_percent (%) in each epoch: the share of an epoch's training time before the first batch and
+    between the end of a batch and the start of the next. It covers reading and collating audio, the transfer to the
+    device, and also Lightning's own accounting and the loggers' writing. It is the host's time: a GPU may still be busy
+    meanwhile, so that for a GPU it is an upper bound.
+
+    Logs with the validation metrics time/seconds, the wall time since training began, validation and checkpoints
+    included, and time/audio_hours, the audio trained on by then, without padding.
     """
 
     def __init__(self, folder: Path, interval: float) -> None:
@@ -47,11 +53,12 @@ class Utilisation(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         trainer.strategy.checkpoint_io = TimedCheckpoints(self)
-        pl_module.decoder = TimedDecoder(pl_module.decoder, self)  # type: ignore[assignment]
+        task = task_of(pl_module)
+        task.decoder = TimedDecoder(task.decoder, self)
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Count the time inside to this phase."""
+        """Count the time within the context as this phase."""
         outer = self._enter(phase)
         try:
             yield
@@ -59,7 +66,7 @@ class Utilisation(pl.Callback):
             self._enter(outer)
 
     def close(self) -> None:
-        """End the thread; the last phase is counted up to now."""
+        """End the thread and the last phase."""
         self._enter(self._phase)
         self._stop.set()
         if self._sampler is not None:
@@ -89,12 +96,12 @@ class Utilisation(pl.Callback):
         self._epoch_began = self._batch_ended = time.perf_counter()
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._waited += time.perf_counter() - self._batch_ended
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
         self.audio_hours += int(batch.lengths.sum()) * trainer.world_size / SAMPLE_RATE / 3600
         self._batch_ended = time.perf_counter()
@@ -106,20 +113,20 @@ class Utilisation(pl.Callback):
         pl_module.log("time/seconds", time.perf_counter() - self._began, on_epoch=True, batch_size=1)
         pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Json:
         return {
             "seconds": time.perf_counter() - self._began,
             "audio_hours": self.audio_hours,
             "phases": dict(self.phases),
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Json) -> None:
         self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
         for phase, seconds in state_dict["phases"].items():
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _enter(self, phase: str) -> str:
-        """Count the time up to now to the phase that ends here; its name."""
+        """End the current phase and start `phase`; returns the name of the one that ended."""
         ended, now = self._phase, time.perf_counter()
         self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
         self._phase, self._since = phase, now
@@ -132,46 +139,46 @@ class Utilisation(pl.Callback):
             if not file.tell():
                 table.writeheader()
             last = time.perf_counter()
-            host.read(1)  # counters count from here
+            host.read(1)  # the start of the counters
             while not self._stop.wait(self.interval):
                 now, phase = time.perf_counter(), self._phase  # reading the counters takes a while
-                found: dict[str, Any] = {**host.read(now - last), **gpus.read()}
+                counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
                 last = now
-                row = {key: _told(value) for key, value in found.items()}
+                row = {key: _cell(value) for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": phase, **row})
                 file.flush()
 
 
-class TimedCheckpoints(WholeFiles):
-    """Counts the time that checkpoints take."""
+class TimedCheckpoints(AtomicCheckpointIO):
+    """Counts the time that checkpoints take as the phase `checkpoint`."""
 
     def __init__(self, utilisation: Utilisation) -> None:
         super().__init__()
         self.utilisation = utilisation
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:
+    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         with self.utilisation.during("checkpoint"):
             super().save_checkpoint(checkpoint, path, storage_options)
 
 
 class TimedDecoder:
-    """Decodes as the decoder does, and counts the time; what else the decoder has, it has too."""
+    """Decodes as `decoder` does and counts the time as the phase `decode`; all other attributes are the decoder's."""
 
-    def __init__(self, decoder: Any, utilisation: Utilisation) -> None:
+    def __init__(self, decoder: Decoder, utilisation: Utilisation) -> None:
         self._decoder, self._utilisation = decoder, utilisation
 
-    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> Any:
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         if log_probs.is_cuda:
-            torch.cuda.synchronize()  # else the forward pass would be waited for, and counted, here
+            torch.cuda.synchronize()  # else the wait for the forward pass would be counted as decoding
         with self._utilisation.during("decode"):
             return self._decoder(log_probs, lengths)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._decoder, name)
 
 
-def _told(value: float | str | None) -> float | str:
+def _cell(value: float | str | None) -> float | str:
     return "" if value is None else value if isinstance(value, str) else round(value, 3)
 
 
