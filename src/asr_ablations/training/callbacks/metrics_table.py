@@ -29,7 +29,7 @@ class MetricsTable(CSVLogger):
         self._experiment = _ContinuedWriter(str(folder), sorted(kept[0]) if kept else [])
         self.rows = len(kept)
 
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: dict[str, torch.Tensor | float], step: int | None = None) -> None:
         super().log_metrics(metrics, step)
         self.rows += 1
 
