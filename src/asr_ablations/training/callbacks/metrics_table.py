@@ -1,6 +1,7 @@
 """The tables metrics.csv and losses.csv: what training logs, kept across interruptions."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -29,8 +30,8 @@ class MetricsTable(CSVLogger):
         self._experiment = _ContinuedWriter(str(folder), sorted(kept[0]) if kept else [])
         self.rows = len(kept)
 
-    def log_metrics(self, metrics: dict[str, torch.Tensor | float], step: int | None = None) -> None:
-        super().log_metrics(metrics, step)
+    def log_metrics(self, metrics: Mapping[str, torch.Tensor | float], step: int | None = None) -> None:
+        super().log_metrics(dict(metrics), step)
         self.rows += 1
 
 
