@@ -12,7 +12,7 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install lmplz train test test-fast lint format clean
+.PHONY: help install lmplz train test test-fast lint format docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
@@ -64,6 +64,9 @@ lint: install  ## ruff (check and format) and mypy
 
 format: install  ## let ruff rewrite
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+docs: install  ## write docs/options.md from conf/
+	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.options
 
 clean:  ## remove caches, not the environment, not outputs
 	rm -rf .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info

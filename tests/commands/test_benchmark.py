@@ -8,19 +8,19 @@ import time
 
 import pytest
 
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, readme_commands, run, run_folders
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, documented_commands, run, run_folders
 from tests.helpers.interpreter import python
 
 
-def readme_command(benchmark):
-    """The words of the README's command for it."""
-    (line,) = [line for line in readme_commands() if f"benchmark={benchmark}" in line.split()]
+def documented(benchmark):
+    """The words of the documented command for it."""
+    (line,) = [line for line in documented_commands() if f"benchmark={benchmark}" in line.split()]
     return line.split()
 
 
 def measured(corpora, outputs, benchmark, *options):
-    """The finished process of the README's command, shrunken, its only run's folder, and the result in it."""
-    done = run([*readme_command(benchmark), *SHRUNKEN, *options], corpora, outputs)
+    """The finished process of the documented command, shrunken, its only run's folder, and the result in it."""
+    done = run([*documented(benchmark), *SHRUNKEN, *options], corpora, outputs)
     assert "Warning" not in done.stderr
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(outputs)
@@ -235,7 +235,7 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
 
 def platform_result(corpora, outputs, options):
     """result.json of a run whose training lies in its own folder, and nowhere else."""
-    done = run([*readme_command("platform"), *SHRUNKEN, *options], corpora, outputs)
+    done = run([*documented("platform"), *SHRUNKEN, *options], corpora, outputs)
     assert done.returncode == 0, done.stderr
     folder, training = sorted(run_folders(outputs), key=lambda path: len(path.parts))
     assert training.parent == folder / "training"

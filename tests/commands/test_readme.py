@@ -1,24 +1,30 @@
-"""Every command of the README works, on a shrunken corpus."""
+"""What the README and docs/ say is so: every command works, on a shrunken corpus; links, keys and files exist."""
 
 import re
 import shlex
 import subprocess
+from functools import cache
+from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from asr_ablations.commands import compare, options, reproduce, sweep
 from tests.helpers.command import (
     REPOSITORY,
     SHRUNKEN,
     clean_environment,
-    readme_commands,
-    readme_lines,
+    documented_commands,
+    documented_lines,
+    pages,
     run,
     run_folders,
 )
-from tests.helpers.support import group_options, shared_data
+from tests.helpers.support import CONF, group_options, shared_data
 
-PYTHON = readme_commands()
-OTHER = [line for line in readme_lines() if line and not line.startswith("python ")]
+PYTHON = documented_commands()
+OTHER = [line for line in documented_lines() if not line.startswith("python ")]
 SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
 OWN_TESTS = (
     "src/benchmark.py",
@@ -33,34 +39,51 @@ OWN_TESTS = (
 )
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
+README_BYTES = 9 * 1024
+CONFIGS = {
+    **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
+    **{"export": "export", "lm": "language_model", "benchmark": "benchmarks"},
+}
+"""The config of each entry script that Hydra runs."""
+PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser, "sweep": sweep.parser}
+WRITTEN = [page for page in pages() if page != options.PAGE]
+"""The pages that people write."""
+every_page = pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
 
 
-def arguments(line, manifests):
-    """The command's arguments with its placeholders filled in, shrunken."""
+def arguments(line: str, manifests: str) -> list[str]:
+    """The command's arguments with its placeholders filled in, shrunken, for one seed."""
     real = {"AN4": "an4", "train-clean-100": "librispeech-mini/LibriSpeech"}
     for placeholder in re.findall(r"<.*?>", line):
         (folder,) = [path for mark, path in real.items() if mark in placeholder]
         line = line.replace(placeholder, str(shared_data(folder)))
     words = shlex.split(line)
     own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
-    extra = next((options for data, options in own.items() if data in words), SHRUNKEN[:2])
+    extra = next((overrides for data, overrides in own.items() if data in words), SHRUNKEN[:2])
     extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
-    if "-cn" in words:
-        extra.append("seed=0")
+    seeds = any(re.match("seed=.*,", word) for word in words)
+    if "-cn" in words or (seeds and "plan=true" not in words):
+        words = [*(word for word in words if not word.startswith("seed=")), "seed=0"]
     return [*words, *extra]
 
 
-def test_the_readme_shows_each_entry_script():
+def to_run() -> list[str]:
+    """The documented commands without a test of their own; of those that differ in the number of seeds, the first."""
+    lines = [line for line in PYTHON if not line.startswith(OWN_TESTS)]
+    return list({re.sub(r"seed=\S*,\S*", "seed=…", line): line for line in reversed(lines)}.values())[::-1]
+
+
+def test_each_entry_script_is_shown():
     shown = " ".join(PYTHON)
     assert all(f"src/{script.name}" in shown for script in (REPOSITORY / "src").glob("*.py"))
 
 
-def test_it_shows_each_benchmark_and_each_has_a_test():
+def test_each_benchmark_is_shown_and_has_a_test():
     shown = re.findall(r"benchmark=(\w+)", " ".join(PYTHON))
     assert sorted(shown) == group_options("benchmark")
     tests = (REPOSITORY / "tests/commands/test_benchmark.py").read_text()
     for name in shown:
-        assert re.search(rf'(measured\(.*|readme_command\()"{name}"', tests), name
+        assert re.search(rf'(measured\(.*|documented\()"{name}"', tests), name
 
 
 def test_other_commands_are_targets_of_the_makefile():
@@ -72,8 +95,129 @@ def test_other_commands_are_targets_of_the_makefile():
         assert re.search(rf"^{target}:.*##", makefile, flags=re.MULTILINE), line
 
 
+def test_the_readme_is_for_the_first_five_minutes():
+    assert len((REPOSITORY / "README.md").read_bytes()) <= README_BYTES
+
+
+def test_the_options_page_is_current():
+    assert options.PAGE.read_text(encoding="utf-8") == options.page(), "make docs writes it anew"
+
+
+def code(page: Path) -> list[str]:
+    """What a page sets in `code`, its blocks left out."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL))
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to a page's headings may end in, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    for link in links:
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_linked_from_the_readme():
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in pages()[1:] if f"docs/{page.name}" not in readme] == []
+
+
+@cache
+def known_keys() -> set[str]:
+    """Every group, and every key that the page of options shows: rows of three cells or more begin with one."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in options.page().splitlines() if line.startswith("| `")]
+    return {row[0].strip(" `") for row in rows if len(row) > 2} | set(groups())
+
+
+@cache
+def groups() -> dict[str, list[str]]:
+    return {folder.name: group_options(folder.name) for folder in CONF.iterdir() if folder.is_dir()}
+
+
+@every_page
+def test_every_key_and_option_exists(page):
+    """In `code`, key=value is an override; `wandb=` is compare's, and what begins with + or hydra is Hydra's."""
+    overrides = [word for text in code(page) for word in text.split() if re.fullmatch(r"[a-z][\w.]*=[^()]*", word)]
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key == "wandb" or key.startswith("hydra."):
+            continue
+        assert key in known_keys(), override
+        assert key not in groups() or not re.fullmatch(r"[\w,]+", value) or is_option(key, value), override
+
+
+def is_option(group: str, value: str) -> bool:
+    return value == "mine" or set(value.split(",")) <= set(groups()[group])
+
+
+@every_page
+def test_every_file_exists(page):
+    """Paths are from the repository, or from src/asr_ablations/; `mine` is the reader's own."""
+    paths = [text for text in code(page) if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+", text)]
+    files = [path for path in paths if path.endswith((".py", ".yaml", ".md")) and not path.startswith("outputs/")]
+    for path in files:
+        starts = (REPOSITORY, REPOSITORY / "src", REPOSITORY / "src" / "asr_ablations")
+        assert "mine" in path or path == "sweeps/RESULTS.md" or any([*start.glob(path)] for start in starts), path
+
+
+def test_the_tree_of_the_readme_is_the_repository():
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    (tree,) = re.findall(r"```\n(conf/.*?)```", text, flags=re.DOTALL)
+    folder = REPOSITORY
+    for line in tree.splitlines():
+        name = line.split()[0]
+        start = folder if line.startswith("  ") else REPOSITORY
+        assert [*start.glob(name)], line
+        folder = start if line.startswith("  ") else REPOSITORY / name
+
+
+def test_the_papers_and_sweeps_are_listed():
+    page = (REPOSITORY / "docs" / "ablations.md").read_text(encoding="utf-8")
+    names = [path.stem for path in (REPOSITORY / "sweeps").glob("*.yaml")]
+    assert [name for name in names if f"| `{name}` |" not in page] == []
+    cited = {paper for path in pages() for paper in re.findall(r"papers/\d{3}", path.read_text(encoding="utf-8"))}
+    assert [paper for paper in cited if f"| {paper} |" not in page] == []
+
+
+def first_values(words: list[str]) -> list[str]:
+    """Overrides of one arm: of each value with commas the first, something for each placeholder."""
+    parser = OverridesParser.create()
+    parsed = parser.parse_overrides([re.sub("<.*?>", "placeholder", word) for word in words])
+    swept = [next(iter(one.sweep_string_iterator())) if one.is_sweep_override() else None for one in parsed]
+    return [
+        f"{one.key_or_group}={value}" if value else one.input_line for one, value in zip(parsed, swept, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("line", PYTHON)
+def test_its_keys_and_options_exist(line):
+    """The config of every documented command composes, and its options are those of its parser."""
+    script, *words = shlex.split(re.sub("<.*?>", "placeholder", line))
+    name = Path(script).stem
+    if name in PARSERS:
+        PARSERS[name]().parse_known_args(words)
+        return
+    config, folder = CONFIGS[name], CONF
+    if "-cn" in words:
+        config, folder = words[words.index("-cn") + 1], REPOSITORY / "sweeps"
+    own = [word for word in words if "=" in word]
+    path = [] if folder == CONF else [f"hydra.searchpath=[file://{CONF}]"]
+    with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
+        compose(config, overrides=[*path, *first_values(own), "overrides=[]"])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in PYTHON if not line.startswith(OWN_TESTS)])
+@pytest.mark.parametrize("line", to_run())
 def test_it_runs(line, manifests, corpora, tmp_path):
     done = run(arguments(line, manifests), corpora, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -83,9 +227,9 @@ def test_it_runs(line, manifests, corpora, tmp_path):
 
 @pytest.mark.slow
 def test_make_train(corpora, tmp_path):
-    options = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
+    overrides = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
     done = subprocess.run(
-        ["make", "train", f"ARGS={options}"],
+        ["make", "train", f"ARGS={overrides}"],
         cwd=REPOSITORY,
         env=clean_environment(corpora, tmp_path),
         capture_output=True,

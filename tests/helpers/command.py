@@ -34,12 +34,20 @@ def run_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("status.json"))
 
 
-def readme_lines() -> list[str]:
-    """The lines of the README's blocks of commands, without their comments."""
-    blocks = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "README.md").read_text(), flags=re.DOTALL)
-    return [line.split("  #")[0].split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
+def pages() -> list[Path]:
+    """The README and the pages of docs/."""
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
-def readme_commands() -> list[str]:
-    """Those that start `python`, without it."""
-    return [line.removeprefix("python ") for line in readme_lines() if line.startswith("python ")]
+def documented_lines() -> list[str]:
+    """The lines of the pages' blocks of commands without their comments, each once."""
+    blocks = [
+        block for page in pages() for block in re.findall(r"```bash\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    ]
+    lines = [line.split("  #")[0].split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def documented_commands() -> list[str]:
+    """The documented lines that start `python`, without that word."""
+    return [line.removeprefix("python ") for line in documented_lines() if line.startswith("python ")]
