@@ -1,6 +1,7 @@
 """Imports point downwards, those inside functions too: a package imports only from the floors below its own."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -116,3 +117,23 @@ def test_a_run_folder_is_read_without_torch() -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     heavy = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert heavy.stdout.split() == []
+
+
+def names_of_run_folders() -> set[str]:
+    """The file names that runs/layout.py gives a name, those that are words of other uses left out."""
+    constants = vars(importlib.import_module("asr_ablations.runs.layout"))
+    names = {value for key, value in constants.items() if key.isupper() and isinstance(value, str)}
+    return {name for name in names if "." in name}
+
+
+def test_names_of_the_run_folder_stand_in_runs_only() -> None:
+    names = names_of_run_folders()
+    assert {"summary.json", "utterances.csv", "sweep.json", "last.ckpt"} <= names
+    literals = [
+        f"{module}:{node.lineno}: {node.value}"
+        for module in FILES
+        if package(module) not in ("runs", "tools")
+        for node in ast.walk(parsed(module))
+        if isinstance(node, ast.Constant) and node.value in names
+    ]
+    assert not literals, "\n".join(literals)

@@ -10,6 +10,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.environment import hardware, versions
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import REPORT
 from asr_ablations.tools.files import write, write_json
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
@@ -67,7 +68,7 @@ def _report(record: Run, found: dict[str, Any]) -> None:
     write_json(record.folder / RESULT, found)
     figures = [path.name for path in draw(found.get("plots", []), record.folder)]
     images = [name for name in figures if name.endswith(".png")]
-    write(record.folder / "report.md", markdown(record.name, found, images))
+    write(record.folder / REPORT, markdown(record.name, found, images))
 
 
 def machine(load_before: str) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from asr_ablations.runs.layout import COMPARISON, OVERRIDES, REPORT, RESULT
+from asr_ablations.runs.reader import read_overrides
 from asr_ablations.sweep.terminal import print_arms, what_varies
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
 from asr_benchmarks.plots import draw
 from asr_benchmarks.tables import PUBLISHED, markdown, show, side_by_side
-
-RESULT = "result.json"
 
 
 def results(path: Path) -> list[Path]:
@@ -52,8 +52,8 @@ def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
     write_json(folder / "comparison.json", joined)
     figures = draw(joined.get("plots", []), folder)
     names = [path.name for path in figures if path.suffix == ".png"]
-    write(folder / "report.md", markdown(folder.parent.name, joined, names))
-    return [folder / "comparison.json", folder / "report.md", *figures]
+    write(folder / REPORT, markdown(folder.parent.name, joined, names))
+    return [folder / "comparison.json", folder / REPORT, *figures]
 
 
 def _result(file: Path) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def _result(file: Path) -> dict[str, Any]:
 
 def _names(files: Sequence[Path]) -> list[str]:
     """Of runs what varies between them, of other files their names."""
-    if all((file.parent / "overrides").is_file() for file in files):
-        return what_varies([(file.parent / "overrides").read_text(encoding="utf-8").splitlines() for file in files])
+    if all((file.parent / OVERRIDES).is_file() for file in files):
+        return what_varies([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 
@@ -88,6 +88,6 @@ def show_arms(folders: Sequence[Path]) -> None:
     """The end of a sweep of benchmarks: its results side by side."""
     measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
     if measured:
-        print("wrote", *compare_results(measured, folders[0].parent / "comparison"), sep="\n  ")
+        print("wrote", *compare_results(measured, folders[0].parent / COMPARISON), sep="\n  ")
     else:
         print_arms(folders)

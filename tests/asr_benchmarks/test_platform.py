@@ -6,8 +6,9 @@ import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
-from asr_ablations.runs.reader import read_run
-from asr_ablations.runs.utilisation import COLUMNS, FILE
+from asr_ablations.runs.layout import UTILISATION
+from asr_ablations.runs.records import read_run
+from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.platform import plots as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
@@ -68,7 +69,7 @@ def run(tmp_path):
          "gpu_percents": "70 90"}
         for s in range(1, 41)
     ]  # fmt: skip
-    with (folder / FILE).open("w", newline="") as file:
+    with (folder / UTILISATION).open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
         table.writerows(rows)

@@ -186,7 +186,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
         (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),
         (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
         (lambda run: (run / "status.json").unlink(), [], "is no run's folder"),
-        (lambda run: (run / "summary.json").write_text("{"), [], "its record cannot be read"),
+        (lambda run: (run / "summary.json").write_text("{"), [], "summary.json: cannot be read"),
         (lambda run: change(run / "config.yaml", LSTM, "os.system"), [], "os.system: refused"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],

@@ -10,7 +10,7 @@ from asr_ablations.comparison.comparison import Options, compare
 from asr_ablations.comparison.result import Arm
 from asr_ablations.comparison.time_to_accuracy import relative_time, scaling
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.reader import load, read_run
+from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_folders import edit, write_run, write_sweep
 

@@ -18,8 +18,8 @@ from asr_ablations.comparison.confounds import (
     find_factor,
     flatten,
 )
-from asr_ablations.runs.reader import Found
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose, group_options, groups
 
@@ -40,12 +40,12 @@ def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any
 
 def refused(runs: list[RunRecord], *allow: str) -> dict[str, list[Any]]:
     with pytest.raises(ConfoundedError) as caught:
-        compare_runs(Found(runs, []), Options(allow=list(allow)), "test")
+        compare_runs(Records(runs, []), Options(allow=list(allow)), "test")
     return caught.value.keys
 
 
 def compared(runs: list[RunRecord], *allow: str) -> Any:
-    return compare_runs(Found(runs, []), Options(allow=list(allow)), "test")
+    return compare_runs(Records(runs, []), Options(allow=list(allow)), "test")
 
 
 RNN = {"factor": "rnn"}

@@ -10,12 +10,14 @@ import pytest
 import torch
 
 from asr_ablations.reproduction.causes import Cause, causes, surroundings
-from asr_ablations.reproduction.evidence import compare_runs, weights_hash
+from asr_ablations.reproduction.evidence import compare_runs
 from asr_ablations.reproduction.noise import from_seeds, noise
 from asr_ablations.reproduction.original import Original, load_original
 from asr_ablations.reproduction.terminal import told
 from asr_ablations.reproduction.verdict import DIFFERS, DRIFT, MATCH, Verdict, judge
-from asr_ablations.runs.reader import read_run
+from asr_ablations.runs.checkpoint import weights_hash
+from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.records import read_run
 from asr_ablations.tools.files import write, write_json
 from tests.helpers.run_folders import edit, write_run
 
@@ -155,7 +157,7 @@ def test_the_hash_of_the_weights_sees_one_bit_and_no_order(dtype: torch.dtype, t
     for number, case in enumerate(cases):
         (tmp_path / str(number)).mkdir()
         checkpoint(case)(tmp_path / str(number))
-    hashes = [weights_hash(tmp_path / str(number)) for number in range(len(cases))]
+    hashes = [weights_hash(last_checkpoint(tmp_path / str(number))) for number in range(len(cases))]
     assert hashes[0] == hashes[1]
     assert len({*hashes}) == 3
 

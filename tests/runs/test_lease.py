@@ -10,14 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from asr_ablations.runs import lease as claim
-from asr_ablations.runs.lease import FOLDER, Claim, ClaimedError, owner
+from asr_ablations.runs import lease
+from asr_ablations.runs.layout import LEASES
+from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from asr_ablations.runs.lease import Claim
-Claim(Path(sys.argv[1]), lost=lambda: None).take()
+from asr_ablations.runs.lease import Lease
+Lease(Path(sys.argv[1]), lost=lambda: None).take()
 print("taken", flush=True)
 time.sleep(600)
 """
@@ -28,22 +29,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def taken(folder: Path) -> Claim:
-    mine = Claim(folder, lost=lambda: None)
-    mine.take()
-    return mine
+def taken(folder: Path) -> Lease:
+    own = Lease(folder, lost=lambda: None)
+    own.take()
+    return own
 
 
 def as_if(folder: Path, **changes: object) -> Path:
-    """The claim in force, with other content, and no owner that would go on touching it."""
-    (path,) = [p for p in (folder.parent / FOLDER).iterdir() if not p.name.startswith(".")]
+    """The lease in force, with other content, and no holder that would keep touching it."""
+    (path,) = [p for p in (folder.parent / LEASES).iterdir() if not p.name.startswith(".")]
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     return path
 
 
-def test_a_claim_keeps_others_out_until_it_is_released(folder: Path) -> None:
+def test_a_lease_keeps_others_out_until_it_is_released(folder: Path) -> None:
     first = taken(folder)
-    with pytest.raises(ClaimedError, match=f"process {os.getpid()} on"):
+    with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on"):
         taken(folder)
     assert owner(folder) is not None
     first.release()
@@ -51,12 +52,12 @@ def test_a_claim_keeps_others_out_until_it_is_released(folder: Path) -> None:
     taken(folder).release()
 
 
-def test_a_killed_owner_is_taken_over_at_once(folder: Path) -> None:
+def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"taken\n"
-    with pytest.raises(ClaimedError):
+    with pytest.raises(LeaseHeldError):
         taken(folder)
     holder.kill()
     holder.wait()
@@ -64,34 +65,36 @@ def test_a_killed_owner_is_taken_over_at_once(folder: Path) -> None:
     taken(folder).release()
 
 
-def test_a_process_id_that_another_process_has_by_now_is_no_owner(folder: Path) -> None:
+def test_a_process_id_that_another_process_has_by_now_is_no_holder(folder: Path) -> None:
     taken(folder).release()
-    as_if(folder, released=False, born=psutil.Process().create_time() - 100)
+    as_if(folder, released=False, process_started=psutil.Process().create_time() - 100)
     taken(folder).release()
 
 
-def test_an_owner_on_another_machine_is_dead_after_its_silence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_on_another_machine_is_dead_after_its_lease_expires(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken(folder).release()
     path = as_if(folder, released=False, host="elsewhere")
-    with pytest.raises(ClaimedError, match="on elsewhere is at it"):
+    with pytest.raises(LeaseHeldError, match="on elsewhere is working on it"):
         taken(folder)
-    silent = path.stat().st_mtime - claim.SILENCE - 1
+    silent = path.stat().st_mtime - lease.EXPIRY - 1
     os.utime(path, (silent, silent))
     taken(folder).release()
 
 
 def test_of_many_who_take_over_one_wins(folder: Path) -> None:
-    """Twenty rounds of eight threads that all see the same dead owner."""
+    """Twenty rounds of eight threads that all see the same dead holder."""
     for _ in range(20):
         winners, losers = [], []
         barrier = threading.Barrier(8)
 
         def take(barrier: threading.Barrier = barrier, winners: list = winners, losers: list = losers) -> None:
-            mine = Claim(folder, lost=lambda: None)
+            mine = Lease(folder, lost=lambda: None)
             barrier.wait()
             try:
                 mine.take()
-            except ClaimedError:
+            except LeaseHeldError:
                 losers.append(mine)
             else:
                 winners.append(mine)
@@ -105,12 +108,12 @@ def test_of_many_who_take_over_one_wins(folder: Path) -> None:
         winners[0].release()
 
 
-def test_an_owner_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "BEAT", 0.01)
+def test_a_holder_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.01)
     lost = threading.Event()
-    sleeper = Claim(folder, lost=lost.set)
+    sleeper = Lease(folder, lost=lost.set)
     sleeper.take()
-    path = folder.parent / FOLDER / f"{folder.name}.000002"
+    path = folder.parent / LEASES / f"{folder.name}.000002"
     path.write_text(json.dumps({}))
     assert lost.wait(30)
     sleeper.release()

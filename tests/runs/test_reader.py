@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.lease import Claim
-from asr_ablations.runs.reader import load, read_run, why_unfinished
+from asr_ablations.runs.lease import Lease
+from asr_ablations.runs.records import load, read_run
+from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_folders import edit, write_run
 
@@ -45,7 +46,7 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     done = write_run(tmp_path, "seed=0")
     failed, died = write_run(tmp_path, "seed=1", status="failed"), write_run(tmp_path, "seed=2", status="running")
     working = write_run(tmp_path, "seed=3", status="running")
-    claim = Claim(working, lost=lambda: None)
+    claim = Lease(working, lost=lambda: None)
     claim.take()
     (done.parent / "arms").mkdir()
     (done.parent / "arms" / f"{done.name}.yaml").touch()
@@ -55,8 +56,8 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     assert [run.folder for run in found.runs] == [done]
     assert {folder.name: reason for folder, reason in found.unfinished} == {
         failed.name: "failed: out of memory",
-        died.name: "died without a word",
-        working.name: f"still running: process {os.getpid()} on {socket.gethostname()} is at it",
+        died.name: "ended without a message",
+        working.name: f"still running: process {os.getpid()} on {socket.gethostname()} is working on it",
         "never-00000000": "did not start",
     }
 

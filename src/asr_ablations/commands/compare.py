@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import REPOSITORY
 
@@ -68,7 +69,7 @@ def write_benchmarks(asked: argparse.Namespace, files: list[Path]) -> int:
     from asr_benchmarks.side_by_side import compare_results
 
     first = Path(asked.folders[0])
-    folder = asked.out or (first.parent if first.is_file() else first) / "comparison"
+    folder = asked.out or (first.parent if first.is_file() else first) / COMPARISON
     print("\nwrote", *_listed(compare_results(files, folder)), sep="\n  ")
     return 0
 
@@ -87,10 +88,10 @@ def write_comparison(asked: argparse.Namespace) -> int:
 
         path = first.removeprefix("wandb=")
         comparison = compare_runs(fetch(path), options, title=path.rpartition("/")[2])
-        folder = asked.out or Path("outputs") / comparison.title / "comparison"
+        folder = asked.out or Path("outputs") / comparison.title / COMPARISON
     else:
         comparison = compare([Path(folder) for folder in asked.folders], options)
-        folder = asked.out or Path(first) / "comparison"
+        folder = asked.out or Path(first) / COMPARISON
     print_comparison(comparison)
     written = write_texts(comparison, folder)
     if not asked.no_page:

@@ -1,7 +1,6 @@
 """The command that made a sweep, as a reader would type it."""
 
 import itertools
-import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.paths import REPOSITORY
 
-MANIFEST = "sweep.json"
 SCRIPT = "src/train.py"
 ELSEWHERE = ("outputs", "workers", "progress", "sweep")
 """Keys of a machine or a moment, which a reader sets as they like."""
@@ -24,8 +23,8 @@ def typed(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
     runs. Paths of the machine that it ran on are left out or stand as <folder>.
     """
     try:
-        told = json.loads((sweep / MANIFEST).read_text(encoding="utf-8"))["command"]
-    except (OSError, ValueError, KeyError, TypeError):
+        told = read_sweep(sweep)["command"]
+    except (FileNotFoundError, UnreadableFileError, KeyError):
         return _derived(sweep, runs)
     arguments = list(map(str, told))
     script = next((number for number, one in enumerate(arguments) if one.endswith(".py")), None)

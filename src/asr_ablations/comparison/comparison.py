@@ -21,8 +21,8 @@ from asr_ablations.comparison.literature import beside_the_literature
 from asr_ablations.comparison.result import Arm, Comparison
 from asr_ablations.comparison.table import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, reached, scaling
-from asr_ablations.runs.reader import Found, load
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records, load
 from asr_ablations.tools.errors import UsageError, choices
 
 LARGEST_RATE = 2.0
@@ -44,7 +44,7 @@ def compare(folders: Sequence[Path], options: Options) -> Comparison:
     return compare_runs(load(folders), options, title=" ".join(folder.resolve().name for folder in folders))
 
 
-def compare_runs(found: Found, options: Options, title: str) -> Comparison:
+def compare_runs(found: Records, options: Options, title: str) -> Comparison:
     """The same of runs that were loaded before, wherever from."""
     if options.metric not in ("wer", "cer"):
         raise choices("metric", options.metric, "wer or cer")

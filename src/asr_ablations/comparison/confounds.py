@@ -9,12 +9,13 @@ from typing import Any
 import yaml
 
 from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS
+from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import CONF
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
-FINGERPRINT = "data.json"
+FINGERPRINT = DATA
 """Stands for the hash of each set of data.json among the keys: data.json.train and so on."""
 
 BEHAVIOUR = "behaviour"
@@ -65,8 +66,9 @@ def content(run: RunRecord) -> dict[str, Any]:
 
 
 def behaviour(run: RunRecord) -> int:
-    """The version of the code's behaviour; records from before there were versions are of the first."""
-    return int(run.environment.get(BEHAVIOUR, run.summary.get(BEHAVIOUR, 1)))
+    """The version of the code's behaviour; what W&B kept without one counts as the first."""
+    version = run.environment.get(BEHAVIOUR)
+    return 1 if version is None else int(version)
 
 
 def _fingerprint(told: dict[str, Any]) -> str:

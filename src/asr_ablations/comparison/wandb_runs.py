@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.runs.reader import Found
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
 
 UNCHECKED = (
@@ -14,7 +14,7 @@ UNCHECKED = (
 )
 
 
-def fetch(path: str) -> Found:
+def fetch(path: str) -> Records:
     """The runs of entity/project/group through W&B's API. Raises UsageError for another form or what it refuses."""
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
@@ -31,7 +31,7 @@ def fetch(path: str) -> Found:
     return from_runs(runs)
 
 
-def from_runs(runs: Iterable[Any]) -> Found:
+def from_runs(runs: Iterable[Any]) -> Records:
     """What wandb.Api gives as records, those that did not finish apart. They have no utterances: what needs them is
     not available, and the verdicts rest on seeds alone.
     """
@@ -41,7 +41,7 @@ def from_runs(runs: Iterable[Any]) -> Found:
             finished.append(to_record(run))
         else:
             unfinished.append((Path(run.name), str(run.state)))
-    return Found(finished, unfinished, [UNCHECKED] if finished else [])
+    return Records(finished, unfinished, [UNCHECKED] if finished else [])
 
 
 def to_record(run: Any) -> RunRecord:

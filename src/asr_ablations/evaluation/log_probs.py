@@ -15,6 +15,7 @@ import torch
 from rich.progress import track
 
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
 from asr_ablations.training.load import Trained
@@ -61,7 +62,7 @@ def stored(trained: Trained, name: str, device: torch.device, precision: Any) ->
         trained.data.read(name)
     ordered = once(name, trained.data.sets[name].utterances)
     key = _key(trained, ordered, device)
-    file = trained.folder / "logprobs" / f"{name}-{key}.npy"
+    file = trained.folder / LOG_PROBS / f"{name}-{key}.npy"
     index = file.with_suffix(".json")
     if not (file.exists() and index.exists()):
         file.parent.mkdir(exist_ok=True)

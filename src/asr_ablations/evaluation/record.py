@@ -11,7 +11,7 @@ from asr_ablations.evaluation.error_report import error_report
 from asr_ablations.evaluation.log_probs import Stored
 from asr_ablations.evaluation.pool import Decoded
 from asr_ablations.experiment.utterances import _row, rates
-from asr_ablations.runs.evaluations import FOLDER
+from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import write, write_csv, write_json
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ class Evaluation:
 
     def write(self) -> Path:
         """<name>.json, and beside it the tables of utterances and speakers, and the errors in icefall's style."""
-        folder = self.folder / FOLDER
+        folder = self.folder / EVALUATIONS
         folder.mkdir(exist_ok=True)
         write_csv(folder / f"{self.name}.utterances.csv", self.rows)
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))

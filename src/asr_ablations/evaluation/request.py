@@ -8,7 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.runs.reader import KEPT_ASIDE
+from asr_ablations.runs.layout import CONFIG
+from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.tools.errors import UsageError, choices
 
 WHOLE = {"tune.trials": 0, "tune.seed": 0}
@@ -48,7 +49,7 @@ def _number(value: Any) -> bool:
 
 def runs_of(path: Path) -> list[Path]:
     """The finished runs of a sweep's folder; any other path is a run's own."""
-    if not path.is_dir() or (path / "config.yaml").exists():
+    if not path.is_dir() or (path / CONFIG).exists():
         return [path]
     found = []
     for status in sorted(path.glob("*/status.json")):

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from asr_ablations.evaluation.record import Evaluation
-from asr_ablations.runs.evaluations import FOLDER
+from asr_ablations.runs.layout import EVALUATIONS
 
 HEAD = ("set", "WER %", "CER %", "CER % (longer)", "S", "D", "I", "time s", "utterances/s", "real-time factor")
 
@@ -27,7 +27,7 @@ def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Seq
         console.print(table)
     for evaluation in evaluations:
         _print_tuning(console, evaluation)
-        console.print(f"{evaluation.folder / FOLDER / evaluation.name}.json", soft_wrap=True, markup=False)
+        console.print(f"{evaluation.folder / EVALUATIONS / evaluation.name}.json", soft_wrap=True, markup=False)
 
 
 def _labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> list[str]:

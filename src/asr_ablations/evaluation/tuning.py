@@ -16,11 +16,11 @@ from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import set_rows
 from asr_ablations.evaluation.tuning_figure import draw
 from asr_ablations.experiment.utterances import rates
+from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write_csv, write_json
 
 Row = dict[str, Any]
-FOLDER = "tuning"
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def _write(
     }
     mark = hashlib.sha256(json.dumps([told, stored.file.name], sort_keys=True).encode()).hexdigest()[:8]
     name = f"{str(cfg.decoder._target_).split('.')[-2]}-{mark}"
-    target = folder / FOLDER
+    target = folder / TUNING
     target.mkdir(exist_ok=True)
     write_csv(target / f"{name}.csv", trials)
     draw(trials, list(spaces), stored.name, target, name)
     write_json(target / f"{name}.json", told)
-    return Tuning(chosen, {**told, "file": f"{FOLDER}/{name}.json"})
+    return Tuning(chosen, {**told, "file": f"{TUNING}/{name}.json"})

@@ -14,11 +14,13 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.summary import finish, log_result, summarise
 from asr_ablations.experiment.terminal import print_run
 from asr_ablations.experiment.utterances import transcribe_set
-from asr_ablations.runs.folder import Pruned, Run
+from asr_ablations.runs import layout
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.status import Pruned
 from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.checkpoints import LAST, LastCheckpoint, RestoreState
+from asr_ablations.training.callbacks.checkpoints import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
 from asr_ablations.training.callbacks.progress import Progress
@@ -47,7 +49,7 @@ class Fit:
         self.cfg, self.record, self.task, self.data = cfg, record, task, data
         if (told := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(told)
-        self.from_path = record.checkpoints / LAST if checkpoint is not None else None
+        self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
         self.logger = None if rank() else build(cfg.logger)(record)
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
@@ -87,7 +89,7 @@ class Fit:
 
     def _train(self) -> None:
         if not rank():
-            write_json(self.record.folder / "data.json", self.data.describe())
+            write_json(self.record.folder / layout.DATA, self.data.describe())
         try:
             self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
         except RuntimeError as error:
@@ -102,8 +104,8 @@ class Fit:
         self.utilisation.close()
         summary = self._summary(rows)
         summary["metrics"] = dict(sorted(self.last.metrics.items()))
-        write_csv(self.record.folder / "utterances.csv", rows)
-        write_json(self.record.folder / "summary.json", summary)
+        write_csv(self.record.folder / layout.UTTERANCES, rows)
+        write_json(self.record.folder / layout.SUMMARY, summary)
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
 
@@ -117,7 +119,7 @@ class Fit:
         self.utilisation.close()
         self.record.phases["train"] = self.last.state_dict()["seconds"]
         if not rank():
-            write_json(self.record.folder / "summary.json", self._summary([]))
+            write_json(self.record.folder / layout.SUMMARY, self._summary([]))
             print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
 
     def _summary(self, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """run(cfg): build → fit → evaluate → record."""
 
-import json
 import logging
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -16,12 +14,16 @@ from asr_ablations.config.checks import check
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.fit import Fit
 from asr_ablations.experiment.terminal import print_finished
-from asr_ablations.runs.folder import Run, read_status
+from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import command, wait_for
+from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.status import status_of
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import assemble, device_count
-from asr_ablations.training.callbacks.checkpoints import LAST
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
@@ -34,7 +36,7 @@ def run(cfg: DictConfig) -> Path:
     """Train and evaluate one config; returns the run's folder.
 
     What is finished is not trained again, what was interrupted or failed goes on from its last checkpoint. Raises
-    UsageError for what the config gets wrong, ClaimedError where another process is at the same run.
+    UsageError for what the config gets wrong, LeaseHeldError where another process is at the same run.
     """
     check(cfg)
     devices = device_count(cfg)
@@ -92,20 +94,20 @@ def prepare(cfg: DictConfig) -> tuple[Run, CTCTask, SpeechData]:
 
 def _was_pruned(record: Run, cfg: DictConfig) -> bool:
     """Whether it need not go on: it was pruned, and still may be."""
-    told = read_status(record.folder) or {}
+    told = status_of(record.folder) or {}
     if told.get("status") != "pruned" or build(cfg.pruning)(record.folder, "") is None:
         return False
     print(f"pruned already: {told['reason']}\nrun folder  {record.folder}\npruning=none goes on with it", flush=True)
     return True
 
 
-def _last_checkpoint(record: Run) -> dict[str, Any] | None:
+def _last_checkpoint(record: Run) -> Json | None:
     """Where an earlier attempt at this run came to. One that cannot be read is put aside, and the run starts anew."""
-    path = record.checkpoints / LAST
+    path = last_checkpoint(record.folder)
     if not path.exists():
         return None
     try:
-        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = read_checkpoint(path)
     except Exception as error:
         log.warning("%s cannot be read (%s): put aside, the run starts anew", path, error)
         if not rank():
@@ -119,7 +121,7 @@ def _last_checkpoint(record: Run) -> dict[str, Any] | None:
 
 def _as_many_threads(record: Run) -> None:
     """As the run began with: another number would sum in another order, and change the last bits of every number."""
-    threads = json.loads((record.folder / "environment.json").read_text(encoding="utf-8"))["hardware"]["threads"]
+    threads = read_environment(record.folder)["hardware"]["threads"]
     if threads != torch.get_num_threads():
         print(f"with {threads} threads, as it began", flush=True)
         torch.set_num_threads(threads)

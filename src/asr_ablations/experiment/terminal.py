@@ -1,11 +1,12 @@
 """A run's closing table."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from asr_ablations.runs.reader import read_status, read_summary
 
 EXAMPLES = 3
 
@@ -36,7 +37,7 @@ def print_run(folder: Path, summary: dict[str, Any], rows: list[dict[str, Any]])
 
 def print_finished(folder: Path) -> None:
     """That a run needs no training, and what it gave."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    ended = json.loads((folder / "status.json").read_text(encoding="utf-8"))["started"]
+    summary = read_summary(folder)
+    started = read_status(folder)["started"]
     sets = ", ".join(f"{name} WER {100 * found['wer']:.2f} %" for name, found in summary["sets"].items())
-    print(f"done already, begun {ended}: {sets}\nrun folder  {folder}\nforce=true starts anew and keeps this one")
+    print(f"done already, begun {started}: {sets}\nrun folder  {folder}\nforce=true starts anew and keeps this one")

@@ -17,6 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.utterance import Batch
 from asr_ablations.onnx_export.graph import Graph
+from asr_ablations.runs.layout import ENVIRONMENT
+from asr_ablations.runs.reader import read_environment
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
 from asr_ablations.training.load import Trained, load_run
@@ -51,8 +53,7 @@ def export(cfg: DictConfig) -> Path:
 def metadata(trained: Trained, samples: str) -> dict[str, Any]:
     """What a program needs to use the model, and where it came from. symbols: in the order of the
     outputs; separation: the one that stands between double letters and is no letter, or ""."""
-    environment = trained.folder / "environment.json"
-    run = json.loads(environment.read_text(encoding="utf-8")).get("id") if environment.is_file() else None
+    run = read_environment(trained.folder).get("id") if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
         "checkpoint": trained.checkpoint.name,

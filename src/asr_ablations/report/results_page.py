@@ -11,7 +11,8 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import differences, write_figures
 from asr_ablations.report.markdown import asked, paragraph, table
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.reader import RUNNING, why_unfinished
+from asr_ablations.runs.layout import COMPARISON, runs_in
+from asr_ablations.runs.status import STILL_RUNNING, why_unfinished
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 
@@ -45,8 +46,8 @@ def finished_sweeps(outputs: Path) -> list[Path]:
         raise UsageError(f"{outputs}: there is no such folder; expected the one with the sweeps")
     found = []
     for sweep in sorted(path for path in outputs.iterdir() if path.is_dir()):
-        reasons = [why_unfinished(path.parent) for path in sweep.glob("*/status.json")]
-        if None in reasons and not any(reason and reason.startswith(RUNNING) for reason in reasons):
+        reasons = [why_unfinished(run) for run in runs_in(sweep)]
+        if None in reasons and not any(reason and reason.startswith(STILL_RUNNING) for reason in reasons):
             found.append(sweep)
     return found
 
@@ -75,5 +76,5 @@ def _commits(comparison: Comparison) -> str:
 def _figures(drawn: Sequence[Path], sweep: Path, target: Path) -> list[str]:
     """The picture itself, and where the page lies that compare made; it is not kept in git."""
     shown = [f"![differences]({os.path.relpath(path, target.parent)})" for path in drawn if path.suffix == ".svg"]
-    page = sweep / "comparison" / "index.html"
+    page = sweep / COMPARISON / "index.html"
     return [*shown, *([f"All figures: `{os.path.relpath(page, sweep.parents[1])}`."] if page.exists() else [])]

@@ -14,12 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.reproduction.original import Original
 from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.layout import REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import owner
-from asr_ablations.runs.process import command
+from asr_ablations.runs.process import command, load_frozen
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
 from asr_ablations.tools.files import write
-
-REQUEST, RESULT = "request.yaml", "reproduction.json"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Attempt:
     @property
     def run_folder(self) -> Path | None:
         """Of the run; None before it has begun."""
-        return next((path.parent for path in self.home.glob("*/status.json")), None)
+        return next(iter(runs_in(self.home)), None)
 
 
 def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Attempt:
@@ -50,7 +49,7 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
 
 def _can_go_on(home: Path, request: str) -> bool:
     """Whether the same was asked there, no verdict was reached, and nobody is at it."""
-    if (home / RESULT).exists() or not (home / REQUEST).exists():
+    if (home / REPRODUCTION).exists() or not (home / REQUEST).exists():
         return False
     begun = Attempt(home).run_folder
     return (home / REQUEST).read_text(encoding="utf-8") == request and (begun is None or not owner(begun))
@@ -86,8 +85,7 @@ def make_absolute(cfg: DictConfig) -> None:
 
 def start(source: Path, config: Path, threads: int | None) -> int:
     """Run a frozen config by the code of `source`, a checkout's folder; the exit code."""
-    cfg = OmegaConf.load(config)
-    assert isinstance(cfg, DictConfig)
+    cfg = load_frozen(config)
     path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, LAUNCHER: announce_launcher()}
     if threads is not None and "threads" not in cfg:  # code from before that key

@@ -7,7 +7,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.reproduction.original import Original
+from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
+from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.record import RunRecord
 
 DETERMINING = ("config", "data", "code")
@@ -50,17 +52,11 @@ def changed_since(original: Original) -> list[Cause]:
 
 
 def _config_that_ran(original: Original) -> DictConfig | None:
-    import torch
-
-    path = original.folder / "checkpoints" / "last.ckpt"
+    path = last_checkpoint(original.folder)
     if not path.exists():
         return None
-    told = torch.load(path, map_location="cpu", weights_only=True).get("run", {}).get("config")
-    if told is None:
-        return None
-    made = OmegaConf.create(told)
-    assert isinstance(made, DictConfig)
-    return made
+    config = read_checkpoint(path).get("run", {}).get("config")
+    return None if config is None else OmegaConf.create(config)
 
 
 def _config(there: DictConfig, here: DictConfig) -> list[Cause]:

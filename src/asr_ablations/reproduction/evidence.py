@@ -1,11 +1,10 @@
 """What two runs of one config have in common, to the bit."""
 
-import csv
-import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
+from asr_ablations.runs.checkpoint import weights_hash
+from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
+from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.record import RunRecord
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
@@ -46,9 +45,9 @@ class Evidence:
 
 def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
     """Compare the records of two finished runs."""
-    losses = [_losses(run.folder / "losses.csv") for run in (original, reproduction)]
-    weights = weights_hash(original.folder), weights_hash(reproduction.folder)
-    missing = [name for name, there in (("losses.csv", losses[0]), ("checkpoints/last.ckpt", weights[0])) if not there]
+    losses = [_losses(run) for run in (original, reproduction)]
+    weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
+    missing = [name for name, there in ((LOSSES, losses[0]), (f"{CHECKPOINTS}/{LAST}", weights[0])) if not there]
     return Evidence(
         steps=len(losses[0]),
         utterances=len(original.utterances),
@@ -61,27 +60,8 @@ def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
     )
 
 
-def weights_hash(folder: Path) -> str:
-    """SHA-256 over names, types, shapes and bytes of the last weights; "" without a checkpoint."""
-    import torch
-
-    path = folder / "checkpoints" / "last.ckpt"
-    if not path.exists():
-        return ""
-    weights: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    told = hashlib.sha256()
-    for name, tensor in sorted(weights.items()):
-        told.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        told.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return told.hexdigest()
-
-
-def _losses(path: Path) -> list[str]:
-    """As text, which tells floats exactly."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row["loss"] for row in csv.DictReader(file)]
+def _losses(run: RunRecord) -> list[str]:
+    return read_losses(run.folder) if (run.folder / LOSSES).exists() else []
 
 
 def _first_parting(original: list[str], reproduction: list[str], epochs: int) -> Parting | None:

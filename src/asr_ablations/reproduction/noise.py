@@ -9,8 +9,8 @@ from pathlib import Path
 from scipy import stats
 
 from asr_ablations.comparison.confounds import content
-from asr_ablations.runs.reader import load
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import load
 from asr_ablations.statistics.seeds import mean_and_deviation
 from asr_ablations.tools.errors import UsageError
 

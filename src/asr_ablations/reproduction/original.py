@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.runs.reader import read_run, why_unfinished
+from asr_ablations.runs.layout import CONFIG, STATUS, is_run, runs_in
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import read_run
+from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError
 
 
@@ -43,23 +44,18 @@ def load_original(folder: Path) -> Original:
             "the command that began it goes on with it"
         )
     try:
-        cfg = OmegaConf.load(folder / "config.yaml")
         record = read_run(folder)
-    except UsageError:
-        raise
-    except (ValueError, OSError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UsageError(f"{folder}: its record cannot be read ({' '.join(str(error).split())})") from error
-    if not isinstance(cfg, DictConfig):
-        raise UsageError(f"{folder / 'config.yaml'}: holds no keys and values")
-    return Original(folder, cfg, record)
+        return Original(folder, OmegaConf.create(record.config), record)
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _refuse_other_folders(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; expected a run's, as outputs/<sweep>/<run>-<hash>")
-    if (folder / "status.json").exists():
+    if is_run(folder):
         return
-    runs = sorted(path.parent.name for path in folder.glob("*/status.json"))
+    runs = [path.name for path in runs_in(folder)]
     if runs:
         raise UsageError(f"{folder}: is a sweep's folder; expected one of its runs, as {folder.name}/{runs[0]}")
-    raise UsageError(f"{folder}: is no run's folder, it has no status.json; expected outputs/<sweep>/<run>-<hash>")
+    raise UsageError(f"{folder}: is no run's folder, it has no {STATUS}; expected outputs/<sweep>/<run>-<hash>")

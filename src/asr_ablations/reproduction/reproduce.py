@@ -7,15 +7,16 @@ from pathlib import Path
 
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
-from asr_ablations.reproduction.attempt import REQUEST, RESULT, interrupted, open_attempt, start
+from asr_ablations.reproduction.attempt import interrupted, open_attempt, start
 from asr_ablations.reproduction.causes import causes
 from asr_ablations.reproduction.checkout import checked_out
 from asr_ablations.reproduction.evidence import compare_runs
 from asr_ablations.reproduction.noise import noise
 from asr_ablations.reproduction.original import Original
 from asr_ablations.reproduction.verdict import Verdict, judge
-from asr_ablations.runs.folder import read_status
-from asr_ablations.runs.reader import read_run
+from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST
+from asr_ablations.runs.records import read_run
+from asr_ablations.runs.status import status_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
 
@@ -56,8 +57,8 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
         compare_runs(original.record, record), causes(original, record), noise(original.record, original.sweep)
     )
     told = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout, **found.told()}
-    write_json(attempt.home / RESULT, told)
-    return Reproduced(found, folder, attempt.home / RESULT)
+    write_json(attempt.home / REPRODUCTION, told)
+    return Reproduced(found, folder, attempt.home / REPRODUCTION)
 
 
 @contextmanager
@@ -77,7 +78,7 @@ def check_trusted(original: Original, source: Path) -> None:
     """A config from a folder is anybody's: check it as one from the command line. Raises UsageError, also for one that
     lacks what the code of `source` asks for.
     """
-    path = original.folder / "config.yaml"
+    path = original.folder / CONFIG
     known = compose(source / "conf", [], name="config", folder=None)
     if lacking := [str(key) for key in known if key not in original.cfg]:
         raise UsageError(f"{path}: has no key {', '.join(lacking)}, so it is of other code; --checkout runs that")
@@ -95,5 +96,5 @@ def refuse_failure(exit_code: int, folder: Path | None) -> None:
         raise KeyboardInterrupt
     if exit_code == 2:
         raise UsageError("the run was refused (above); --checkout runs the recorded code")
-    told = (folder and read_status(folder)) or {}
+    told = (folder and status_of(folder)) or {}
     raise RunFailedError(f"the run did not get to its end this time: {told.get('reason', f'exit code {exit_code}')}", 1)

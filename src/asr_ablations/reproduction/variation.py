@@ -1,6 +1,5 @@
 """A new run that differs from an earlier one in what is asked for, and in nothing else."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from asr_ablations.reproduction.attempt import make_absolute, start
 from asr_ablations.reproduction.original import Original
 from asr_ablations.reproduction.reproduce import code, refuse_failure
 from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
+from asr_ablations.runs.layout import CONFIG
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.tools.errors import UsageError
-
-MANIFEST = "sweep.json"
 
 
 def run_variation(
@@ -35,7 +34,7 @@ def run_variation(
         for key, was, now in differences(content(original.cfg), content(cfg)):
             print(f"the new run differs in {key}: {now!r} instead of {was!r}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "config.yaml"
+            path = Path(folder) / CONFIG
             path.write_text(OmegaConf.to_yaml(cfg, resolve=True), encoding="utf-8")
             exit_code = start(tree, path, original.threads)
     refuse_failure(exit_code, None)
@@ -97,8 +96,8 @@ def composed_from(original: Original) -> tuple[str, Path | None]:
     if told:
         return str(told["config_name"]), Path(told["config_dir"]) if told["config_dir"] else None
     try:
-        manifest = json.loads((original.sweep / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        manifest = read_sweep(original.sweep)
+    except (FileNotFoundError, UnreadableFileError):
         return "config", None
     folders = [Path(folder) for folder in manifest.get("config_folders", [])[1:]]
     return str(manifest.get("config_name", "config")), folders[0] if folders else None

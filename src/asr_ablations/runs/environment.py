@@ -1,4 +1,4 @@
-"""What a run ran on and with: versions, hardware, command, code."""
+"""The environment of a run: versions, hardware, command and code."""
 
 import hashlib
 import platform
@@ -7,12 +7,12 @@ import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import cores, iso
-from asr_ablations.tools.paths import PACKAGE as SOURCE
+from asr_ablations.tools.paths import PACKAGE
 
 PACKAGES = (
     *("torch", "torchaudio", "pytorch-lightning", "hydra-core", "omegaconf", "wandb", "torchmetrics", "numpy"),
@@ -20,7 +20,7 @@ PACKAGES = (
 )
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Json:
     """Versions, hardware, command and code of this process."""
     return {
         "started": iso(time.time()),
@@ -44,17 +44,17 @@ def composed() -> dict[str, str | None] | None:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of every package that can change results."""
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            installed[package] = "not installed"
+    return installed
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Json:
     """Machine, processor, cores this process may use, threads that torch uses, GPUs."""
     import torch
 
@@ -63,22 +63,22 @@ def hardware() -> dict[str, Any]:
     return {**processor, "cores": cores(), "threads": torch.get_num_threads(), "gpus": gpus}
 
 
-def code() -> dict[str, Any]:
+def code() -> Json:
     """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
     return {**_commit(), "files": source_files()}
 
 
 def source_files() -> dict[str, str]:
-    """Hashes of the package's own source files by their path under it: what ran, commit or none."""
+    """Hashes of the package's own source files by their path under it: they say what ran, with a commit or without."""
     return {
-        str(path.relative_to(SOURCE)): hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
-        for path in sorted(SOURCE.rglob("*.py"))
+        str(path.relative_to(PACKAGE)): hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+        for path in sorted(PACKAGE.rglob("*.py"))
     }
 
 
 def _commit() -> dict[str, str]:
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(SOURCE), *arguments]
+        command = ["git", "-C", str(PACKAGE), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     try:

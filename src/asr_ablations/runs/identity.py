@@ -7,10 +7,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.tools.files import slug
+from asr_ablations.tools.files import Json, slug
 
 BEHAVIOUR = 1
-"""Raised when the code changes the numbers of an unchanged config on purpose: runs before and after are then others."""
+"""Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
+identity."""
 
 
 MACHINE_KEYS = (
@@ -25,16 +26,16 @@ WHEREABOUTS = ("root", "download")
 """Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
 
 
-def content(cfg: DictConfig) -> dict[str, Any]:
+def content(cfg: DictConfig) -> Json:
     """Everything in the resolved config that can change the result."""
-    whole: Any = OmegaConf.to_container(cfg, resolve=True)
+    whole: Any = OmegaConf.to_container(cfg, resolve=True)  # OmegaConf knows no type for nested containers
     if isinstance(whole.get("data"), dict):
         for key in WHEREABOUTS:
             whole["data"].pop(key, None)
     if isinstance(whole.get("cache"), dict):
         for key in ("root", "gigabytes"):  # where it lies and how large it may be
             whole["cache"].pop(key, None)
-    kept: dict[str, Any] = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
+    kept: Json = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(cfg)
         del kept["gpus"]
@@ -42,7 +43,7 @@ def content(cfg: DictConfig) -> dict[str, Any]:
 
 
 def ranks(cfg: DictConfig) -> int:
-    """Processes that train together: one a GPU, or the key `ranks`."""
+    """Processes that train together: one per GPU, or the key `ranks`."""
     if cfg.get("ranks") is not None:
         return int(cfg.ranks)
     return cfg.gpus if isinstance(cfg.gpus, int) and cfg.gpus > 1 else 1
@@ -50,21 +51,21 @@ def ranks(cfg: DictConfig) -> int:
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
     """Eight hexadecimal digits of a hash over config, data and the behaviour of the code."""
-    told = {"config": content(cfg), "data": fingerprint, "behaviour": BEHAVIOUR}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+    determining = {"config": content(cfg), "data": fingerprint, "behaviour": BEHAVIOUR}
+    return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
     keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}=" for key in keys), *(f"{key}." for key in keys), "hydra")
-    told = [o for o in overrides if not o.lstrip("+~").startswith(machine)]
-    return slug("+".join(o.replace("=", "-") for o in told))[:80] if told else "default"
+    named = [override for override in overrides if not override.lstrip("+~").startswith(machine)]
+    return slug("+".join(override.replace("=", "-") for override in named))[:80] if named else "default"
 
 
-def differences(there: Any, here: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted key, there, here) of every value that differs; None for what is missing."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        keys = sorted({*there, *here}, key=str)
-        return [d for key in keys for d in differences(there.get(key), here.get(key), f"{prefix}{key}.")]
-    return [] if there == here else [(prefix.removesuffix("."), there, here)]
+def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted key, first value, second value) of every value that differs; None for what is missing."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted({*first, *second}, key=str)
+        return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
+    return [] if first == second else [(prefix.removesuffix("."), first, second)]

@@ -1,18 +1,12 @@
-"""metrics.csv and losses.csv: their names, and cut to what a checkpoint has seen."""
+"""metrics.csv and losses.csv cut to what a checkpoint has seen."""
 
 import csv
 from pathlib import Path
-from typing import Any
 
 from asr_ablations.tools.files import write_csv
 
-LOSSES = "losses.csv"
 
-
-METRICS = "metrics.csv"
-
-
-def truncate(path: Path, rows: int) -> list[dict[str, Any]]:
+def truncate(path: Path, rows: int) -> list[dict[str, str]]:
     """Leave the first `rows` rows of a table, and return them; without any, no file is left."""
     if not path.exists():
         return []

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
+from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher, follow_launcher
 from asr_ablations.tools.paths import SOURCE
+
+LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
+"""Environment variable with the time at which an arm was started."""
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
@@ -25,32 +27,13 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
 
 def child_environment() -> dict[str, str]:
     """This process's environment with the package on the path."""
-    source = str(SOURCE)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
-
-
-def main(script: str, config: str, threads: int | None = None) -> None:
-    """Run the script's `main` on the frozen config, in this process."""
-    from asr_ablations.runs.watchdog import follow_launcher
-
-    follow_launcher()
-    cfg: Any = OmegaConf.load(config)
-    if cfg.get("threads", "") is None:
-        cfg.threads = threads
-    sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by
-    runpy.run_path(script, run_name="arm")["main"](cfg)
-
-
-def _from_command_line(arguments: Sequence[str]) -> None:
-    script, config, *threads = arguments
-    main(script, config, int(threads[0]) if threads else None)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
 
 
 def wait_for(words: Sequence[str]) -> int:
     """Exit code of a command in a session of its own, which is asked to stop when this process is, and ends with it."""
-    process = subprocess.Popen(
-        words, env={**child_environment(), LAUNCHER: announce_launcher()}, start_new_session=True
-    )
+    environment = {**child_environment(), LAUNCHER: announce_launcher()}
+    process = subprocess.Popen(words, env=environment, start_new_session=True)
     while True:
         try:
             return process.wait()
@@ -58,5 +41,22 @@ def wait_for(words: Sequence[str]) -> int:
             process.terminate()  # torchrun passes it on to its ranks
 
 
-LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
-"""Environment variable with the time at which an arm was started."""
+def load_frozen(path: Path) -> DictConfig:
+    """A config that this program has frozen on disk."""
+    cfg = OmegaConf.load(path)
+    assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    return cfg
+
+
+def main(script: str, config: str, threads: int | None = None) -> None:
+    """Run the script's `main` on the frozen config, in this process."""
+    follow_launcher()
+    cfg = load_frozen(Path(config))
+    if cfg.get("threads", "") is None:
+        cfg.threads = threads
+    sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by
+    runpy.run_path(script, run_name="arm")["main"](cfg)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -1,117 +1,117 @@
-"""Run folders read back: what is finished, and what is not and why."""
+"""One reader for each file of a run's folder. A folder can be a stranger's: nothing of it is executed.
+
+Every function takes the folder of a run and raises FileNotFoundError where the file is missing, and UnreadableFileError
+where it is there and cannot be read.
+"""
 
 import csv
-import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.progress import track
 
-from asr_ablations.runs.evaluations import FOLDER, read_evaluations
-from asr_ablations.runs.lease import owner
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs import layout
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json, read_json
 
-KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
-"""How the folder of an earlier run of the same content ends."""
-
-RUNNING = "still running"
-TEXTS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
-SECONDS = ("offset", "duration")
+TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
+SECONDS_COLUMNS = ("offset", "duration")
 
 
-@dataclass(frozen=True)
-class Found:
-    """Finished runs in the order in which they were started, folders of others with the reason, and warnings on where
-    they come from.
-    """
+class UnreadableFileError(UsageError):
+    """A file of a run's folder is damaged or must not be read."""
 
-    runs: list[RunRecord]
-    unfinished: list[tuple[Path, str]]
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, path: Path, reason: object) -> None:
+        self.path, self.reason = path, " ".join(str(reason).split())
+        super().__init__(f"{path}: cannot be read: {self.reason}")
 
 
-def load(folders: Sequence[Path]) -> Found:
-    """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
-    runs: dict[Path, RunRecord] = {}
-    unfinished: dict[Path, str] = {}
-    sweeps = [folder for folder in folders if folder.name != FOLDER]
-    for folder in folders:
-        if folder.name == FOLDER:
-            runs |= {run.folder: run for run in read_evaluations(folder, read_run, _utterances)}
-    for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
-        if reason := why_unfinished(path):
-            unfinished[path.resolve()] = reason
-        elif path.resolve() not in runs:
-            runs[path.resolve()] = replace(read_run(path), folder=path)
-    return Found(sorted(runs.values(), key=_started), list(unfinished.items()))
+def read_config(folder: Path) -> Json:
+    """The resolved config of a run, as plain values."""
+    return read_yaml(folder / layout.CONFIG)
 
 
-def _with_bar(paths: list[Path]) -> Iterable[Path]:
-    console = Console(stderr=True)
-    return track(paths, "reading runs", console=console, transient=True, disable=not console.is_terminal)
+def read_yaml(path: Path) -> Json:
+    """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them."""
+    with _damage_of(path):
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    if not isinstance(content, dict):
+        raise UnreadableFileError(path, "it holds no keys and values")
+    return content
 
 
-def _run_folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; expected a sweep's, or a run's")
-    if (folder / "status.json").exists():
-        return [folder]
-    children = {path.parent for path in folder.glob("*/status.json") if not KEPT_ASIDE.search(path.parent.name)}
-    frozen = {folder / path.stem for path in (folder / "arms").glob("*.yaml")}  # arms that never started, too
-    if not children | frozen:
-        raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its status.json")
-    return sorted(children | frozen)
+def read_overrides(folder: Path) -> list[str]:
+    """What the user typed for this run."""
+    path = folder / layout.OVERRIDES
+    with _damage_of(path):
+        return path.read_text(encoding="utf-8").splitlines()
 
 
-def why_unfinished(folder: Path) -> str | None:
-    """What became of a run that is not done; None for one that is."""
-    try:
-        status = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-    except OSError:
-        return "did not start"
-    if status["status"] == "done":
-        return None
-    if status["status"] == "running":
-        return f"{RUNNING}: {who}" if (who := owner(folder)) else "died without a word"
-    return f"{status['status']}: {status.get('reason', 'no reason given')}"
+def read_status(folder: Path) -> Json:
+    """How far a run came: status, reason, process, host, start and seconds."""
+    return _json(folder / layout.STATUS)
 
 
-def read_run(folder: Path) -> RunRecord:
-    """The record of one finished run. Raises UsageError for one that is not whole."""
-    try:
-        return RunRecord(
-            folder=folder,
-            config=yaml.load((folder / "config.yaml").read_text(encoding="utf-8"), _Loader),
-            overrides=(folder / "overrides").read_text(encoding="utf-8").splitlines(),
-            summary=_json(folder / "summary.json"),
-            metrics=[_numbers(row) for row in _rows(folder / "metrics.csv")],
-            utterances=_utterances(folder / "utterances.csv"),
-            environment=_json(folder / "environment.json"),
-            data=_json(folder / "data.json") if (folder / "data.json").exists() else {},
-        )
-    except OSError as error:
-        raise UsageError(f"{folder}: says done, but {Path(str(error.filename)).name} cannot be read") from error
+def read_summary(folder: Path) -> Json:
+    """Final rates, sizes and times of a run."""
+    return _json(folder / layout.SUMMARY)
 
 
-_Loader = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
-# YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number
-_Loader.add_implicit_resolver(  # type: ignore[attr-defined]
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+def read_environment(folder: Path) -> Json:
+    """What a run ran on and with."""
+    return _json(folder / layout.ENVIRONMENT)
 
 
-def _json(path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return told
+def read_data(folder: Path) -> Json:
+    """What each set of a run's corpus held."""
+    return _json(folder / layout.DATA)
 
 
-def _rows(path: Path) -> Iterable[dict[str, str]]:
+def read_progress(folder: Path) -> Json:
+    """The latest epoch, loss and WER of a run in progress."""
+    return _json(folder / layout.PROGRESS)
+
+
+def read_sweep(folder: Path) -> Json:
+    """The manifest of a sweep: its latest launch and its arms. folder: the sweep's."""
+    return _json(folder / layout.SWEEP)
+
+
+def read_metrics(folder: Path) -> list[dict[str, float | None]]:
+    """The rows of metrics.csv; None where a column was not logged."""
+    path = folder / layout.METRICS
+    with _damage_of(path):
+        return [{key: float(value) if value else None for key, value in row.items()} for row in _rows(path)]
+
+
+def read_losses(folder: Path) -> list[str]:
+    """The training loss of every step as text, which holds floats exactly."""
+    path = folder / layout.LOSSES
+    with _damage_of(path):
+        return [row["loss"] for row in _rows(path)]
+
+
+def read_utterances(path: Path) -> list[Json]:
+    """The rows of a table of utterances: utterances.csv, or that of an evaluation. Counts are whole numbers."""
+    with _damage_of(path):
+        return [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path)]
+
+
+def _typed(column: str, value: str) -> str | float | int:
+    return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
+
+
+def _json(path: Path) -> Json:
+    with _damage_of(path):
+        content = read_json(path)
+    if not isinstance(content, dict):
+        raise UnreadableFileError(path, "it holds no object")
+    return content
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
         head = next(lines, [])
@@ -119,19 +119,24 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
             yield dict(zip(head, line, strict=True))
 
 
-def _utterances(path: Path) -> list[dict[str, Any]]:
-    return [_counts(row) for row in _rows(path)]
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError) as error:
+        raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error
 
 
-def _numbers(row: dict[str, str]) -> dict[str, float | None]:
-    return {key: float(value) if value else None for key, value in row.items()}
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number. It reads dates as text."""
 
 
-def _counts(row: dict[str, str]) -> dict[str, Any]:
-    return {
-        key: value if key in TEXTS else float(value) if key in SECONDS else int(value) for key, value in row.items()
-    }
-
-
-def _started(run: RunRecord) -> tuple[str, str]:
-    return str(run.environment.get("started", "")), str(run.folder)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)

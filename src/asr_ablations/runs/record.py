@@ -2,24 +2,25 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from asr_ablations.tools.files import Json
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The record of one finished run, read from its folder.
+    """Everything that a run left in its folder.
 
     metrics: rows of metrics.csv, numbers or None; utterances: rows of utterances.csv, counts as int.
     """
 
     folder: Path
-    config: dict[str, Any]
+    config: Json
     overrides: list[str]
-    summary: dict[str, Any]
+    summary: Json
     metrics: list[dict[str, float | None]]
-    utterances: list[dict[str, Any]]
-    environment: dict[str, Any]
-    data: dict[str, Any]
+    utterances: list[Json]
+    environment: Json
+    data: Json
 
     @property
     def seed(self) -> int:

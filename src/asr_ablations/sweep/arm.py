@@ -1,6 +1,5 @@
 """One arm of a sweep: a frozen config, and what a process does that runs it."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.process import _from_command_line
+from asr_ablations.runs.layout import OUTPUT_LOG, frozen_config
 from asr_ablations.tools.files import write
 
 
@@ -29,18 +28,14 @@ class Arm:
     @property
     def log(self) -> Path:
         """What the arm's process says."""
-        return self.folder / "output.log"
+        return self.folder / OUTPUT_LOG
 
     @staticmethod
     def freeze(cfg: DictConfig, fingerprint: str) -> "Arm":
         """Write the config. fingerprint: of its data."""
         run = Run(cfg, fingerprint)
-        path = run.folder.parent / "arms" / f"{run.folder.name}.yaml"
+        path = frozen_config(run.folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, OmegaConf.to_yaml(cfg))
         gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
         return Arm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))
-
-
-if __name__ == "__main__":
-    _from_command_line(sys.argv[1:])

@@ -1,6 +1,5 @@
 """From composed configs to arms that have run."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import SWEEP
+from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sweep
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.preflight import fingerprints, is_training
@@ -24,7 +25,6 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import iso
 
-MANIFEST = "sweep.json"
 SHOW = "asr_ablations.sweep.terminal.print_arms"
 """What tells the end of a sweep, unless hydra.launcher.show names another."""
 
@@ -66,7 +66,7 @@ def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[s
     """
     asked, arms = arms, list({arm.id: arm for arm in arms}.values())
     if arms:
-        _write_manifest(arms[0].folder.parent / MANIFEST, arms, told)
+        _write_manifest(arms[0].folder.parent, arms, told)
     places = slots(options["jobs"], options["per_gpu"])
     _refuse_too_many_gpus(arms, places.gpus)
     runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
@@ -104,17 +104,17 @@ def _put_aside(cfg: DictConfig, fingerprint: str) -> None:
         cfg.force = False
 
 
-def _write_manifest(path: Path, arms: Sequence[Arm], launch: dict[str, Any]) -> None:
+def _write_manifest(sweep: Path, arms: Sequence[Arm], launch: dict[str, Any]) -> None:
     """The latest launch, and the arms of all launches under this name."""
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))["arms"]
-    except (FileNotFoundError, json.JSONDecodeError, KeyError):
+        before = read_sweep(sweep)["arms"]
+    except (FileNotFoundError, UnreadableFileError, KeyError):
         before = []
     told = {arm["id"]: arm for arm in before}
     for arm in arms:
         row = {**asdict(arm), "config": str(arm.config), "folder": str(arm.folder), "overrides": list(arm.overrides)}
         told[arm.id] = row
-    write_json(path, {**launch, "started": iso(time.time()), "arms": list(told.values())})
+    write_json(sweep / SWEEP, {**launch, "started": iso(time.time()), "arms": list(told.values())})
 
 
 def _refuse_too_many_gpus(arms: Sequence[Arm], gpus: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ def objective(state: State) -> float:
     if state.status != DONE:
         raise ArmsFailedError(1)
     try:
-        summary = json.loads((state.arm.folder / "summary.json").read_text(encoding="utf-8"))
+        summary = read_summary(state.arm.folder)
     except FileNotFoundError:
         return float("nan")  # a measurement has none
     return float(summary["best_validation_wer"])

@@ -3,15 +3,16 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from asr_ablations.runs.folder import read_status
 from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.process import load_frozen
+from asr_ablations.runs.status import status_of
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.processes import ask
 from asr_ablations.sweep.slots import Slots, share_of_cores
@@ -38,7 +39,7 @@ def show_plan(arms: Sequence[Arm], slots: Slots) -> list[Cost | None]:
     threads = share_of_cores(min(slots.jobs, len(arms)))
     costs = []
     for arm in track(arms, description="measuring", transient=True):
-        done = (read_status(arm.folder) or {}).get("status") == "done"
+        done = (status_of(arm.folder) or {}).get("status") == "done"
         costs.append(None if done else ask(measure, (str(arm.config), threads)))
     _print(arms, costs, slots)
     return costs
@@ -49,8 +50,8 @@ def measure(request: tuple[str, int]) -> Cost:
     from asr_ablations.experiment.run import prepare
     from asr_ablations.training.quiet import quiet
 
-    path, threads = request
-    cfg: Any = OmegaConf.load(path)
+    path, threads = Path(request[0]), request[1]
+    cfg = load_frozen(path)
     cfg.threads = cfg.threads or threads
     quiet()
     _, task, data = prepare(cfg)

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from asr_ablations.runs.folder import read_status
 from asr_ablations.runs.lease import owner
+from asr_ablations.runs.status import status_of
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.processes import ArmProcess
@@ -133,7 +133,7 @@ class Runner:
 
 
 def _skip_if_done(state: State) -> None:
-    told = read_status(state.arm.folder)
+    told = status_of(state.arm.folder)
     if told is not None and told["status"] == DONE:
         state.skipped = state.status == WAITING
         state.status, state.reason = DONE, "done already" if state.skipped else "done by another launcher"

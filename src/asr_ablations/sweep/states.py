@@ -1,12 +1,13 @@
 """What is known of an arm while its sweep runs, and in which words its end is told."""
 
-import json
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.runs.folder import read_status
+from asr_ablations.runs.layout import STATUS
+from asr_ablations.runs.reader import UnreadableFileError, read_progress
+from asr_ablations.runs.status import status_of
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.tools.files import write_json
 
@@ -14,7 +15,6 @@ WAITING, RUNNING, DONE, FAILED, STOPPED, ELSEWHERE = "waiting", "running", "done
 CLAIMED = 75
 """Exit code of an arm whose run another process is at (sysexits' EX_TEMPFAIL)."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
-PROGRESS = "progress.json"
 
 
 @dataclass
@@ -34,16 +34,15 @@ class State:
     def progress(self) -> dict[str, Any]:
         """What the arm told last of epoch, loss and WER; empty before it has."""
         try:
-            told: dict[str, Any] = json.loads((self.arm.folder / PROGRESS).read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+            return read_progress(self.arm.folder)
+        except (FileNotFoundError, UnreadableFileError):
             return {}
-        return told
 
     def finish(self, exit_code: int, killed_for: str | None, memory_kills: int) -> None:
         """Say what became of an arm whose process has ended. killed_for: why we ended it, if we did; memory_kills: how
         many processes the system ended for want of memory while it ran.
         """
-        told = read_status(self.arm.folder) or {}
+        told = status_of(self.arm.folder) or {}
         if exit_code == CLAIMED:
             self.status, self.reason = ELSEWHERE, "another launcher is at it"
         elif exit_code == 0:
@@ -61,7 +60,7 @@ class State:
 
     def _record(self, told: dict[str, Any]) -> None:
         """The process could not say it itself."""
-        write_json(self.arm.folder / "status.json", {**told, "status": FAILED, "reason": self.reason})
+        write_json(self.arm.folder / STATUS, {**told, "status": FAILED, "reason": self.reason})
 
 
 def memory_kills() -> int:

@@ -1,11 +1,13 @@
 """Closing tables in the terminal."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from asr_ablations.runs.reader import read_overrides, read_summary
+from asr_ablations.runs.status import status_of
 
 
 def print_arms(folders: Sequence[Path]) -> None:
@@ -30,18 +32,19 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _overrides(folder: Path) -> list[str]:
-    path = folder / "overrides"
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else [folder.name]
+    try:
+        return read_overrides(folder)
+    except FileNotFoundError:
+        return [folder.name]
 
 
 def _cells(folder: Path) -> list[str]:
-    try:
-        status = json.loads((folder / "status.json").read_text())
-    except OSError:
+    status = status_of(folder)
+    if status is None:
         return ["did not start", "", "", "", ""]
     if status["status"] != "done":
         return [f"{status['status']}: {status.get('reason', 'died')}", "", "", "", ""]
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     tests = "  ".join(f"{name} {100 * summary['sets'][name]['wer']:.2f}" for name in summary["test_sets"])
     validation = next(name for name in summary["sets"])
     wer = f"{100 * summary['sets'][validation]['wer']:.2f}"

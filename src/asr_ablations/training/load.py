@@ -1,27 +1,25 @@
 """A trained model from a run's folder. The folder can be a stranger's: nothing in it is executed."""
 
-import pickle
-import warnings
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.runs.reader import why_unfinished
+from asr_ablations.runs.checkpoint import first_line, read_checkpoint
+from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
+from asr_ablations.runs.reader import read_config
+from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.paths import DEFAULTS
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.task import CTCTask
 
-CHECKPOINTS = ("last", "best")
+KINDS = ("last", "best")
 
 
 class Trained(NamedTuple):
@@ -50,21 +48,19 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     another alphabet or model, is damaged, or holds more than weights. A .ckpt may be of an unfinished run.
     """
     folder, file = find(Path(path), checkpoint)
-    cfg = read_config(folder / "config.yaml")
+    cfg = checked_config(folder)
     if root is not None:
         cfg.data.root = root
     weights = read_checkpoint(file)
     try:
         task, data = assemble(cfg, build(cfg.data), _alphabet(cfg, weights))
     except (OmegaConfBaseException, AttributeError) as error:
-        raise UsageError(
-            f"{folder / 'config.yaml'}: of another version, or incomplete: {_first_line(error)}"
-        ) from error
+        raise UsageError(f"{folder / CONFIG}: of another version, or incomplete: {first_line(error)}") from error
     try:
         task.on_load_checkpoint(weights)
         task.load_state_dict(weights["state_dict"])
     except (ValueError, KeyError, RuntimeError) as error:
-        raise UsageError(f"{file}: does not fit {folder / 'config.yaml'}: {_first_line(error)}") from error
+        raise UsageError(f"{file}: does not fit {folder / CONFIG}: {first_line(error)}") from error
     return Trained(cfg, task.eval(), data, folder, file)
 
 
@@ -77,64 +73,41 @@ def _alphabet(cfg: DictConfig, weights: dict[str, Any]) -> Alphabet | None:
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
     """The folder with the config, and the checkpoint. Raises UsageError where one is missing."""
-    if checkpoint not in CHECKPOINTS:
-        raise choices("checkpoint", checkpoint, CHECKPOINTS)
+    if checkpoint not in KINDS:
+        raise choices("checkpoint", checkpoint, KINDS)
     if path.suffix == ".ckpt":
-        homes = [folder for folder in (path.parent, path.parent.parent) if (folder / "config.yaml").is_file()]
+        homes = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
         if not homes:
-            raise UsageError(f"{path}: no config.yaml beside it or in the folder above; it lies so in a run's folder")
+            raise UsageError(f"{path}: no {CONFIG} beside it or in the folder above; it lies so in a run's folder")
         return homes[0], path
-    if not (path / "config.yaml").is_file():
-        raise UsageError(f"{path}: no run's folder (there is no config.yaml in it); expected outputs/<sweep>/<run>")
+    if not (path / CONFIG).is_file():
+        raise UsageError(f"{path}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
         raise UsageError(f"{path}: this run is not finished: {reason} (name a .ckpt in it to use that all the same)")
-    file = path / "checkpoints" / f"{checkpoint}.ckpt"
+    file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
     if not file.is_file():
-        raise UsageError(f"{path}: no checkpoints/{checkpoint}.ckpt in it")
+        raise UsageError(f"{path}: no {CHECKPOINTS}/{checkpoint}.ckpt in it")
     return path, file
 
 
-def read_config(file: Path) -> DictConfig:
+def checked_config(folder: Path) -> DictConfig:
     """The checked config of a run. Raises UsageError for one that is damaged or names what is not a component."""
+    cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
     try:
-        cfg = OmegaConf.load(file)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {_first_line(error)}") from error
-    try:
-        assert isinstance(cfg, DictConfig)
         if "model" not in cfg or "data" not in cfg:
             raise UsageError(f"{file}: no config of a run: it names no model or no data")
         _fill(cfg)
         check(cfg)
-    except (OmegaConfBaseException, AttributeError, AssertionError) as error:
-        raise UsageError(f"{file}: no config of a run: {_first_line(error)}") from error
+    except (OmegaConfBaseException, AttributeError) as error:
+        raise UsageError(f"{file}: no config of a run: {first_line(error)}") from error
     return cfg
 
 
 def _fill(cfg: DictConfig) -> None:
-    """Plain keys that came after the run was made, at their defaults."""
-    defaults: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    """Give plain keys that came after the run was made their defaults."""
+    defaults: Any = OmegaConf.to_container(OmegaConf.load(DEFAULTS))
     for key, value in defaults.items():
         if key not in cfg and key not in ("defaults", "hydra", "overrides") and value != "???":
             cfg[key] = value
-
-
-def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Tensors and plain values of a checkpoint; a pickle that would call anything is refused, nothing of it runs."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd pickles: they are told below
-            content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UsageError(f"{file}: refused, it is damaged or holds more than weights and plain values") from error
-    except (RuntimeError, EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise UsageError(f"{file}: damaged, it cannot be read: {_first_line(error)}") from error
-    if not isinstance(content, dict) or "state_dict" not in content:
-        raise UsageError(f"{file}: no checkpoint of a run (it has no state_dict)")
-    return content
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

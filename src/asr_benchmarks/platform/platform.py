@@ -12,8 +12,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from asr_ablations.experiment.run import prepare
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.process import command, wait_for
-from asr_ablations.runs.reader import read_run, why_unfinished
+from asr_ablations.runs.records import read_run
+from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import write
 from asr_benchmarks.platform import plots as platform_plots
@@ -115,7 +117,7 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
         own.overrides = [told for told in cfg.overrides if not told.lstrip("+").startswith("benchmark")]
     run = prepare(own)[0].folder  # wrong values are told here, in one line
     run.parent.mkdir(parents=True, exist_ok=True)
-    config = run.parent / "config.yaml"
+    config = run.parent / CONFIG
     write(config, OmegaConf.to_yaml(own, resolve=True))
     code = wait_for(command(SCRIPT, config, ranks(own)))
     if (reason := why_unfinished(run)) or code:

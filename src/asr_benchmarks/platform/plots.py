@@ -9,7 +9,7 @@ from asr_ablations.comparison.time_to_accuracy import curve
 from asr_ablations.report.curves import smooth
 from asr_ablations.report.figures.throughput import SMOOTHED, sampled
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import read
+from asr_ablations.runs.utilisation import read_utilisation
 from asr_benchmarks.plots import plot
 
 WINDOW = 25.0
@@ -28,7 +28,7 @@ def plots(run: RunRecord, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
     seconds = {row["beam width"]: row["seconds"] for row in tables["evaluation_by_beam_width"]}
     minutes, over_time = "minutes of training", "seconds of audio a second"
     drawn = [
-        plot("Utilisation over 25 seconds", "lines", "seconds", "%", _window(read(run.folder))),
+        plot("Utilisation over 25 seconds", "lines", "seconds", "%", _window(read_utilisation(run.folder))),
         plot("Throughput over time", "lines", minutes, over_time, {"training": _over_time(run)}),
         plot("Throughput", "bars", "", over_time, speeds),
         plot("Rates over time", "lines", minutes, "%", {name.upper(): rate for name, rate in rates.items()}, log=True),

@@ -8,7 +8,7 @@ from typing import Any
 from asr_ablations.comparison.result import Arm
 from asr_ablations.comparison.time_to_accuracy import reached
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import read
+from asr_ablations.runs.utilisation import read_utilisation
 
 SAMPLED = {
     "CPU %": "cpu_percent",
@@ -32,7 +32,7 @@ def figures(run: RunRecord) -> dict[str, float | int | None]:
         "hours of audio trained": float(run.summary["audio_hours_seen"]),
         "waiting for data %": waiting(run),
         "peak memory GiB": run.summary["peak_memory_bytes"] / 2**30,
-        "GPU kWh": energy(read(run.folder)),
+        "GPU kWh": energy(read_utilisation(run.folder)),
     }
 
 
@@ -60,7 +60,7 @@ def phases(run: RunRecord) -> list[dict[str, Any]]:
 
 def utilisation(run: RunRecord) -> list[dict[str, Any]]:
     """Means over the samples of the training steps and over all; None for what the machine does not tell."""
-    rows = read(run.folder)
+    rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
     return [
         {"mean": name, "training steps": _mean(steps, column), "whole run": _mean(rows, column)}
@@ -85,7 +85,7 @@ def energy(rows: Sequence[Mapping[str, Any]], until: float | None = None) -> flo
 
 def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """What it took to each target, in %; None for those that were not reached. cost: by hardware.price_per_hour."""
-    samples = read(run.folder)
+    samples = read_utilisation(run.folder)
     rows = []
     for rate, values in targets.items():
         for one in reached([Arm("", [run])], rate, values)[0] if values else []:

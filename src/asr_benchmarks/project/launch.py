@@ -1,7 +1,6 @@
 """How long an arm takes from its start to its first training step, by how it is started."""
 
 import copy
-import json
 import os
 import statistics
 import subprocess
@@ -13,9 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
-from asr_ablations.runs.process import LAUNCHED, child_environment, command
+from asr_ablations.runs.process import LAUNCHED, child_environment, command, load_frozen
+from asr_ablations.runs.reader import read_summary
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.runner import Runner
@@ -54,7 +54,7 @@ def _started(cfg: DictConfig, way: Callable[[Sequence[Arm]], None], arms: int, s
         began = time.perf_counter()
         way(frozen)
         took = time.perf_counter() - began
-        seen.append([json.loads((arm.folder / "summary.json").read_text())["launch_seconds"] for arm in frozen])
+        seen.append([read_summary(arm.folder)["launch_seconds"] for arm in frozen])
     return took
 
 
@@ -93,8 +93,7 @@ def _run_all(configs: Sequence[str]) -> None:
     for number, path in enumerate(configs):
         if number:
             os.environ[LAUNCHED] = repr(time.time())
-        cfg: Any = OmegaConf.load(path)
-        run(cfg)
+        run(load_frozen(Path(path)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.components.pruning.median import MedianStopping, curve
 from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import identity
-from asr_ablations.runs.reader import load
+from asr_ablations.runs.records import load
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides

@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
-from asr_ablations.runs.utilisation import COLUMNS, read
+from asr_ablations.runs.utilisation import COLUMNS, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.utilisation import Utilisation
@@ -74,7 +74,7 @@ def test_phases_add_up_to_the_whole(recorded):
 
 def test_samples_are_in_order_of_time_with_their_phases(recorded):
     folder, _, _, _, _ = recorded
-    samples = read(folder)
+    samples = read_utilisation(folder)
     seconds = [row["seconds"] for row in samples]
     assert len(samples) > 5
     assert seconds == sorted(seconds)
@@ -125,7 +125,7 @@ def test_time_and_audio_stand_beside_every_validation(recorded):
     assert 3 * SLEEP <= times[0] < times[1] < seconds
     hours = [float(row["time/audio_hours"]) for row in validated]
     assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
-    assert read(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
+    assert read_utilisation(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
 
 
 def test_the_thread_ends_with_the_run(recorded):
@@ -195,17 +195,17 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path):
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
         table.writerow({"seconds": 1, "phase": "train", **found})
-    (row,) = read(tmp_path)
+    (row,) = read_utilisation(tmp_path)
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
 
 
 def test_a_file_from_before_each_gpu_was_told_is_read(tmp_path):
     (tmp_path / "utilisation.csv").write_text("seconds,phase,gpu_percent\n1,train,40\n2,train,60,60 60\n")
-    assert [row["gpu_percents"] for row in read(tmp_path)] == [[], []]
+    assert [row["gpu_percents"] for row in read_utilisation(tmp_path)] == [[], []]
 
 
 @pytest.mark.parametrize("text", ["", "seconds,phase\nx,train\n", "\x00\x00", "seconds,phase\n,\n1"])
 def test_a_broken_file_is_read_as_far_as_it_goes(text, tmp_path: Path):
     (tmp_path / "utilisation.csv").write_text(text)
-    assert all(isinstance(row["seconds"], float) for row in read(tmp_path))
-    assert read(tmp_path / "missing") == []
+    assert all(isinstance(row["seconds"], float) for row in read_utilisation(tmp_path))
+    assert read_utilisation(tmp_path / "missing") == []

@@ -6,8 +6,8 @@ from statistics import mean, median
 
 import pytorch_lightning as pl
 
-from asr_ablations.runs.folder import Pruned, read_status
-from asr_ablations.runs.metrics import METRICS
+from asr_ablations.runs.layout import METRICS
+from asr_ablations.runs.status import Pruned, status_of
 from asr_ablations.tools.errors import UsageError
 
 
@@ -63,4 +63,4 @@ def curve(folder: Path, key: str) -> list[float]:
 
 
 def _is_done(folder: Path) -> bool:
-    return (read_status(folder) or {}).get("status") == "done"
+    return (status_of(folder) or {}).get("status") == "done"

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import Curve, arm_band, smooth
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import read
+from asr_ablations.runs.utilisation import read_utilisation
 from asr_ablations.tools.plotting import bar, legend, line, panels, save
 
 SMOOTHED = 3
@@ -53,7 +53,7 @@ def _over_time(panel: Axes, number: int, name: str, run: RunRecord, comparison: 
 
 def sampled(run: RunRecord) -> Curve:
     """Seconds of audio trained a second between one sample and the next, before the final evaluation."""
-    rows = [r for r in read(run.folder) if r["audio_hours"] is not None and r["phase"] != "evaluate"]
+    rows = [r for r in read_utilisation(run.folder) if r["audio_hours"] is not None and r["phase"] != "evaluate"]
     seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
     if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
         return Curve(np.zeros(0), np.zeros(0))

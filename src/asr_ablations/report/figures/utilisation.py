@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from asr_ablations.comparison.result import Arm, Comparison
-from asr_ablations.runs.utilisation import read
+from asr_ablations.runs.utilisation import read_utilisation
 from asr_ablations.tools.plotting import HATCHES, LINES, panels, save
 
 PHASES = {
@@ -25,7 +25,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
-    samples = {arm.name: read(arm.runs[0].folder) for arm in comparison.arms if arm.runs}
+    samples = {arm.name: read_utilisation(arm.runs[0].folder) for arm in comparison.arms if arm.runs}
     samples = {name: rows for name, rows in samples.items() if len(rows) > 1}
     if not samples:
         return []

@@ -15,7 +15,7 @@ from asr_ablations.report.figures.utilisation import gpu_count
 from asr_ablations.report.interval import high, low, outcome
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read
+from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read_utilisation
 
 POINTS = 300
 """Of one curve at most."""
@@ -91,7 +91,7 @@ def _scaled(row: dict[str, Any]) -> dict[str, Any]:
 
 def _utilisation(arm: Arm) -> dict[str, dict[str, list[float | None]]]:
     """Samples of the first seed: column → seconds and values."""
-    rows = read(arm.runs[0].folder) if arm.runs else []
+    rows = read_utilisation(arm.runs[0].folder) if arm.runs else []
     rows = rows[:: max(1, len(rows) // POINTS)]
     series = {}
     for column in COLUMNS:

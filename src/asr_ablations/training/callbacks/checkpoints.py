@@ -12,13 +12,13 @@ from lightning_fabric.utilities.types import _PATH
 from pytorch_lightning.loops.progress import _ProcessedTracker
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from asr_ablations.runs.layout import LAST
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json, whole_file
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.signals import StopRequest
 
-LAST = "last.ckpt"
 STEPS_BETWEEN_AGREEMENTS = 25
 """Steps between two broadcasts of the first rank: several ranks must save and stop at the same step."""
 

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.terminal import console
@@ -93,7 +94,7 @@ class Progress(pl.Callback):
             "wer": wer,
             "seconds_left": pace * (steps - trainer.global_step),
         }
-        write_json(self.folder / "progress.json", progress)
+        write_json(self.folder / PROGRESS, progress)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if self._bars is not None:

@@ -13,7 +13,8 @@ from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.utterance import Batch
-from asr_ablations.runs.utilisation import COLUMNS, FILE
+from asr_ablations.runs.layout import UTILISATION
+from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.files import Json
 from asr_ablations.training.callbacks.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.callbacks.hardware import Gpus, Host
@@ -43,7 +44,7 @@ class Utilisation(pl.Callback):
 
     def __init__(self, folder: Path, interval: float) -> None:
         self.phases: dict[str, float] = {}
-        self.path, self.interval = folder / FILE, interval
+        self.path, self.interval = folder / UTILISATION, interval
         self.audio_hours = 0.0
         self._phase, self._since = "setup", time.perf_counter()
         self._began, self._restored_seconds = self._since, 0.0

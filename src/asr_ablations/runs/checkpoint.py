@@ -1,0 +1,48 @@
+"""The one reader of checkpoints. A checkpoint can be a stranger's: nothing of it is executed."""
+
+import hashlib
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
+
+
+def read_checkpoint(path: Path) -> Json:
+    """Tensors, on the CPU, and plain values of a checkpoint.
+
+    Raises UsageError for one that is damaged or holds more, and OSError where it cannot be opened.
+    """
+    import torch
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about unusual pickles: those are refused below
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UsageError(f"{path}: refused, it is damaged or holds more than weights and plain values") from error
+    except (RuntimeError, EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
+    if not isinstance(content, dict) or "state_dict" not in content:
+        raise UsageError(f"{path}: no checkpoint of a run (it has no state_dict)")
+    return content
+
+
+def weights_hash(path: Path) -> str:
+    """SHA-256 over names, types, shapes and bytes of the weights in a checkpoint; "" without one."""
+    import torch
+
+    if not path.exists():
+        return ""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(read_checkpoint(path)["state_dict"].items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something; libraries add pages."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

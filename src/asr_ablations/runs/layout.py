@@ -1,0 +1,74 @@
+"""The names of all files under outputs/, written down once.
+
+A run's folder is outputs/<sweep>/<overrides>-<identity>/; beside the folders of a sweep's runs lie SWEEP and ARMS.
+"""
+
+from pathlib import Path
+
+# in the folder of a run
+CONFIG = "config.yaml"
+"""The resolved config."""
+OVERRIDES = "overrides"
+"""What the user typed, a line each."""
+ENVIRONMENT = "environment.json"
+"""Versions, hardware, command, commit and uncommitted changes; later sessions under `resumed`."""
+STATUS = "status.json"
+"""running, done, failed or pruned, with the reason."""
+DATA = "data.json"
+"""What each set holds, its hash, and what was left out."""
+METRICS = "metrics.csv"
+"""Everything that training and validation log."""
+LOSSES = "losses.csv"
+"""The training loss of every step, exactly."""
+UTILISATION = "utilisation.csv"
+"""What the run did with its machine, sampled over time."""
+PROGRESS = "progress.json"
+"""The latest epoch, loss and WER, for the live table of a sweep."""
+UTTERANCES = "utterances.csv"
+"""Reference, hypothesis and error counts of every utterance of the final evaluation."""
+SUMMARY = "summary.json"
+"""The final rates, sizes and times."""
+OUTPUT_LOG = "output.log"
+"""What the process of an arm printed."""
+CHECKPOINTS = "checkpoints"
+LAST = "last.ckpt"
+BEST = "best.ckpt"
+LOG_PROBS = "logprobs"
+"""Outputs of the model for whole sets, from which every decoder works."""
+EVALUATIONS = "evaluations"
+TUNING = "tuning"
+"""Weights of the language model that were tried."""
+RESULT, REPORT = "result.json", "report.md"
+"""What a measurement leaves instead of rates."""
+
+# in the folder of a sweep
+SWEEP = "sweep.json"
+"""The latest launch, and the arms of all launches under this name."""
+ARMS = "arms"
+"""The frozen configs of the arms, <folder of the run>.yaml."""
+COMPARISON = "comparison"
+LEASES = ".leases"
+"""Which process works on which run."""
+
+# in the folder of a reproduction
+REQUEST, REPRODUCTION = "request.yaml", "reproduction.json"
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """The checkpoint that a run continues from."""
+    return folder / CHECKPOINTS / LAST
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has begun in this folder."""
+    return (folder / STATUS).exists()
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The folders directly below this one in which a run has begun, in order of their names."""
+    return sorted(path.parent for path in folder.glob(f"*/{STATUS}"))
+
+
+def frozen_config(folder: Path) -> Path:
+    """The frozen config of the arm whose run has this folder."""
+    return folder.parent / ARMS / f"{folder.name}.yaml"
