@@ -50,8 +50,7 @@ class AcousticModel(Protocol):
     """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
     rnn and norm, beside those of its yaml.
 
-    Log-probabilities are taken in float32 by the caller. pretrain=layers needs an attribute `active_layers`, the number
-    of recurrent layers that take part, which the model keeps in its state_dict.
+    Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel.
     """
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
@@ -61,6 +60,16 @@ class AcousticModel(Protocol):
         """(normalised features (B, T, F), lengths (B,) in frames) → (logits (B, T', V), lengths (B,) in output frames).
         T may be too short for one output frame: T' is 0 then.
         """
+
+
+@runtime_checkable
+class GrowingModel(Protocol):
+    """A model whose recurrent layers can be added during training.
+
+    active_layers: the number of recurrent layers that take part, from below, which the state_dict keeps.
+    """
+
+    active_layers: int
 
 
 @runtime_checkable

@@ -79,7 +79,7 @@ def test_every_run_gets_its_warm_up(sweep: Path) -> None:
 
 @pytest.mark.parametrize("name", ["warm_up", "siblings"])
 def test_a_number_below_one_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"pruning.{name}=0: expected 1 or more"):
+    with pytest.raises(UsageError, match=f"pruning.{name}=0: expected a whole number, 1 or more"):
         MedianStopping(tmp_path, KEY, **{"warm_up": 1, "siblings": 1, name: 0})
 
 

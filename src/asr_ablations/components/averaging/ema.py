@@ -1,19 +1,19 @@
 """Exponential moving average of the weights (Polyak & Juditsky 1992; Tarvainen & Valpola 2017)."""
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 
 from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.task import task_of
 
 
 class ExponentialAverage(Averaging):
     """After every step, average = decay · average + (1 - decay) · weights, from the weights after the first step on.
-    In float32, whatever the weights are in: their small changes would be lost in 16 bits.
+    It is in float32 whatever the weights are in: small changes would be lost in 16 bits.
 
-    Lightning's own callback copies the whole task, a decoder and its language model included.
+    Not Lightning's own callback, which copies the whole task, with the decoder and its language model.
     Raises ValueError for a decay outside 0…1.
     """
 
@@ -31,9 +31,9 @@ class ExponentialAverage(Averaging):
             )
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        weights = [t.float() for t in weights_of(pl_module.model)]  # type: ignore[arg-type]
+        weights = [t.float() for t in weights_of(task_of(pl_module).model)]
         if self._average:
             torch._foreach_lerp_(self._average, weights, 1 - self.decay)
         else:
@@ -42,8 +42,8 @@ class ExponentialAverage(Averaging):
     def averaged(self) -> Weights:
         return self._average
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Checkpoint:
         return {"average": [t.clone() for t in self._average]}
 
-    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+    def restore(self, state: Checkpoint, device: torch.device) -> None:
         self._average = [t.to(device) for t in state["average"]]

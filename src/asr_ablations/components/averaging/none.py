@@ -1,7 +1,7 @@
 """No averaging."""
 
-import pytorch_lightning as pl
+from asr_ablations.training.contracts import WeightAveraging
 
 
-class NoAveraging(pl.Callback):
-    """The weights as they are trained."""
+class NoAveraging(WeightAveraging):
+    """Leaves the weights as they are trained."""

@@ -1,5 +1,5 @@
-"""Acoustic models. Contract: AcousticModel."""
+"""Acoustic models. Contract: AcousticModel; pretrain=layers needs a GrowingModel."""
 
-from asr_ablations.training.contracts import AcousticModel
+from asr_ablations.training.contracts import AcousticModel, GrowingModel
 
-__all__ = ["AcousticModel"]
+__all__ = ["AcousticModel", "GrowingModel"]

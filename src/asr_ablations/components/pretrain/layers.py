@@ -2,39 +2,45 @@
 
 import pytorch_lightning as pl
 
+from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.contracts import GrowingModel, Pretraining
+from asr_ablations.training.task import task_of
 
 
-class GrowLayers(pl.Callback):
-    """`first` recurrent layers in the beginning and another one every `epochs` epochs.
+class GrowLayers(Pretraining):
+    """Trains `first` recurrent layers at the beginning and another one every `epochs` epochs, up to `layers`.
 
-    All layers are made, and drawn, at the start: the optimizer leaves a parameter without a gradient alone, so that
-    those which wait keep their first weights, and those which stay keep weights and optimizer state. The model tells
-    in `active_layers` how many it goes through, which is part of its checkpoints. Raises ValueError for counts below 1,
-    and where training would end before the stack is whole.
+    All layers are built and initialised at the start. The optimizer leaves a parameter without a gradient alone: layers
+    that wait keep their first weights, the others keep weights and optimizer state. The model's attribute
+    `active_layers` says how many layers take part, and is part of its checkpoints.
+
+    Raises ValueError for counts below 1, and where training would end before all layers take part.
     """
 
     leaves_weights_out = True
 
     def __init__(self, *, first: int, epochs: int, layers: int, max_epochs: int) -> None:
-        if not (isinstance(first, int) and isinstance(epochs, int) and min(first, epochs) >= 1):
+        if not (is_whole(first, 1) and is_whole(epochs, 1)):
             raise ValueError(f"first={first}, epochs={epochs}: expected whole numbers, 1 or more")
         self.first, self.epochs, self.layers = first, epochs, layers
         if self.active(max_epochs - 1) < layers:
             needed = (layers - first) * epochs + 1
-            raise ValueError(f"max_epochs={max_epochs}: expected {needed} or more, for {layers} layers to be reached")
+            raise ValueError(f"max_epochs={max_epochs}: expected {needed} or more, to reach {layers} layers")
 
     def active(self, epoch: int) -> int:
-        """Layers in an epoch, counted from 0."""
+        """Number of layers that take part in an epoch, the first of which is 0."""
         return min(self.layers, self.first + epoch // self.epochs)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not hasattr(pl_module.model, "active_layers"):
-            raise UsageError(f"pretrain=layers: {type(pl_module.model).__name__} has no layers that can wait")
+        if not isinstance(task_of(pl_module).model, GrowingModel):
+            raise UsageError(f"pretrain=layers: {type(task_of(pl_module).model).__name__} has no layers that can be added later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # no epoch starts where a run is resumed within one
-        pl_module.model.active_layers = self.active(trainer.current_epoch)  # type: ignore[union-attr]
+        # on_train_epoch_start is not called when a run is resumed within an epoch
+        model = task_of(pl_module).model
+        assert isinstance(model, GrowingModel)
+        model.active_layers = self.active(trainer.current_epoch)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.on_train_start(trainer, pl_module)

@@ -1,9 +1,9 @@
 """No pretraining."""
 
-import pytorch_lightning as pl
+from asr_ablations.training.contracts import Pretraining
 
 
-class NoPretraining(pl.Callback):
-    """The whole model from the first step on."""
+class NoPretraining(Pretraining):
+    """Trains the whole model from the first step on."""
 
     leaves_weights_out = False

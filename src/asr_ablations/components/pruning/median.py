@@ -1,4 +1,4 @@
-"""The median stopping rule (Golovin et al. 2017, Google Vizier, section 3.2.2), over the folders of a sweep."""
+"""The median stopping rule (Golovin et al. 2017, Google Vizier, section 3.2.2) over the run folders of a sweep."""
 
 import csv
 from pathlib import Path
@@ -8,23 +8,23 @@ import pytorch_lightning as pl
 
 from asr_ablations.runs.layout import METRICS
 from asr_ablations.runs.status import Pruned, status_of
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.checks import whole
 
 
 class MedianStopping(pl.Callback):
-    """Raises Pruned between two epochs if the run's best rate so far is worse than the median, over the finished runs
-    of its sweep, of their mean rate up to the same epoch. It asks folders, and no launcher: it works on many machines.
+    """Raises Pruned between two epochs if the run is worse than the runs of its sweep that are finished.
 
-    folder: of the run; key: of metrics.csv, lower is better; warm_up: epochs that every run gets; siblings: so many
-    finished runs it takes. Must stand behind LastCheckpoint, so that a run can go on from where it was pruned.
+    It is worse if its best rate so far is above the median of the others' mean rates up to the same epoch. The rule
+    reads run folders and needs no launcher: it works for a sweep on many machines.
 
-    Raises UsageError for a warm_up or siblings below 1.
+    folder: the run folder; key: a column of metrics.csv, lower is better; warm_up: epochs that every run gets;
+    siblings: finished runs needed for a decision. Must come after LastCheckpoint among the callbacks, so that a run can
+    continue from where it was pruned. Raises UsageError for a warm_up or siblings below 1.
     """
 
     def __init__(self, folder: Path, key: str, *, warm_up: int, siblings: int) -> None:
         for name, value in {"warm_up": warm_up, "siblings": siblings}.items():
-            if value < 1:
-                raise UsageError(f"pruning.{name}={value}: expected 1 or more")
+            whole(f"pruning.{name}", value, 1)
         self.folder, self.key, self.warm_up, self.siblings = folder, key, warm_up, siblings
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -35,7 +35,7 @@ class MedianStopping(pl.Callback):
             raise Pruned(reason)
 
     def reason(self) -> str | None:
-        """Why to stop, in words; None to go on."""
+        """Why to end the run, as a message; None to continue."""
         own = curve(self.folder, self.key)
         epochs = len(own)
         others = [rates[:epochs] for rates in self._finished_curves() if len(rates) >= epochs]
@@ -44,8 +44,8 @@ class MedianStopping(pl.Callback):
         bound = median(mean(rates) for rates in others)
         if min(own) <= bound:
             return None
-        found = f"{self.key} {min(own):.4f} at best in {epochs} epochs"
-        return f"{found}, worse than {bound:.4f}, the median of the means of {len(others)} finished runs"
+        best = f"{self.key} {min(own):.4f} at best in {epochs} epochs"
+        return f"{best}, worse than {bound:.4f}, the median of the means of {len(others)} finished runs"
 
     def _finished_curves(self) -> list[list[float]]:
         folders = (path.parent for path in self.folder.parent.glob("*/status.json"))
@@ -54,7 +54,7 @@ class MedianStopping(pl.Callback):
 
 
 def curve(folder: Path, key: str) -> list[float]:
-    """The values of a metric in the order in which they were logged; empty where there are none."""
+    """The logged values of a metric in their order; empty where there are none."""
     try:
         with (folder / METRICS).open(newline="", encoding="utf-8") as file:
             return [float(row[key]) for row in csv.DictReader(file) if row.get(key)]

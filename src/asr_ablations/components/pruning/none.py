@@ -1,7 +1,7 @@
-"""Every run is trained to its end."""
+"""No pruning: every run is trained to its end."""
 
 from pathlib import Path
 
 
 def none(folder: Path, key: str) -> None:
-    """No callback."""
+    """None, for no callback."""
