@@ -25,7 +25,7 @@ def copy_into(model: nn.Module, weights: Weights) -> None:
 
 
 class Averaging(WeightAveraging, ABC):
-    """Gives the averaged weights to validation, to the final evaluation and to a checkpoint's state_dict, while training
+    """Gives the averaged weights to validation, the final evaluation and a checkpoint's state_dict, while training
     continues from the trained ones.
 
     A checkpoint holds the trained ones too, as trained_weights, and under averaging what the average is made of.

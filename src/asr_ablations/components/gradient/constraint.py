@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from asr_ablations.components.gradient.norm import Log, check_limit, clip_to_norm
+from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
+from asr_ablations.training.contracts import Log
 
 
 class NormConstraint:
-    """After each step, the weights that lead into one unit (a row of a matrix, a kernel) are scaled down to the norm
-    `largest`. Logs train/constrained_share, of the units. Raises ValueError for a bound that is not above 0.
+    """Scales the weights that lead into one unit (a row of a matrix, a kernel) down to the norm `largest` after each
+    step. Gradients are clipped as by gradient=norm. Logs train/constrained_share, of the units.
+
+    Raises ValueError for a bound that is not above 0.
     """
 
     def __init__(self, *, limit: float | None, largest: float) -> None:

@@ -1,18 +1,19 @@
 """Clipping by norm (Pascanu et al. 2013)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-Log = Callable[..., None]
-"""log(name, value): a figure of the step; the epoch's is the mean over its steps."""
+from asr_ablations.tools.checks import is_number
+from asr_ablations.training.contracts import Log
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
-    """Scale all gradients so that their common norm is `limit` at most; returns and logs the norm before. Nothing here
-    waits for the device.
+    """Scale all gradients so that their common norm is at most `limit`; None is no limit.
+
+    Returns and logs the norm before that. Does not wait for the device.
     """
     limit = limit or math.inf
     norm = nn.utils.clip_grad_norm_(parameters, limit)
@@ -22,13 +23,13 @@ def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: L
 
 
 def check_limit(limit: float | None) -> None:
-    """Raises ValueError for a limit that is neither null nor a number above 0."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0):
+    """Raises ValueError for a limit that is neither None nor a number above 0; infinity is one."""
+    if limit is not None and not ((is_number(limit) or limit == math.inf) and limit > 0):
         raise ValueError(f"limit={limit}: expected a number above 0, or null for none")
 
 
 class ClipNorm:
-    """No step is larger than `limit`, whatever the direction. Logs train/clipped_share, of the steps."""
+    """Limits the norm of the whole gradient to `limit`; its direction stays. Logs train/clipped_share, of the steps."""
 
     def __init__(self, *, limit: float | None) -> None:
         check_limit(limit)

@@ -1,19 +1,20 @@
-"""Steps with a gradient far from the usual are left out (papers/002 §4.3)."""
+"""Skipped steps where the gradient is far from the usual one (papers/002 §4.3)."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from asr_ablations.components.gradient.norm import Log, check_limit, clip_to_norm
+from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
+from asr_ablations.training.contracts import Log
 
 
 class SkipOutliers(nn.Module):
-    """A gradient whose norm is over `factor` times the running mean, or no number, counts as zero: momentum and weight
-    decay go on. Logs train/skipped_share, of the steps. Raises ValueError for values out of range.
+    """Sets a gradient to zero whose norm is above `factor` times the running mean, or not a number; momentum and weight
+    decay still act in that step. Logs train/skipped_share, of the steps. Raises ValueError for values out of range.
 
-    Nothing waits for the device. An outlier enters the mean as `factor` times it: a lasting change of the norm is
-    followed, instead of skipped for ever. The mean is part of a checkpoint.
+    An outlier enters the mean as `factor` times the mean: a lasting change of the norm is followed, instead of skipped
+    for ever. The mean is part of a checkpoint. Does not wait for the device.
     """
 
     mean: torch.Tensor
@@ -23,8 +24,8 @@ class SkipOutliers(nn.Module):
         super().__init__()
         check_limit(limit)
         if not (factor > 1 and 0 <= momentum < 1 and warm_up >= 1):
-            told = f"factor={factor}, momentum={momentum}, warm_up={warm_up}"
-            raise ValueError(f"{told}: expected above 1, from 0 to below 1, and 1 or more")
+            values = f"factor={factor}, momentum={momentum}, warm_up={warm_up}"
+            raise ValueError(f"{values}: expected above 1, from 0 to below 1, and 1 or more")
         self.limit, self.factor, self.momentum, self.warm_up = limit, factor, momentum, warm_up
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("seen", torch.zeros(()))

@@ -1,17 +1,18 @@
-"""Clipping entry by entry."""
+"""Clipping of each entry of the gradient."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from asr_ablations.components.gradient.norm import Log, check_limit
+from asr_ablations.components.gradient.norm import check_limit
+from asr_ablations.training.contracts import Log
 
 
 class ClipValue:
-    """Every entry between -limit and limit. Logs train/clipped_share, of the entries, and the norm before.
+    """Limits every entry of the gradient to -limit…limit. Logs train/clipped_share, of the entries, and the norm before.
 
-    Raises ValueError for a limit that is no number above 0.
+    Raises ValueError for a limit that is not a number above 0.
     """
 
     def __init__(self, *, limit: float) -> None:

@@ -33,8 +33,9 @@ class GrowLayers(Pretraining):
         return min(self.layers, self.first + epoch // self.epochs)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not isinstance(task_of(pl_module).model, GrowingModel):
-            raise UsageError(f"pretrain=layers: {type(task_of(pl_module).model).__name__} has no layers that can be added later")
+        model = task_of(pl_module).model
+        if not isinstance(model, GrowingModel):
+            raise UsageError(f"pretrain=layers: {type(model).__name__} has no layers that can be added later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # on_train_epoch_start is not called when a run is resumed within an epoch

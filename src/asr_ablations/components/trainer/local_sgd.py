@@ -24,7 +24,7 @@ class IndependentWorkers(DDPStrategy):
 
 
 class LocalSGD(ParallelTraining):
-    """Sets the weights and running statistics of all ranks to their mean after every `every` steps and after each epoch.
+    """Sets weights and running statistics of all ranks to their mean, after every `every` steps and after each epoch.
 
     every: None for once per epoch. Each rank keeps its own optimizer state, as RETURNN's workers do. Raises ValueError
     for `every` below 1.
@@ -70,7 +70,8 @@ class LocalSGD(ParallelTraining):
     ) -> None:
         workers = checkpoint.get("workers", [])
         if len(workers) != trainer.world_size and max(len(workers), trainer.world_size) > 1:
-            raise UsageError(f"the checkpoint belongs to {len(workers) or 1} independent workers, this run has {trainer.world_size}")
+            saved = f"the checkpoint belongs to {len(workers) or 1} independent workers"
+            raise UsageError(f"{saved}, this run has {trainer.world_size}")
         if workers:
             checkpoint.update(workers[trainer.global_rank])  # the optimizer's state is read from it later
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])
