@@ -61,9 +61,7 @@ class Averaging(WeightAveraging, ABC):
         if self.averaged():
             copy_into(task_of(pl_module).model, self.averaged())
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         if not self.averaged():
             return
         model = task_of(pl_module).model
@@ -74,9 +72,7 @@ class Averaging(WeightAveraging, ABC):
         checkpoint["state_dict"] = {key: value.clone() for key, value in pl_module.state_dict().items()}
         copy_into(model, current)
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint
-    ) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         if "averaging" in checkpoint:
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])
             self.restore(checkpoint["averaging"], pl_module.device)

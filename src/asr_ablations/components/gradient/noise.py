@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
-from asr_ablations.training.contracts import Log
 from asr_ablations.tools.seeds import stream
+from asr_ablations.training.contracts import Log
 
 
 class Noise:
-    """Adds N(0, variance / (1 + step) ** decay) to every entry after clipping by norm. The noise depends on (seed, step)
-    only: it is the same on every rank, and after a resume. Raises ValueError for a variance or decay below 0.
+    """Adds N(0, variance / (1 + step) ** decay) to every entry after clipping by norm. The noise depends on (seed,
+    step) only: it is the same on every rank, and after a resume. Raises ValueError for a variance or decay below 0.
     """
 
     def __init__(self, *, limit: float | None, variance: float, decay: float) -> None:

@@ -18,7 +18,7 @@ class SkipOutliers(nn.Module):
     """
 
     mean: torch.Tensor
-    seen: torch.Tensor
+    steps: torch.Tensor
 
     def __init__(self, *, limit: float | None, factor: float, momentum: float, warm_up: int) -> None:
         super().__init__()
@@ -28,20 +28,20 @@ class SkipOutliers(nn.Module):
             raise ValueError(f"{values}: expected above 1, from 0 to below 1, and 1 or more")
         self.limit, self.factor, self.momentum, self.warm_up = limit, factor, momentum, warm_up
         self.register_buffer("mean", torch.zeros(()))
-        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("steps", torch.zeros(()))
 
     @torch.no_grad()
     def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
         norm = clip_to_norm(parameters, self.limit, log).float()
-        usual = self.mean / (1 - self.momentum**self.seen).clamp(min=1e-9)
-        bound = torch.where(self.seen >= self.warm_up, self.factor * usual, torch.inf)
+        usual = self.mean / (1 - self.momentum**self.steps).clamp(min=1e-9)
+        bound = torch.where(self.steps >= self.warm_up, self.factor * usual, torch.inf)
         finite = norm.isfinite()
         outlier = ~(finite & (norm <= bound))
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.masked_fill_(outlier, 0.0)
         self.mean.lerp_(torch.where(finite, norm.minimum(bound), self.mean), 1 - self.momentum)
-        self.seen += finite
+        self.steps += finite
         log("train/skipped_share", outlier.float())
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:

@@ -10,7 +10,7 @@ from asr_ablations.training.contracts import Log
 
 
 class ClipValue:
-    """Limits every entry of the gradient to -limit…limit. Logs train/clipped_share, of the entries, and the norm before.
+    """Limits every entry of a gradient to -limit…limit. Logs train/clipped_share, of the entries, and the norm before.
 
     Raises ValueError for a limit that is not a number above 0.
     """

@@ -1,8 +1,7 @@
-"""Cross-entropy of frame labels from a trained model, as RETURNN's came from one (papers/002 §6)."""
+"""Cross-entropy of frame labels that a trained model gives, as in RETURNN's experiment (papers/002 §6)."""
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.utterance import Batch, Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import sha256, whole_file
 from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.progress_bar import bar
 
@@ -22,12 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """As Framewise, with the labels of a forced alignment: every letter lasts from where the best CTC path of the
-    model of `run` first has it to where the next begins, but for one blank frame between two equal letters.
+    """As Framewise, with the labels of a forced alignment by the model of `run`, a run folder or a .ckpt. A letter lasts
+    from its first frame on the best CTC path to the first frame of the next letter; between two equal letters the last
+    frame is a blank.
 
-    The alignments, of the audio as it was recorded, are made when training begins and kept in the run's folder under
-    alignments/. They are stretched evenly where this model has another number of frames for an utterance, or its
-    audio is played at another speed. Raises UsageError for a run that is not there, and one of another alphabet.
+    The audio is aligned without augmentation when training begins; the alignments are kept in that run's folder under
+    alignments/. They are stretched evenly where the trained model has another number of frames for an utterance, or
+    its audio is played at another speed. Raises UsageError for a run that does not exist or has another alphabet.
     """
 
     def __init__(self, *, run: str | None) -> None:
@@ -51,37 +52,39 @@ class Aligned(Framewise):
         self.paths = _read(file)
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Linear ones before `prepare`, where a bare loop only measures the time."""
+        """Aligned labels; linear ones before `prepare`, where a benchmark only measures the time."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
         try:
-            paths = [self.paths[_key(*one)] for one in zip(batch.ids, batch.texts, strict=True)]
+            paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]
         except KeyError as error:
             raise UsageError(f"loss=aligned: utterance {error.args[0].split()[0]} was not aligned") from error
         device = batch.targets.device
-        there = torch.tensor([len(path) for path in paths])[:, None]
-        place = torch.arange(frames) * there // lengths.cpu().clamp(min=1)[:, None]
+        path_lengths = torch.tensor([len(path) for path in paths])[:, None]
+        position = torch.arange(frames) * path_lengths // lengths.cpu().clamp(min=1)[:, None]
         padded = pad_sequence(paths, batch_first=True)
-        return padded.gather(1, place.minimum(there - 1)).to(device, torch.long, non_blocking=True)
+        return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
     def _fingerprint(self, utterances: list[Utterance], alphabets: object) -> str:
         from asr_ablations.data.fingerprint import content_hash
 
-        weights = hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()
+        weights = sha256(self.checkpoint)
         return hashlib.sha256(f"{weights} {alphabets} {content_hash(utterances)}".encode()).hexdigest()[:16]
 
     def _aligned(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
-        """One utterance at a time: a batch's padding would change the last bits, and where paths tie, the labels."""
+        """Keys and labels (T,) of all utterances, aligned one at a time: the padding of a batch would change the last bits,
+        and the labels where two paths are equally likely.
+        """
         from asr_ablations.training.load import load
 
-        with _undisturbed():
+        with _state_kept():
             _, task, alphabet = load(self.checkpoint)
         task.to(device)
         with bar("aligning", sum(len(speech) for speech in sets.values())) as advance:
             for speech in sets.values():
                 if speech.alphabet.characters != alphabet.characters:
                     raise UsageError(
-                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this one's "
+                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this run's "
                         f"{speech.alphabet.characters!r}"
                     )
                 for utterance in speech.utterances:
@@ -95,7 +98,10 @@ class Aligned(Framewise):
 
 
 def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
-    """The label (T,) of each frame of (T, V), in nats; no labels give blanks. Raises ValueError for too few frames."""
+    """The label of each frame (T,), from log-probabilities (T, V) in nats; blanks where there are no labels.
+
+    Raises ValueError for too few frames.
+    """
     from asr_ablations.metrics.ctc_alignment import letter_frames
 
     path = np.zeros(len(log_probs), dtype=np.int16)
@@ -104,18 +110,18 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
     begins = [int(frames[0]) for frames in letter_frames(log_probs, labels)]
     ends = [*begins[1:], len(path)]
     for number, (label, begin, end) in enumerate(zip(labels, begins, ends, strict=True)):
-        again = number + 1 < len(labels) and labels[number + 1] == label
-        path[begin if number else 0 : end - again] = label
+        repeated = number + 1 < len(labels) and labels[number + 1] == label
+        path[begin if number else 0 : end - repeated] = label
     return path
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """What building another model leaves behind must not reach this run: random state and TF32."""
-    products, others = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+def _state_kept() -> Iterator[None]:
+    """Keep the random state and the TF32 switches of this run while another model is built."""
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with torch.random.fork_rng():
         yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, others
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
 
 
 def _samples(speech: Speech, utterance: Utterance) -> np.ndarray:
@@ -126,28 +132,27 @@ def _samples(speech: Speech, utterance: Utterance) -> np.ndarray:
 
 
 def _batch(samples: np.ndarray, utterance: Utterance) -> Batch:
-    none = torch.zeros(0, dtype=torch.long)
+    no_labels = torch.zeros(0, dtype=torch.long)
     length = torch.tensor([len(samples)])
-    return Batch(torch.from_numpy(samples), length, none, torch.zeros(1, dtype=torch.long), [utterance.id], [""])
+    return Batch(torch.from_numpy(samples), length, no_labels, torch.zeros(1, dtype=torch.long), [utterance.id], [""])
 
 
 def _key(id_: str, text: str) -> str:
-    """Two sets may use an id for different utterances."""
+    """The name of an utterance in a file of alignments: two sets may use one id for different utterances."""
     return f"{id_} {text}"
 
 
 def _write(file: Path, paths: Mapping[str, np.ndarray]) -> None:
-    temporary = file.with_name(f".{file.stem}.{os.getpid()}.npz")
     ends = np.cumsum([len(path) for path in paths.values()])
-    np.savez_compressed(temporary, keys=np.array(list(paths)), ends=ends, labels=np.concatenate([*paths.values()]))
-    temporary.replace(file)
+    with whole_file(file, ".npz") as temporary:
+        np.savez_compressed(temporary, keys=np.array(list(paths)), ends=ends, labels=np.concatenate([*paths.values()]))
     log.info("alignments in %s", file)
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
-    with np.load(file) as kept:
-        labels, ends = kept["labels"], kept["ends"]
+    with np.load(file) as content:
+        labels, ends = content["labels"], content["ends"]
         pieces = np.split(labels, ends[:-1])
         return {
-            str(key): torch.from_numpy(path.astype(np.int64)) for key, path in zip(kept["keys"], pieces, strict=True)
+            str(key): torch.from_numpy(path.astype(np.int64)) for key, path in zip(content["keys"], pieces, strict=True)
         }

@@ -10,14 +10,14 @@ from asr_ablations.data.utterance import Batch
 
 
 class CTC:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats a label, the mean over utterances.
+    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats per label, the mean over utterances.
 
     Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on
     every device.
     """
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Nothing: CTC needs no more than the transcripts."""
+        """Do nothing: CTC needs no more than the transcripts."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         nats = ctc_loss(
@@ -26,5 +26,5 @@ class CTC:
         return (nats / batch.target_lengths.clamp(min=1).to(nats.device, non_blocking=True)).mean()
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """None: CTC has no label for a single frame."""
+        """No rates: CTC has no label for a single frame."""
         return {}

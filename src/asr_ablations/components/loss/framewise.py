@@ -10,19 +10,19 @@ from asr_ablations.tools.masks import valid_frames
 
 
 class Framewise:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats a frame, the mean over utterances.
+    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats per frame, the mean over utterances.
 
     The labels are a linear alignment, the flat start of hidden Markov models: the transcript's characters share the
-    utterance's frames equally, with a blank between two equal neighbours. They need no model, and are wrong where
-    speech is not even; RETURNN's came from a trained one, as those of loss=aligned do.
-    A decoder for CTC reads what was learnt, since repeats merge and blanks vanish.
+    utterance's frames equally, with a blank between two equal neighbours. They need no trained model, and are wrong
+    where speech is not even; RETURNN's came from a trained model, as those of loss=aligned do. A decoder for CTC also
+    decodes this model, since it merges repeats and drops blanks.
     """
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Before the first step: what the loss wants to know of the data."""
+        """Do nothing: the labels come from the transcripts of a batch."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """(B, T) on the targets' device."""
+        """Labels (B, T) on the targets' device, for lengths (B,) in frames and T = frames."""
         return linear_alignment(batch, lengths, frames)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -31,15 +31,15 @@ class Framewise:
         return _mean_over_frames(nats, lengths).mean()
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """fer: the share of frames, of all utterances, whose best symbol is not the label."""
+        """The frame error rate `fer`: the share of all frames of the batch whose best symbol is not the label."""
         labels = self.labels(batch, lengths, log_probs.shape[1])
         wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
         return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
 
 
 def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-    """Labels (B, T) on the targets' device: frame t of T has the symbol at t / T of the way through the transcript.
-    No loop over utterances and no synchronisation.
+    """Labels (B, T) on the targets' device: frame t of T has the symbol at the share t / T of the transcript.
+    Does not wait for the device.
     """
     paths, path_lengths = separated(batch)
     device = paths.device
@@ -49,8 +49,9 @@ def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.
 
 
 def separated(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Transcripts with a blank between two equal neighbours: symbols (B, P), padded with blanks, and lengths (B,). An
-    empty transcript is one blank.
+    """Transcripts with a blank between two equal neighbours: symbols (B, P), padded with blanks, and lengths (B,).
+
+    An empty transcript is one blank.
     """
     targets, device = batch.targets, batch.targets.device
     starts = batch.target_lengths.cumsum(0) - batch.target_lengths

@@ -53,9 +53,7 @@ class LocalSGD(ParallelTraining):
             average_parameters(iter(mean), distributed.group.WORLD)  # type: ignore[arg-type]
             copy_into(task_of(pl_module).model, mean)
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         """Add the weights and optimizer states of all ranks, since the first rank writes the file."""
         if trainer.world_size > 1:
             trained = [t.cpu() for t in weights_of(task_of(pl_module).model)]
@@ -65,9 +63,7 @@ class LocalSGD(ParallelTraining):
             distributed.all_gather_object(workers, own)
             checkpoint["workers"] = workers
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint
-    ) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         workers = checkpoint.get("workers", [])
         if len(workers) != trainer.world_size and max(len(workers), trainer.world_size) > 1:
             saved = f"the checkpoint belongs to {len(workers) or 1} independent workers"
