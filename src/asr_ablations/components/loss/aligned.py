@@ -12,19 +12,23 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.dataset import Speech
+from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256, whole_file
 from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.progress_bar import bar
+from asr_ablations.training.load import find, load
 
 log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """As Framewise, with the labels of a forced alignment by the model of `run`, a run folder or a .ckpt. A letter lasts
-    from its first frame on the best CTC path to the first frame of the next letter; between two equal letters the last
-    frame is a blank.
+    """As Framewise, with the labels of a forced alignment by the model of `run`, a run folder or a .ckpt.
+
+    A letter lasts from its first frame on the best CTC path to the first frame of the next letter; between two equal
+    letters the last frame is a blank.
 
     The audio is aligned without augmentation when training begins; the alignments are kept in that run's folder under
     alignments/. They are stretched evenly where the trained model has another number of frames for an utterance, or
@@ -32,8 +36,6 @@ class Aligned(Framewise):
     """
 
     def __init__(self, *, run: str | None) -> None:
-        from asr_ablations.training.load import find  # it builds losses itself
-
         if run is None:
             raise UsageError("loss.run=null: expected a finished run's folder, or a .ckpt of it")
         self.folder, self.checkpoint = find(Path(run), "last")
@@ -66,17 +68,13 @@ class Aligned(Framewise):
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
     def _fingerprint(self, utterances: list[Utterance], alphabets: object) -> str:
-        from asr_ablations.data.fingerprint import content_hash
-
         weights = sha256(self.checkpoint)
         return hashlib.sha256(f"{weights} {alphabets} {content_hash(utterances)}".encode()).hexdigest()[:16]
 
     def _aligned(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
-        """Keys and labels (T,) of all utterances, aligned one at a time: the padding of a batch would change the last bits,
-        and the labels where two paths are equally likely.
+        """Keys and labels (T,) of all utterances, aligned one at a time: the padding of a batch would change the last
+        bits, and with them the labels where two paths are equally likely.
         """
-        from asr_ablations.training.load import load
-
         with _state_kept():
             _, task, alphabet = load(self.checkpoint)
         task.to(device)
@@ -102,8 +100,6 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
 
     Raises ValueError for too few frames.
     """
-    from asr_ablations.metrics.ctc_alignment import letter_frames
-
     path = np.zeros(len(log_probs), dtype=np.int16)
     if not labels:
         return path
