@@ -7,7 +7,7 @@ import pytest
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.evaluation.error_report import error_report
 from asr_ablations.evaluation.record import longer_rate, name_of, speakers
-from asr_ablations.experiment.utterances import _row
+from asr_ablations.experiment.utterances import utterance_row
 
 SPOKEN = [
     ("1", "anna", "the cat sat", "the cat sat"),
@@ -19,7 +19,7 @@ SPOKEN = [
 
 def rows(spoken=SPOKEN):
     return [
-        _row("test", Utterance(id_, who, Path("x.flac"), 0.0, 1.0, reference), reference, hypothesis)
+        utterance_row("test", Utterance(id_, who, Path("x.flac"), 0.0, 1.0, reference), reference, hypothesis)
         for id_, who, reference, hypothesis in spoken
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.experiment.utterances import _row, rates
+from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.support import compose
@@ -32,7 +32,7 @@ def utterances(name: str, rate: float, seed: int, speakers: int = SPEAKERS, each
             hypothesis = ["x" if bad else word for word, bad in zip(reference, wrong, strict=True)]
             id_ = f"{speaker}-1-{number:04d}"
             spoken = Utterance(id_, str(speaker), Path("not-there.flac"), 0.0, 1.0, " ".join(reference))
-            rows.append(_row(name, spoken, spoken.text, " ".join(hypothesis)))
+            rows.append(utterance_row(name, spoken, spoken.text, " ".join(hypothesis)))
     return rows
 
 

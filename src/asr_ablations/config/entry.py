@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name
-from asr_ablations.runs.lease import LeaseHeldError
+from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.paths import CONF, SOURCE
 
@@ -46,7 +46,7 @@ def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[
                 sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
-                sys.exit(75)
+                sys.exit(LEASE_HELD_EXIT_CODE)
             except BrokenPipeError:  # … --help | head
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)

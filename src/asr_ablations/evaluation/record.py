@@ -10,7 +10,7 @@ from typing import Any
 from asr_ablations.evaluation.error_report import error_report
 from asr_ablations.evaluation.log_probs import Stored
 from asr_ablations.evaluation.pool import Decoded
-from asr_ablations.experiment.utterances import _row, rates
+from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import write, write_csv, write_json
 
@@ -45,7 +45,7 @@ def name_of(decoder: str, content: dict[str, Any]) -> str:
 def set_rows(stored: Stored, texts: Sequence[str]) -> list[Row]:
     """Rows as those of utterances.csv, each utterance once, in the order of the ids."""
     return [
-        _row(stored.name, utterance, utterance.text, text)
+        utterance_row(stored.name, utterance, utterance.text, text)
         for utterance, text in zip(stored.utterances, texts, strict=True)
     ]
 

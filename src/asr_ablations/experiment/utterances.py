@@ -19,11 +19,12 @@ def transcribe_set(task: CTCTask, data: SpeechData, name: str, precision: Any) -
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(task.device))
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
-            rows.append(_row(name, utterances[id_], reference, hypothesis))
+            rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> dict[str, Any]:
+def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> dict[str, Any]:
+    """One row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
         "set": name,

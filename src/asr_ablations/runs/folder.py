@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.runs import layout
 from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
-from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.runs.status import DONE, FAILED, PRUNED, RUNNING, Pruned, reason, status_of
 from asr_ablations.tools.errors import UsageError
@@ -34,7 +34,7 @@ class Run:
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
-        self._lease = Lease(self.folder, lost=lambda: os._exit(75))
+        self._lease = Lease(self.folder, lost=lambda: os._exit(LEASE_HELD_EXIT_CODE))
 
     def status(self) -> str | None:
         """running, done, pruned, failed, or None where nothing has begun. Raises UsageError for a folder of another

@@ -24,6 +24,8 @@ HEARTBEAT = 5.0
 """Seconds between two heartbeats."""
 EXPIRY = 60.0
 """Seconds without a heartbeat after which a holder on another machine counts as dead."""
+LEASE_HELD_EXIT_CODE = 75
+"""Exit code of a process that found its run leased to another one (EX_TEMPFAIL of sysexits.h)."""
 
 
 class LeaseHeldError(Exception):

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from asr_ablations.runs.layout import STATUS
+from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import UnreadableFileError, read_progress
 from asr_ablations.runs.status import status_of
 from asr_ablations.sweep.arm import Arm
 from asr_ablations.tools.files import write_json
 
 WAITING, RUNNING, DONE, FAILED, STOPPED, ELSEWHERE = "waiting", "running", "done", "failed", "stopped", "elsewhere"
-CLAIMED = 75
-"""Exit code of an arm whose run another process is at (sysexits' EX_TEMPFAIL)."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
@@ -43,7 +42,7 @@ class State:
         many processes the system ended for want of memory while it ran.
         """
         told = status_of(self.arm.folder) or {}
-        if exit_code == CLAIMED:
+        if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is at it"
         elif exit_code == 0:
             self.status = DONE
