@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_readme import PYTHON
 
+from tests.commands.test_readme import PYTHON
 from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import python
 
@@ -82,7 +82,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_path, argument
     ("arguments", "told"),
     [
         (["run=nowhere"], "nowhere: no run's folder"),
-        (["opset=3"], "opset=3: expected null, or 18 to 25"),
+        (["opset=3"], "opset=3: expected a whole number from 18 to 25, or null"),
         (["output=model.pt"], "output=model.pt: expected a file that ends in .onnx"),
         (["samples=mp3"], "samples=mp3: expected float, int16"),
         (["tolerance=0"], "tolerance=0: expected a number above 0"),

@@ -26,10 +26,10 @@ OTHERS = (
     ["rnn=gru", "model=itu", "model.directions=sum"],
     ["model=ds2"],
 )
-TOLD = {"samples": "float", "run": "x"}
+DESCRIPTION = {"samples": "float", "run": "x"}
 
 
-def made(*overrides: str) -> CTCTask:
+def small_task(*overrides: str) -> CTCTask:
     """A small model with running statistics that are not the initial ones."""
     task, _ = assemble(compose("width=48", "layers=2", *overrides), standing_corpus())
     generator = torch.Generator().manual_seed(1)
@@ -59,20 +59,20 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
     """One padded batch of all, garbage behind the lengths, against each alone in torch."""
     lengths = np.array([len(u) for u in utterances])
     audio = np.random.default_rng(0).normal(0, 0.3, (len(utterances), lengths.max())).astype(np.float32)
-    for row, one in zip(audio, utterances, strict=True):
-        row[: len(one)] = one / np.float32(32768)
-    found, frames = onnxruntime.InferenceSession(file).run(None, {"audio": audio, "lengths": lengths})
-    for one, answer, count in zip(utterances, found, frames, strict=True):
-        want = expected(task, one)
-        assert count == len(want)
-        np.testing.assert_allclose(answer[:count], want.numpy(), rtol=0, atol=1e-4)
+    for row, samples in zip(audio, utterances, strict=True):
+        row[: len(samples)] = samples / np.float32(32768)
+    outputs, frames = onnxruntime.InferenceSession(file).run(None, {"audio": audio, "lengths": lengths})
+    for samples, output, count in zip(utterances, outputs, frames, strict=True):
+        reference = expected(task, samples)
+        assert count == len(reference)
+        np.testing.assert_allclose(output[:count], reference.numpy(), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("rnn", STANDARD)
 @pytest.mark.parametrize("form", FORMS, ids=["bidirectional", "forward", "itu"])
 def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form: list[str]) -> None:
-    task = made(f"rnn={rnn}", *form)
-    write_graph(Graph(task, False), tmp_path / "model.onnx", None, TOLD)
+    task = small_task(f"rnn={rnn}", *form)
+    write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
     compare(task, tmp_path / "model.onnx", speech)
     compare(task, tmp_path / "model.onnx", [speech[0], speech[1][:1], speech[2][:0]])
 
@@ -80,24 +80,24 @@ def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", OTHERS, ids=" ".join)
 def test_other_kinds(tmp_path: Path, speech: list[np.ndarray], overrides: list[str]) -> None:
-    task = made(*overrides)
-    write_graph(Graph(task, False), tmp_path / "model.onnx", 23, TOLD)
+    task = small_task(*overrides)
+    write_graph(Graph(task, False), tmp_path / "model.onnx", 23, DESCRIPTION)
     compare(task, tmp_path / "model.onnx", speech)
 
 
-def test_a_layer_that_onnx_has_not_is_refused() -> None:
+def test_a_layer_missing_in_onnx_is_refused() -> None:
     with pytest.raises(UsageError, match="MinGRU: ONNX has no such layer; expected lstm, gru, rnn"):
-        Graph(made("rnn=min_gru"), False)
+        Graph(small_task("rnn=min_gru"), False)
 
 
-def test_another_models_file_is_found_out(tmp_path: Path) -> None:
-    """The comparison that stands before every export sees wrong numbers."""
-    write_graph(Graph(made("seed=1", "layers=1"), False), tmp_path / "model.onnx", None, TOLD)
-    assert largest_difference(made("seed=2", "layers=1"), tmp_path / "model.onnx", "float") > 0.01
+def test_the_file_of_another_model_is_detected(tmp_path: Path) -> None:
+    """The comparison before every export detects wrong numbers."""
+    write_graph(Graph(small_task("seed=1", "layers=1"), False), tmp_path / "model.onnx", None, DESCRIPTION)
+    assert largest_difference(small_task("seed=2", "layers=1"), tmp_path / "model.onnx", "float") > 0.01
 
 
-def test_training_goes_on_with_the_same_modules() -> None:
-    task = made("rnn=lstm")
+def test_training_continues_with_the_same_modules() -> None:
+    task = small_task("rnn=lstm")
     before = {key: value.clone() for key, value in task.state_dict().items() if isinstance(value, torch.Tensor)}
     Graph(task, False)
     after = task.state_dict()
@@ -106,18 +106,18 @@ def test_training_goes_on_with_the_same_modules() -> None:
 
 
 def test_int16_samples_and_metadata(tmp_path: Path, memorised_run: Path, tiny_corpus: Path) -> None:
-    """A trained model: the text comes out of the file's own alphabet."""
+    """A trained model: the text follows from the file's own alphabet."""
     trained = load_run(memorised_run)
-    told = metadata(trained, "int16")
-    write_graph(Graph(trained.task, True), tmp_path / "model.onnx", None, told)
+    description = metadata(trained, "int16")
+    write_graph(Graph(trained.task, True), tmp_path / "model.onnx", None, description)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     kept = session.get_modelmeta().custom_metadata_map
     assert kept["run"] == json.loads((memorised_run / "environment.json").read_text())["id"]
-    assert json.loads(kept["features"]) == told["features"]
+    assert json.loads(kept["features"]) == description["features"]
     file = sorted(tiny_corpus.rglob("train/*/1/*.flac"))[0]
     samples = read(file, 0, duration(file))
-    found, frames = session.run(None, {"audio": samples[None], "lengths": np.array([len(samples)])})
-    best = found[0, : frames[0]].argmax(axis=-1)
+    outputs, frames = session.run(None, {"audio": samples[None], "lengths": np.array([len(samples)])})
+    best = outputs[0, : frames[0]].argmax(axis=-1)
     symbols = json.loads(kept["symbols"])
     text = "".join(symbols[s] for s, before in zip(best, [0, *best], strict=False) if s != before)
     assert text == file.parent.joinpath("10-1.trans.txt").read_text().splitlines()[0].partition(" ")[2].lower()

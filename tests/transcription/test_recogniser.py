@@ -1,4 +1,4 @@
-"""The recogniser on a model that knows the corpus of tones by heart."""
+"""The recogniser with a model that has memorised the corpus of tones."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.training.load import load_run
 from asr_ablations.transcription.recogniser import Recogniser, batches
-from asr_ablations.transcription.sources import whole
+from asr_ablations.transcription.sources import read_whole
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPU available but not used")
 
@@ -25,21 +25,21 @@ def learnt(corpus: Path) -> tuple[list[Path], list[str]]:
     return audio, [line.partition(" ")[2].lower() for line in lines]
 
 
-def test_what_was_learnt_by_heart_is_recognised_in_order(memorised_run: Path, tiny_corpus: Path) -> None:
+def test_memorised_utterances_are_recognised_in_order(memorised_run: Path, tiny_corpus: Path) -> None:
     files, texts = learnt(tiny_corpus)
     done: list[float] = []
-    found = list(recogniser(memorised_run)((whole(file) for file in files), done.append))
-    assert [[piece.text for piece in pieces] for pieces in found] == [[text] for text in texts]
-    assert sum(done) == pytest.approx(sum(len(whole(file)) for file in files) / SAMPLE_RATE)
-    for pieces in found:
+    results = list(recogniser(memorised_run)((read_whole(file) for file in files), done.append))
+    assert [[piece.text for piece in pieces] for pieces in results] == [[text] for text in texts]
+    assert sum(done) == pytest.approx(sum(len(read_whole(file)) for file in files) / SAMPLE_RATE)
+    for pieces in results:
         times = [time for word in pieces[0].words for time in (word.start, word.end)]
         assert times == sorted(times)
         assert times[-1] <= pieces[0].end + 0.04
 
 
-def test_a_recording_alone_is_as_among_others(memorised_run: Path, tiny_corpus: Path) -> None:
+def test_a_recording_gives_the_same_alone_and_among_others(memorised_run: Path, tiny_corpus: Path) -> None:
     recognise = recogniser(memorised_run)
-    audio = [whole(file) for file in learnt(tiny_corpus)[0]]
+    audio = [read_whole(file) for file in learnt(tiny_corpus)[0]]
     for alone, pieces in zip(audio, recognise(audio), strict=True):
         (expected,) = recognise([alone])
         assert pieces[0].text == expected[0].text
@@ -50,7 +50,7 @@ def test_a_recording_alone_is_as_among_others(memorised_run: Path, tiny_corpus: 
 
 def test_times_of_later_pieces_count_from_the_beginning(memorised_run: Path, tiny_corpus: Path) -> None:
     """Two utterances with a second of silence between, cut in it."""
-    first, second = (whole(file) for file in learnt(tiny_corpus)[0][:2])
+    first, second = (read_whole(file) for file in learnt(tiny_corpus)[0][:2])
     joined = np.concatenate([first, np.zeros(SAMPLE_RATE, np.int16), second])
     (pieces,) = recogniser(memorised_run, longest=2.2)([joined])
     assert [piece.start for piece in pieces][1:] == [piece.end for piece in pieces][:-1]
@@ -59,7 +59,7 @@ def test_times_of_later_pieces_count_from_the_beginning(memorised_run: Path, tin
         assert all(piece.start <= word.start < word.end <= piece.end + 0.04 for word in piece.words)
 
 
-def test_nothing_at_all_and_almost_nothing(memorised_run: Path) -> None:
+def test_no_recording_and_recordings_of_almost_nothing(memorised_run: Path) -> None:
     recognise = recogniser(memorised_run)
     assert list(recognise([])) == []
     assert [[p.text for p in pieces] for pieces in recognise([np.zeros(n, np.int16) for n in (0, 1, 399)])] == [
@@ -72,9 +72,9 @@ def test_nothing_at_all_and_almost_nothing(memorised_run: Path) -> None:
 def test_batches_hold_all_places_once_and_waste_little() -> None:
     generator = np.random.default_rng(0)
     places = [(i, (0, int(size))) for i, size in enumerate(generator.integers(1, 1000, 200))]
-    made = list(batches(places, 4000))
-    assert sorted(place for batch in made for place in batch) == sorted(places)
-    sizes = [[end for _, (_, end) in batch] for batch in made]
+    drawn = list(batches(places, 4000))
+    assert sorted(place for batch in drawn for place in batch) == sorted(places)
+    sizes = [[end for _, (_, end) in batch] for batch in drawn]
     assert all(max(batch) * len(batch) <= 4000 for batch in sizes)
     padded, real = sum(max(batch) * len(batch) for batch in sizes), sum(map(sum, sizes))
     assert real / padded > 0.9

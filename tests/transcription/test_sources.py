@@ -10,31 +10,31 @@ import soundfile
 from asr_ablations.data.audio import duration, read
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.transcription import sources
-from asr_ablations.transcription.sources import listed, whole
+from asr_ablations.transcription.sources import find_sources, read_whole
 
 
 def test_folders_are_searched_at_any_depth_and_each_file_is_taken_once(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     for name in ("one.wav", "a/two.FLAC", "a/b/three.mp3", "a/notes.txt"):
         (tmp_path / name).touch()
-    found = listed([str(tmp_path), str(tmp_path / "one.wav")])
-    assert [str(source.name) for source in found] == ["a/b/three.mp3", "a/two.FLAC", "one.wav"]
+    files = find_sources([str(tmp_path), str(tmp_path / "one.wav")])
+    assert [str(source.name) for source in files] == ["a/b/three.mp3", "a/two.FLAC", "one.wav"]
 
 
 def test_a_list_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("one two.wav\n\nthree.flac\n"))
-    assert [str(source.path) for source in listed(["-"])] == ["one two.wav", "three.flac"]
+    assert [str(source.path) for source in find_sources(["-"])] == ["one two.wav", "three.flac"]
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_list_and_an_empty_folder_are_told(
+def test_an_empty_list_and_an_empty_folder_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(content))
     with pytest.raises(UsageError, match="no paths on standard input"):
-        listed(["-"])
+        find_sources(["-"])
     with pytest.raises(UsageError, match="no audio in this folder"):
-        listed([str(tmp_path)])
+        find_sources([str(tmp_path)])
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
@@ -44,12 +44,12 @@ def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     tone = 0.4 * np.sin(2 * np.pi * 700 * time)
     soundfile.write(tmp_path / "a.wav", np.stack([tone, 0.5 * tone], axis=1), rate, subtype="PCM_16")
     monkeypatch.setattr(sources, "BLOCK", 2)
-    found = whole(tmp_path / "a.wav").astype(int)
+    samples = read_whole(tmp_path / "a.wav").astype(int)
     expected = read(tmp_path / "a.wav", 0, duration(tmp_path / "a.wav")).astype(int)
-    assert len(found) == len(expected)
-    assert np.abs(found - expected).max() <= 1
+    assert len(samples) == len(expected)
+    assert np.abs(samples - expected).max() <= 1
     assert (
-        np.abs(found - 0.75 * 0.4 * 32768 * np.sin(2 * np.pi * 700 * np.arange(len(found)) / 16000))[800:-800].max()
+        np.abs(samples - 0.75 * 0.4 * 32768 * np.sin(2 * np.pi * 700 * np.arange(len(samples)) / 16000))[800:-800].max()
         < 60
     )
 
@@ -58,5 +58,5 @@ def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_any_format_that_soundfile_writes(tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"a.{ending}"
     soundfile.write(file, 0.3 * np.sin(np.arange(22050) / 10), 22050)
-    assert [source.path for source in listed([str(tmp_path)])] == [file]
-    assert abs(len(whole(file)) - 16000) < 2000  # mp3 pads
+    assert [source.path for source in find_sources([str(tmp_path)])] == [file]
+    assert abs(len(read_whole(file)) - 16000) < 2000  # mp3 pads

@@ -17,11 +17,11 @@ from tests.helpers.support import shared_data
 ALPHABET = Alphabet("ab ")
 
 
-def sharp(path: str, sure: float = 0.9) -> torch.Tensor:
+def sharp(path: str, confidence: float = 0.9) -> torch.Tensor:
     """Log-probabilities (T, 4) whose best symbol of each frame is the path's, "-" being blank."""
-    rows = torch.full((len(path), 4), (1 - sure) / 3)
+    rows = torch.full((len(path), 4), (1 - confidence) / 3)
     for row, symbol in zip(rows, path, strict=True):
-        row["-ab ".index(symbol)] = sure
+        row["-ab ".index(symbol)] = confidence
     return rows.log()
 
 

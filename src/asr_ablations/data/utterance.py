@@ -1,9 +1,10 @@
 """Utterances and batches of utterances."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from asr_ablations.tools.masks import valid_frames
@@ -72,6 +73,19 @@ class Batch:
     def padding(self) -> float:
         """Return the share of the padded batch that is padding, 0..1."""
         return 1 - float(self.lengths.sum()) / max(1.0, float(self.lengths.max()) * len(self))
+
+
+def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
+    """Return a batch of int16 waveforms (S,) at 16 kHz without texts and targets, for recognition."""
+    count = len(waveforms)
+    return Batch(
+        audio=torch.from_numpy(np.concatenate(waveforms)),
+        lengths=torch.tensor([len(samples) for samples in waveforms]),
+        targets=torch.zeros(0, dtype=torch.long),
+        target_lengths=torch.zeros(count, dtype=torch.long),
+        ids=[""] * count,
+        texts=[""] * count,
+    )
 
 
 def _padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Features and model as one module of tensors that torch.export can follow."""
+"""Features and model as one module of tensors that torch.export can trace."""
 
 import copy
 
@@ -17,16 +17,16 @@ from asr_ablations.training.task import CTCTask
 class Graph(nn.Module):
     """(audio (B, S), lengths (B,) in samples) → (log_probs (B, T, V) in nats, lengths (B,) in frames).
 
-    Audio in -1..1, or int16 where `whole` is true. What lies past a length does not matter. Zeros are put after the
-    audio, so that there is a frame even of one sample: T is a few frames more than the longest of the lengths.
+    Audio is float in -1..1, or int16 if `int16` is true. Samples past a length are ignored. Zeros are appended to the
+    audio, so that even one sample gives a frame: T is a few frames more than the longest of the lengths.
     """
 
-    def __init__(self, task: CTCTask, whole: bool) -> None:
+    def __init__(self, task: CTCTask, int16: bool) -> None:
         super().__init__()
         self.features = copy.deepcopy(task.features).float().cpu()
         self.model = copy.deepcopy(task.model).float().cpu()
-        self.scale = 1 / 32768 if whole else 1.0
-        self.least = next(n for n in range(1, 1 << 20) if task.output_frames(torch.tensor([n])) > 0)
+        self.scale = 1 / 32768 if int16 else 1.0
+        self.padding = next(n for n in range(1, 1 << 20) if task.output_frames(torch.tensor([n])) > 0)
         replace(self.features, PowerSpectrum, ConvolvedSpectrum)
         for layer in self.model.modules():
             if isinstance(layer, Directions):
@@ -35,13 +35,13 @@ class Graph(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, audio: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        features, frames = self.features(pad(audio.float() * self.scale, (0, self.least)), lengths)
+        features, frames = self.features(pad(audio.float() * self.scale, (0, self.padding)), lengths)
         logits, frames = self.model(normalise_utterances(features, frames), frames)
         return logits.log_softmax(dim=-1), frames
 
 
 def replace(module: nn.Module, kind: type[nn.Module], by: type[nn.Module]) -> None:
-    """Every submodule of a kind by another that is made of it."""
+    """Replace every submodule of type `kind` by the module that `by` builds from it."""
     for name, child in list(module.named_children()):
         if isinstance(child, kind):
             setattr(module, name, by(child))

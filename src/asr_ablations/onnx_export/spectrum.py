@@ -8,8 +8,10 @@ from asr_ablations.components.features.framing import PREEMPHASIS, PowerSpectrum
 
 
 class ConvolvedSpectrum(nn.Module):
-    """Waveforms (B, S) → power spectrum (B, T, F), the numbers of a PowerSpectrum: the windowed cosines and sines are
-    kernels of a convolution whose stride is the hop, and the mean is taken off in them, in float64.
+    """Waveforms (B, S) → power spectrum (B, T, F), with the numbers of a PowerSpectrum.
+
+    The windowed cosines and sines are kernels of a convolution whose stride is the hop. The kernels, computed in
+    float64, also subtract the mean.
     """
 
     kernels: torch.Tensor

@@ -1,4 +1,4 @@
-"""transcribe(cfg): run loaded, files listed, read, recognised, written in order. What cannot be read is passed over."""
+"""transcribe(cfg): recordings to text, written in the order of the request; files that cannot be read are skipped."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -6,45 +6,49 @@ from pathlib import Path
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.terminal import console
 from asr_ablations.training.load import load_run
 from asr_ablations.training.quiet import quiet
 from asr_ablations.transcription.output import writer
 from asr_ablations.transcription.recogniser import Recogniser
-from asr_ablations.transcription.request import asked
-from asr_ablations.transcription.sources import Source, listed, whole
+from asr_ablations.transcription.request import requested_audio
+from asr_ablations.transcription.sources import Source, find_sources, read_whole
 from asr_ablations.transcription.transcript import Transcript
 
 
 def transcribe(cfg: DictConfig) -> int:
-    """How many files could not be transcribed; each was told. Raises UsageError for a request that cannot be met."""
-    sources = listed(asked(cfg))
-    single = len(sources) == 1 and sources[0].path == Path(asked(cfg)[0])
+    """Transcribe the requested recordings and return the number of those that failed; each failure is reported.
+
+    Raises UsageError for a request that cannot be met.
+    """
+    requested = requested_audio(cfg)
+    sources = find_sources(requested)
+    single = len(sources) == 1 and sources[0].path == Path(requested[0])
     write = writer(cfg.output, cfg.format, sources, single)
     recognise = recogniser(cfg)
-    bad: list[Source] = []
-    with _bar() as bar:
-        sound = list(_sound(sources, bad, bar))
-        task = bar.add_task("transcribing", total=sum(seconds for _, seconds in sound))
-        read: list[tuple[Source, int]] = []
-        found = recognise(_read((s for s, _ in sound), read, bad, bar), lambda seconds: bar.advance(task, seconds))
-        for number, pieces in enumerate(found):
-            source, length = read[number]
+    with _progress() as progress:
+        reader = _Reader(progress)
+        sound = list(reader.sound(sources))
+        task = progress.add_task("transcribing", total=sum(seconds for _, seconds in sound))
+        recordings = reader.recordings(source for source, _ in sound)
+        transcribed = recognise(recordings, lambda seconds: progress.advance(task, seconds))
+        for number, pieces in enumerate(transcribed):
+            source, length = reader.lengths[number]
             write.add(source, Transcript(str(source.path), length / SAMPLE_RATE, pieces))
     write.close()
-    if bad:
-        print(f"{len(bad)} of {len(sources)} files could not be transcribed", file=sys.stderr)
-    return len(bad)
+    if reader.failed:
+        print(f"{reader.failed} of {len(sources)} files could not be transcribed", file=sys.stderr)
+    return reader.failed
 
 
 def recogniser(cfg: DictConfig) -> Recogniser:
-    """The model and the decoder that the config names. Raises UsageError where they cannot be had."""
+    """Load the model and the decoder that the config names. Raises UsageError if that fails."""
     quiet()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
@@ -52,39 +56,43 @@ def recogniser(cfg: DictConfig) -> Recogniser:
     return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
 
 
-def _bar() -> Progress:
+def _progress() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    return Progress(*columns, transient=True, console=console, disable=not console.is_terminal)
+    terminal = console(stderr=True, soft_wrap=True)
+    return Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal)
 
 
-def _sound(sources: Iterable[Source], bad: list[Source], bar: Progress) -> Iterator[tuple[Source, float]]:
-    """The files with a header that can be read, and their seconds."""
-    for source in sources:
-        try:
-            yield source, duration(source.path)
-        except UsageError as error:
-            _tell(source, error, bad, bar)
+class _Reader:
+    """Reads the recordings and reports those that fail. lengths: samples of each recording read so far, in order."""
 
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.lengths: list[tuple[Source, int]] = []
+        self.failed = 0
 
-def _read(
-    sources: Iterable[Source], read: list[tuple[Source, int]], bad: list[Source], bar: Progress
-) -> Iterator[np.ndarray]:
-    """Samples of one file after another; `read` is told of each, with their number."""
-    for source in sources:
-        try:
-            samples = whole(source.path)
-        except UsageError as error:
-            _tell(source, error, bad, bar)
-            continue
-        read.append((source, len(samples)))
-        yield samples
+    def sound(self, sources: Iterable[Source]) -> Iterator[tuple[Source, float]]:
+        """Yield the files whose header can be read, with their duration in seconds."""
+        for source in sources:
+            try:
+                yield source, duration(source.path)
+            except UsageError as error:
+                self._report(error)
 
+    def recordings(self, sources: Iterable[Source]) -> Iterator[np.ndarray]:
+        """Yield the samples of one file after another."""
+        for source in sources:
+            try:
+                samples = read_whole(source.path)
+            except UsageError as error:
+                self._report(error)
+                continue
+            self.lengths.append((source, len(samples)))
+            yield samples
 
-def _tell(source: Source, error: UsageError, bad: list[Source], bar: Progress) -> None:
-    bad.append(source)
-    told = " ".join(f"error: {error}".split())
-    if bar.disable:
-        print(told, file=sys.stderr)
-    else:
-        bar.console.print(told, markup=False)
+    def _report(self, error: UsageError) -> None:
+        self.failed += 1
+        message = " ".join(f"error: {error}".split())
+        if self.progress.disable:
+            print(message, file=sys.stderr)
+        else:
+            self.progress.console.print(message, markup=False)

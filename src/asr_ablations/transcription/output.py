@@ -1,4 +1,4 @@
-"""Where transcripts go: standard output, one file, or a file a recording in a folder."""
+"""Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript,
 
 
 class Stream:
-    """To standard output, each as it comes; to a file, all at the end, so that a file that is there is whole."""
+    """Output to standard output, at once, or to a file, at the end, so that an existing file is complete."""
 
     def __init__(self, file: Path | None, form: str, single: bool) -> None:
         self.file, self.form, self.single = file, form, single
@@ -32,13 +32,16 @@ class Stream:
 
 
 class Folder:
-    """A file a recording: <folder>/<its path below the folder that was asked for>.txt, .json or .srt."""
+    """Output of one file per recording: <folder>/<path below the requested folder>.txt, .json or .srt.
+
+    Raises UsageError for recordings that would get the same file.
+    """
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
-        taken: dict[Path, Path] = {}
+        owners: dict[Path, Path] = {}
         for source in sources:
-            if (other := taken.setdefault(source.name, source.path)) != source.path:
+            if (other := owners.setdefault(source.name, source.path)) != source.path:
                 raise UsageError(
                     f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
                     "expected files of different names, or the folder above them"
@@ -50,11 +53,14 @@ class Folder:
         write(file, WRITERS[self.form](transcript))
 
     def close(self) -> None:
-        """Everything is written already."""
+        """Do nothing: everything is already written."""
 
 
 def writer(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """single: one file was asked for by its own name. Raises UsageError for what cannot be written there."""
+    """Return the output that the key `output` selects. single: the request was one file, by its own name.
+
+    Raises UsageError for subtitles of several files in one stream, and for recordings that would get the same file.
+    """
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)

@@ -1,4 +1,4 @@
-"""Long recordings cut where nobody speaks."""
+"""Cutting of long recordings at pauses."""
 
 from itertools import pairwise
 
@@ -8,15 +8,15 @@ from asr_ablations import SAMPLE_RATE
 
 HOP = SAMPLE_RATE // 100
 PAUSE = 0.3
-"""Seconds over which energies are averaged: a stop consonant's silence of 0.1 s does not pass for a pause."""
+"""Seconds over which energies are averaged: the 0.1 s of silence in a stop consonant do not count as a pause."""
 
 
 def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
-    """(first, end) in samples of pieces of int16 audio (S,) at 16 kHz, none over `longest` seconds. They cover every
-    sample once.
+    """Cut int16 audio (S,) at 16 kHz into pieces of at most `longest` seconds, as (first, end) in samples. Every sample
+    is in exactly one piece.
 
-    A piece ends in the middle of the quietest 0.3 s of its second half (by the mean of the energy in dB: a click in a
-    pause counts little), or at the end of the recording. Where there is no pause, a word may be cut.
+    A piece ends in the middle of the quietest 0.3 s of its second half (by the mean energy in dB, so that a click in a
+    pause counts little), or at the end of the recording. Without a pause, a word may be cut.
     """
     limit = round(longest * SAMPLE_RATE)
     borders, loudness = [0], None
@@ -33,7 +33,7 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
 
 
 def _loudness(samples: np.ndarray) -> np.ndarray:
-    """dB of each 10 ms, averaged over the 0.3 s around it. (S // 160,) or one value."""
+    """Return the level in dB of each 10 ms, averaged over the 0.3 s around it: (S // 160,), at least one value."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)
     for i in range(0, count, 6000):  # a minute at a time: an hour in float64 would be half a gigabyte
@@ -46,7 +46,7 @@ def _loudness(samples: np.ndarray) -> np.ndarray:
 
 
 def _middle_of_lowest(values: np.ndarray) -> int:
-    """The index of the lowest value; of several that are equal and adjacent, the middle one."""
+    """Return the index of the lowest value, or the middle index of several equal, adjacent lowest values."""
     first = int(values.argmin())
     higher = np.flatnonzero(values[first:] > values[first] + 1e-3)
     return first + (int(higher[0]) if len(higher) else len(values) - first) // 2

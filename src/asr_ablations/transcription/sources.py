@@ -1,4 +1,4 @@
-"""What is to be transcribed: files, folders, lists; and whole recordings in memory."""
+"""The recordings to transcribe: files, folders, lists; and reading of whole recordings."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,46 +14,50 @@ from asr_ablations.tools.errors import UsageError
 
 ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 600
-"""Whole seconds that are read and resampled at once."""
+"""Seconds that are read and resampled at once, a whole number."""
 
 
 class Source(NamedTuple):
-    """A file, and its path below the folder that was asked for (its name, where it was named itself)."""
+    """A file, and its path below the requested folder (its name, if the file itself was requested)."""
 
     path: Path
     name: Path
 
 
-def listed(asked: Sequence[str]) -> list[Source]:
-    """Files of the paths that were asked for, each once: folders are searched at any depth for endings of audio; "-" is
-    a list of paths on standard input, one a line. Raises UsageError for a folder or a list without any.
+def find_sources(requested: Sequence[str]) -> list[Source]:
+    """Return the files of the requested paths, each once. Folders are searched at any depth for audio by its endings;
+    "-" is a list of paths on standard input, one per line.
+
+    Raises UsageError for a folder or a list without any.
     """
-    found: dict[Path, Source] = {}
-    for text in asked:
+    sources: dict[Path, Source] = {}
+    for text in requested:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
             for source in _files(path):
-                found.setdefault(source.path, source)
-    if not found:
-        raise UsageError(f"audio={','.join(asked)}: no paths on standard input, expected one a line")
-    return list(found.values())
+                sources.setdefault(source.path, source)
+    if not sources:
+        raise UsageError(f"audio={','.join(requested)}: no paths on standard input, expected one per line")
+    return list(sources.values())
 
 
 def _files(path: Path) -> Iterator[Source]:
     if not path.is_dir():
         yield Source(path, Path(path.name))
         return
-    there = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
-    if not there:
+    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+    if not files:
         raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(ENDINGS))})")
-    for file in there:
+    for file in files:
         yield Source(file, file.relative_to(path))
 
 
-def whole(path: Path) -> np.ndarray:
-    """int16 samples (S,) of a recording at 16 kHz; stereo is averaged. Ten minutes at a time, which with other rates
-    gives the numbers of all at once: a block begins at a whole second, and a second more is resampled on both sides.
-    Raises AudioError, which names the file, for one that is missing, damaged or empty.
+def read_whole(path: Path) -> np.ndarray:
+    """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
+
+    It is read in blocks of ten minutes. With other sample rates the numbers are those of a single resampling: a block
+    begins at a whole second, and one more second is resampled on both sides.
+    Raises AudioError, which names the file, if it is missing, damaged or empty.
     """
     total, parts = duration(path), []
     for first in range(0, max(1, int(np.ceil(total))), BLOCK):

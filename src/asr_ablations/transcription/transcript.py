@@ -3,19 +3,19 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from asr_ablations.tools.files import Json
 from asr_ablations.transcription.recogniser import Piece
 from asr_ablations.transcription.word_times import Word
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
 SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0
-"""A subtitle holds two lines of some 40 letters, and ends before a pause of a second."""
+"""A subtitle has at most two lines of about 40 letters and 6 s, and ends before a pause of a second."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in one file."""
+    """The recognised text of one file; seconds: its duration."""
 
     file: str
     seconds: float
@@ -29,8 +29,8 @@ class Transcript:
     def text(self) -> str:
         return " ".join(word.word for word in self.words)
 
-    def content(self) -> dict[str, Any]:
-        """As JSON has it; times in seconds, to the millisecond."""
+    def content(self) -> Json:
+        """Return the content of the JSON output; times in seconds, to the millisecond."""
         words = [{key: _rounded(value) for key, value in asdict(word).items()} for word in self.words]
         pieces = [{"start": round(p.start, 3), "end": round(p.end, 3), "text": p.text} for p in self.pieces]
         return {
@@ -38,27 +38,29 @@ class Transcript:
         }  # fmt: skip
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     return round(value, 3) if isinstance(value, float) else value
 
 
 def as_text(transcript: Transcript) -> str:
+    """Return the transcript as one line of plain text."""
     return transcript.text + "\n"
 
 
 def as_json(transcript: Transcript) -> str:
+    """Return the transcript as an indented JSON object."""
     return json.dumps(transcript.content(), ensure_ascii=False, indent=2) + "\n"
 
 
 def as_line(transcript: Transcript, form: str) -> str:
-    """One line of many: a path, a tab and the text; or an object of JSON Lines."""
+    """Return the transcript as one of several lines: path, tab and text, or an object of JSON Lines."""
     if form == "json":
         return json.dumps(transcript.content(), ensure_ascii=False) + "\n"
     return f"{transcript.file}\t{transcript.text}\n"
 
 
 def as_srt(transcript: Transcript) -> str:
-    """Subtitles, SubRip's numbered blocks."""
+    """Return the transcript as subtitles, in SubRip's numbered blocks."""
     blocks = []
     for number, words in enumerate(subtitles(transcript.words), start=1):
         times = f"{_clock(words[0].start)} --> {_clock(words[-1].end)}"
@@ -67,18 +69,18 @@ def as_srt(transcript: Transcript) -> str:
 
 
 def subtitles(words: Iterable[Word]) -> list[list[Word]]:
-    """The words in groups that are read at once."""
+    """Return the words in groups, one per subtitle."""
     groups: list[list[Word]] = []
     for word in words:
-        if groups and _goes_on(groups[-1], word):
+        if groups and _continues(groups[-1], word):
             groups[-1].append(word)
         else:
             groups.append([word])
     return groups
 
 
-def _goes_on(group: list[Word], word: Word) -> bool:
-    letters = sum(len(one.word) + 1 for one in group) + len(word.word)
+def _continues(group: list[Word], word: Word) -> bool:
+    letters = sum(len(previous.word) + 1 for previous in group) + len(word.word)
     near = word.start - group[-1].end < SUBTITLE_GAP
     return near and letters <= SUBTITLE_LETTERS and word.end - group[0].start <= SUBTITLE_SECONDS
 

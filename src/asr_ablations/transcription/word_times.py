@@ -1,4 +1,4 @@
-"""When each word of a text was spoken, and how sure the model is of it."""
+"""The times and confidences of the words of a text."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,9 @@ from asr_ablations.metrics.ctc_alignment import letter_frames
 
 @dataclass(frozen=True)
 class Word:
-    """start, end: seconds; confidence: 0 to 1, the geometric mean of the probabilities of its letters, in the frames
-    in which the best CTC path puts them. It tells how sure the acoustic model is, whatever a language model said.
+    """A word with start and end in seconds and its confidence from 0 to 1: the geometric mean of the probabilities of
+    its letters, in the frames to which the best CTC path aligns them. It is the confidence of the acoustic model alone,
+    without a language model.
     """
 
     word: str
@@ -22,10 +23,10 @@ class Word:
 
 
 def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, offset: float) -> list[Word]:
-    """The words of a decoded text on the most probable path through log_probs (T, V), in nats.
+    """Return the words of a decoded text on its most probable path through log_probs (T, V), in nats.
 
-    step: seconds a frame; offset: added to every time. A word ends with the frame of its last letter, which CTC often
-    puts before the sound of it is over.
+    step: seconds per frame; offset: added to every time. A word ends with the frame of its last letter, which CTC often
+    puts before the end of its sound.
     """
     if not text:
         return []
@@ -37,7 +38,7 @@ def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, o
         letters = range(position, position + len(alphabet.encode(word)))
         position = letters.stop + 1  # past the space
         frames = np.concatenate([frames_of[letter] for letter in letters])
-        sure = np.concatenate([scores[frames_of[letter], labels[letter]] for letter in letters])
+        letter_scores = np.concatenate([scores[frames_of[letter], labels[letter]] for letter in letters])
         times = offset + step * frames[0], offset + step * (frames[-1] + 1)
-        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(sure.mean()).clip(max=1))))
+        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(letter_scores.mean()).clip(max=1))))
     return words

@@ -17,8 +17,8 @@ KIND = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture(scope="module")
 def address(memorised_run: Path) -> Iterator[str]:
-    with serving(memorised_run, "limits.megabytes=0.1", "limits.minutes=0.04") as found:
-        yield found
+    with serving(memorised_run, "limits.megabytes=0.1", "limits.minutes=0.04") as url:
+        yield url
 
 
 def post(address: str, content: Any, **headers: str) -> httpx.Response:
@@ -33,24 +33,24 @@ def wav(seconds: float, rate: int = 16000) -> bytes:
 
 def test_a_recording_comes_back_as_words(address: str, tiny_corpus: Path) -> None:
     file, text = said(tiny_corpus, 0)
-    answer = post(address, file.read_bytes())
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["text"] == text
-    assert answer.json()["srt"].startswith("1\n00:00:0")
+    response = post(address, file.read_bytes())
+    assert response.status_code == 200, response.text
+    assert response.json()["text"] == text
+    assert response.json()["srt"].startswith("1\n00:00:0")
 
 
-def test_nothing_is_asked_of_anybody_else(address: str) -> None:
+def test_the_page_requests_nothing_from_other_sites(address: str) -> None:
     for path in ("/", "/page.js", "/page.css"):
-        answer = httpx.get(address + path)
-        assert answer.status_code == 200
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert "http://" not in answer.text
-        assert "https://" not in answer.text
+        response = httpx.get(address + path)
+        assert response.status_code == 200
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert "http://" not in response.text
+        assert "https://" not in response.text
     assert httpx.get(f"{address}/docs").status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "told"),
+    ("content", "status", "message"),
     [
         (b"", 422, "the recording is empty"),
         (b"no audio" * 99, 422, "cannot read audio recording: unreadable audio"),
@@ -60,21 +60,21 @@ def test_nothing_is_asked_of_anybody_else(address: str) -> None:
         (bytes(100_001), 413, "the recording is over 0.1 MB"),
     ],
 )
-def test_bad_recordings_are_told_in_one_line(address: str, content: bytes, status: int, told: str) -> None:
-    answer = post(address, content)
-    assert answer.status_code == status
-    assert told in answer.json()["detail"]
-    assert "\n" not in answer.json()["detail"]
-    assert "/tmp" not in answer.json()["detail"]
+def test_bad_recordings_are_reported_in_one_line(address: str, content: bytes, status: int, message: str) -> None:
+    response = post(address, content)
+    assert response.status_code == status
+    assert message in response.json()["detail"]
+    assert "\n" not in response.json()["detail"]
+    assert "/tmp" not in response.json()["detail"]
 
 
 def test_a_stream_without_a_length_is_limited_too(address: str) -> None:
-    answer = post(address, (bytes(20_000) for _ in range(10)))
-    assert answer.status_code == 413
+    response = post(address, (bytes(20_000) for _ in range(10)))
+    assert response.status_code == 413
 
 
 def test_other_sites_are_refused(address: str) -> None:
-    """A form of another site cannot send this type unasked; a site whose name leads here has another host."""
+    """A form of another site may not send this type; a site whose name resolves to it has another host."""
     assert post(address, wav(0.5), **{"Content-Type": "text/plain"}).status_code == 415
     assert post(address, wav(0.5), Host="example.org").status_code == 400
     assert httpx.get(address, headers={"Host": "example.org"}).status_code == 400
@@ -82,11 +82,11 @@ def test_other_sites_are_refused(address: str) -> None:
 
 
 def test_only_this_machine_reaches_it(address: str) -> None:
-    """Bound to 127.0.0.1 alone: another address of the loopback network finds nobody."""
+    """Bound to 127.0.0.1 alone: another address of the loopback network gets no connection."""
     with pytest.raises(httpx.ConnectError):
         httpx.get(address.replace("127.0.0.1", "127.0.0.2"))
 
 
-def test_it_goes_on_after_bad_recordings(address: str) -> None:
+def test_the_server_continues_after_bad_recordings(address: str) -> None:
     assert post(address, b"x").status_code == 422
     assert post(address, wav(0.5)).status_code == 200

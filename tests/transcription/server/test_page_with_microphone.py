@@ -25,23 +25,23 @@ MICROPHONE = ["--use-fake-ui-for-media-stream"]
 
 @pytest.fixture(scope="module")
 def address(memorised_run: Path) -> Iterator[str]:
-    with serving(memorised_run, "limits.megabytes=2") as found:
-        yield found
+    with serving(memorised_run, "limits.megabytes=2") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def spoken(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the microphone hears, again and again: three seconds of an utterance and silence."""
+    """The sound that the microphone repeats: three seconds of an utterance and silence."""
     samples, rate = soundfile.read(said(tiny_corpus, 0)[0])
-    heard = np.concatenate([samples, np.zeros(3 * rate - len(samples))])
-    file = tmp_path_factory.mktemp("microphone") / "heard.wav"
-    soundfile.write(file, heard, rate, subtype="PCM_16")
+    sound = np.concatenate([samples, np.zeros(3 * rate - len(samples))])
+    file = tmp_path_factory.mktemp("microphone") / "sound.wav"
+    soundfile.write(file, sound, rate, subtype="PCM_16")
     return file
 
 
 @pytest.fixture(scope="module")
 def browsers(spoken: Path) -> Iterator[SimpleNamespace]:
-    """One that gives the microphone, one that does not."""
+    """A browser that allows the microphone, and one that does not."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
@@ -59,9 +59,9 @@ def browsers(spoken: Path) -> Iterator[SimpleNamespace]:
 @pytest.fixture
 def page(browsers: SimpleNamespace, address: str) -> Iterator[Any]:
     opened = browsers.with_.new_page()
-    asked: list[str] = []
+    requested: list[str] = []
     errors: list[str] = []
-    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("request", lambda request: requested.append(request.url))
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("console", lambda m: errors.append(m.text) if m.type == "error" and "422" not in m.text else None)
     opened.add_init_script(KEEP_SENT)
@@ -69,7 +69,7 @@ def page(browsers: SimpleNamespace, address: str) -> Iterator[Any]:
     yield opened
     opened.close()
     assert errors == []
-    assert all(url.startswith((address, "blob:", "data:")) for url in asked)
+    assert all(url.startswith((address, "blob:", "data:")) for url in requested)
 
 
 def test_a_file_becomes_words_that_play(page: Any, tiny_corpus: Path) -> None:
@@ -96,16 +96,16 @@ def test_the_microphone_is_recorded_and_transcribed(page: Any, address: str) -> 
         page.wait_for_selector("#clock:text-matches('0:0[3-9]')")
         page.click("#record")
     page.wait_for_selector("#status:text-matches('of audio|no word')")
-    answer = sent.value.response()
-    assert answer.status == 200
-    assert answer.json()["seconds"] == pytest.approx(3.3, abs=0.7)
+    response = sent.value.response()
+    assert response.status == 200
+    assert response.json()["seconds"] == pytest.approx(3.3, abs=0.7)
     loudest = page.evaluate(
         """async () => Math.max(...new Int16Array((await window.sent.arrayBuffer()).slice(44, 100044)))"""
     )
     assert loudest > 600
 
 
-def test_what_is_no_audio_is_told(page: Any, tmp_path: Path) -> None:
+def test_what_is_no_audio_is_reported(page: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.wav").write_text("not a sound")
     page.set_input_files("#file", tmp_path / "notes.wav")
     page.wait_for_selector("#error:not(:empty)")
@@ -121,7 +121,7 @@ def test_what_is_too_large_is_not_sent(page: Any, tmp_path: Path) -> None:
     assert page.inner_text("#error") == "the recording is over 2 MB"
 
 
-def test_a_refused_microphone_is_told(browsers: SimpleNamespace, address: str) -> None:
+def test_a_refused_microphone_is_reported(browsers: SimpleNamespace, address: str) -> None:
     page = browsers.without.new_page()
     page.goto(address)
     page.click("#record")

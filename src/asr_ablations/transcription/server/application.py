@@ -1,11 +1,10 @@
-"""The page and its one request: a recording in, its transcript out."""
+"""The page and its one request: a recording is sent, its transcript is returned."""
 
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -14,8 +13,9 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 from asr_ablations.transcription.recogniser import Recogniser
-from asr_ablations.transcription.sources import whole
+from asr_ablations.transcription.sources import read_whole
 from asr_ablations.transcription.transcript import Transcript, as_srt
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
@@ -27,20 +27,22 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 BODY = "application/octet-stream"
-"""The type that the page sends. Another site's page may not send it here unasked, as it may a form's."""
+"""The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
 
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
-    """megabytes, minutes: of a recording at the most. Requests under another name of this machine are refused, so that
-    a site whose name resolves to 127.0.0.1 reads nothing.
+    """Return the web application. megabytes, minutes: the limits of one recording.
+
+    Requests under another name of this machine are refused, so that a site whose name resolves to 127.0.0.1 cannot read
+    anything.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
-    one_at_a_time = asyncio.Lock()
+    recogniser_lock = asyncio.Lock()
 
     @app.middleware("http")
-    async def headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await answer(request)
+    async def headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await respond(request)
         response.headers.update(HEADERS)
         return response
 
@@ -54,26 +56,26 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         return Response(text, media_type=kind)
 
     @app.post("/transcribe")
-    async def transcribe(request: Request) -> dict[str, Any]:
+    async def transcribe(request: Request) -> Json:
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "recording"
             await _save(request, path, round(megabytes * 1e6))
-            async with one_at_a_time:
+            async with recogniser_lock:
                 try:
                     return await run_in_threadpool(_transcribe, recognise, path, minutes)
                 except UsageError as error:
-                    told = " ".join(str(error).split()).replace(str(path), "recording")
-                    raise HTTPException(422, told) from error
+                    message = " ".join(str(error).split()).replace(str(path), "recording")
+                    raise HTTPException(422, message) from error
 
     return app
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
-    """The body to a file. Raises HTTPException as soon as more than `limit` bytes have come, or are announced."""
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > limit:
+    """Write the body to a file. Raises HTTPException as soon as over `limit` bytes have arrived or are announced."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
     size = 0
     with path.open("wb") as file:
@@ -90,10 +92,10 @@ def _too_large(limit: int) -> HTTPException:
     return HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
 
 
-def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, Any]:
+def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> Json:
     if (seconds := duration(path)) > 60 * minutes:
         raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected {minutes:g} at the most")
-    samples = whole(path)
+    samples = read_whole(path)
     (pieces,) = recognise([samples])
     transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
     return {**transcript.content(), "srt": as_srt(transcript)}

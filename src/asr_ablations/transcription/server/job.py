@@ -1,4 +1,4 @@
-"""serve(cfg): the page, on this machine's loopback interface alone."""
+"""serve(cfg): the page, on the loopback interface of this machine only."""
 
 import socket
 import sys
@@ -11,23 +11,23 @@ from asr_ablations.transcription.job import recogniser
 from asr_ablations.transcription.server.application import application
 
 HOST = "127.0.0.1"
-"""Nobody else on the network reaches it: there is no login."""
+"""The loopback address: there is no login, so no other machine may reach the page."""
 
 
 def serve(cfg: DictConfig) -> None:
-    """Until interrupted. Raises UsageError for a port that is taken."""
-    with _listen(cfg.port) as listening:
+    """Serve the page until interrupted. Raises UsageError if the port is in use."""
+    with _listen(cfg.port) as listener:
         app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
-        print(f"http://{HOST}:{listening.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+        print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
 
 
 def _listen(port: int) -> socket.socket:
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, port))
+        listener.bind((HOST, port))
     except OSError as error:
-        listening.close()
+        listener.close()
         raise UsageError(f"port={port}: {error.strerror}; expected one that is free, or 0 for any") from error
-    return listening
+    return listener

@@ -4,37 +4,37 @@ const at = (id) => document.getElementById(id);
 const limits = document.querySelector("main").dataset;
 let recording = null;
 
-function tell(status, error = "") {
+function report(status, error = "") {
   at("status").textContent = status;
   at("error").textContent = error;
 }
 
-/* 16-bit mono WAV of Float32 blocks: what the server's reader knows, whatever the browser would have encoded. */
+/* 16-bit mono WAV of Float32 blocks: the server can read it, whatever formats the browser encodes. */
 function wav(blocks, rate) {
   const count = blocks.reduce((sum, block) => sum + block.length, 0);
   const view = new DataView(new ArrayBuffer(44 + 2 * count));
-  const text = (place, letters) => [...letters].forEach((c, i) => view.setUint8(place + i, c.charCodeAt(0)));
+  const text = (offset, letters) => [...letters].forEach((c, i) => view.setUint8(offset + i, c.charCodeAt(0)));
   text(0, "RIFF"); view.setUint32(4, 36 + 2 * count, true); text(8, "WAVEfmt "); view.setUint32(16, 16, true);
   view.setUint16(20, 1, true); view.setUint16(22, 1, true); view.setUint32(24, rate, true);
   view.setUint32(28, 2 * rate, true); view.setUint16(32, 2, true); view.setUint16(34, 16, true);
   text(36, "data"); view.setUint32(40, 2 * count, true);
-  let place = 44;
+  let offset = 44;
   for (const block of blocks) {
     for (const value of block) {
-      view.setInt16(place, Math.round(32767 * Math.max(-1, Math.min(1, value))), true);
-      place += 2;
+      view.setInt16(offset, Math.round(32767 * Math.max(-1, Math.min(1, value))), true);
+      offset += 2;
     }
   }
   return new Blob([view.buffer], { type: "audio/wav" });
 }
 
 async function start() {
-  tell("");
-  if (!navigator.mediaDevices) throw new Error("this browser gives no microphone to this page");
+  report("");
+  if (!navigator.mediaDevices) throw new Error("this browser gives this page no access to a microphone");
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
   const context = new AudioContext();
   const source = context.createMediaStreamSource(stream);
-  // A worklet would have to be loaded from a file of its own; this node is old, and everywhere.
+  // A worklet would need a file of its own; this node is old and supported everywhere.
   const tap = context.createScriptProcessor(4096, 1, 1);
   const blocks = [];
   tap.onaudioprocess = (event) => {
@@ -48,7 +48,7 @@ async function start() {
   recording = { stream, context, tap, blocks };
   at("record").textContent = "Stop";
   at("record").setAttribute("aria-pressed", "true");
-  tell("Recording");
+  report("Recording");
 }
 
 async function stop() {
@@ -61,7 +61,7 @@ async function stop() {
   at("record").textContent = "Record";
   at("record").setAttribute("aria-pressed", "false");
   at("clock").textContent = "";
-  if (!blocks.length) return tell("", "nothing was recorded");
+  if (!blocks.length) return report("", "nothing was recorded");
   await send(wav(blocks, rate));
 }
 
@@ -71,18 +71,18 @@ function busy(on) {
 
 async function send(blob) {
   at("result").hidden = true;
-  if (blob.size > 1e6 * limits.megabytes) return tell("", `the recording is over ${limits.megabytes} MB`);
-  tell("Transcribing …");
+  if (blob.size > 1e6 * limits.megabytes) return report("", `the recording is over ${limits.megabytes} MB`);
+  report("Transcribing …");
   busy(true);
   try {
     const headers = { "Content-Type": "application/octet-stream" };
-    const answer = await fetch("/transcribe", { method: "POST", headers, body: blob });
-    const content = await answer.json();
-    if (!answer.ok) throw new Error(content.detail);
+    const response = await fetch("/transcribe", { method: "POST", headers, body: blob });
+    const content = await response.json();
+    if (!response.ok) throw new Error(content.detail);
     show(content, blob);
-    tell(content.words.length ? `${content.seconds.toFixed(1)} s of audio` : "no word was recognised");
+    report(content.words.length ? `${content.seconds.toFixed(1)} s of audio` : "no word was recognised");
   } catch (error) {
-    tell("", error instanceof TypeError ? "the server does not answer" : error.message);
+    report("", error instanceof TypeError ? "the server does not respond" : error.message);
   } finally {
     busy(false);
   }
@@ -98,7 +98,7 @@ function show(content, blob) {
   URL.revokeObjectURL(player.src);
   player.src = URL.createObjectURL(blob);
   player.hidden = false;
-  at("text").replaceChildren(...content.words.flatMap((word) => {
+  at("text").reoffsetChildren(...content.words.flatMap((word) => {
     const button = document.createElement("button");
     const sure = Math.round(100 * word.confidence);
     button.type = "button";
@@ -113,7 +113,7 @@ function show(content, blob) {
   link("srt", srt, "text/plain");
   at("copy").onclick = async () => {
     await navigator.clipboard.writeText(content.text);
-    tell("copied");
+    report("copied");
   };
   at("result").hidden = !content.words.length;
   if (content.words.length) at("text").focus();
@@ -123,8 +123,8 @@ at("record").onclick = async () => {
   try {
     await (recording ? stop() : start());
   } catch (error) {
-    const refused = error.name === "NotAllowedError" ? "the microphone is not allowed for this page" : error.message;
-    tell("", refused);
+    const message = error.name === "NotAllowedError" ? "the microphone is not allowed for this page" : error.message;
+    report("", message);
   }
 };
 at("file").onchange = () => { if (at("file").files.length) send(at("file").files[0]); };
