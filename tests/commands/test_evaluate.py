@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_readme import PYTHON
 
+from tests.commands.test_readme import PYTHON
 from tests.helpers.command import REPOSITORY, clean_environment
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams

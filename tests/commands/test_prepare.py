@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from test_readme import PYTHON
 
 from asr_ablations.commands.prepare import prepare
 from asr_ablations.config.build import build
 from asr_ablations.experiment.run import run as train
 from asr_ablations.tools.errors import UsageError
+from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.support import compose, group_options, shared_data
