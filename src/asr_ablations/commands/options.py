@@ -179,7 +179,7 @@ def _meaning(path: Path) -> str:
     target = str((yaml.safe_load(text) or {}).get("_target_", ""))
     if target.startswith("torch."):
         return f"`{target}`"
-    module = SOURCE / Path(*target.split(".")[:-1]).with_suffix(".py")
+    module = SOURCE / f"{target.rpartition('.')[0].replace('.', '/')}.py"
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) if module.is_file() else ""
     return _joined((docstring or "").partition("\n\n")[0].splitlines())
 
