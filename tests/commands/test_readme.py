@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from asr_ablations.commands import compare, options, reproduce, sweep
+from asr_ablations.runs import layout
 from tests.helpers.command import (
     REPOSITORY,
     SHRUNKEN,
@@ -187,6 +188,13 @@ def test_the_papers_and_sweeps_are_listed():
     assert [name for name in names if f"| `{name}` |" not in page] == []
     cited = {paper for path in pages() for paper in re.findall(r"papers/\d{3}", path.read_text(encoding="utf-8"))}
     assert [paper for paper in cited if f"| {paper} |" not in page] == []
+
+
+def test_every_file_of_a_run_is_explained():
+    page = (REPOSITORY / "docs" / "runs.md").read_text(encoding="utf-8")
+    names = [value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)]
+    assert len(names) > 20
+    assert [name for name in names if name not in page] == []
 
 
 def first_values(words: list[str]) -> list[str]:
