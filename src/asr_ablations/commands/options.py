@@ -19,6 +19,9 @@ PAGE = REPOSITORY / "docs" / "options.md"
 INTERNAL = ("_target_", "_partial_", "defaults", "hydra")
 """Keys of Hydra's own; users set none of them."""
 
+TRAINING = "config"
+"""The config of train.py, which others build upon."""
+
 GLOBAL = "@package _global_"
 LONGEST = 60
 """Characters of a default value; a longer one is cut off, since the file itself shows it."""
@@ -59,7 +62,7 @@ def main() -> int:
 def page() -> str:
     """The whole page as Markdown."""
     own = {group for _, _, groups in COMMANDS for group in groups}
-    config = (CONF / "config.yaml").read_text(encoding="utf-8")
+    config = (CONF / f"{TRAINING}.yaml").read_text(encoding="utf-8")
     groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in own]
     parts = [HEAD, _contents(groups), "## Keys of a training run\n", *_plain_keys(config)]
     chosen = _defaults(config)
@@ -147,7 +150,7 @@ def _command(name: str, script: str, groups: Sequence[str]) -> list[str]:
     path = CONF / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     keys = [(_code(key.name), _code(key.default), _plain(key.comment)) for _, key in _leaves(text)]
-    based = any(entry == "config" for entry in yaml.safe_load(text).get("defaults", []))
+    based = any(entry == TRAINING for entry in yaml.safe_load(text).get("defaults", []))
     also = f" It takes the keys and groups of a training run, too; see `conf/{name}.yaml`." if based else ""
     parts = [f"## {script}\n", f"{_plain(_sentence(_head(text)))}{also}\n"]
     parts += [_table(("key", "default", "meaning"), keys)] if keys else []
