@@ -1,24 +1,6 @@
-"""Write a trained run as ONNX: waveforms in, log-probabilities out.
+"""Write a trained run as ONNX: waveforms in, log-probabilities out."""
 
-python src/export.py run=<folder>                  <folder>/export/model.onnx, and model.json with its alphabet
-python src/export.py run=<folder> samples=int16    it takes samples as they lie in a WAV file
-python src/export.py --help                        keys, values
-"""
-
-from typing import Any
-
-from omegaconf import DictConfig
-
-from asr_ablations.config.entry import entry
-from asr_ablations.onnx_export.request import check_request
-
-
-@entry("export", check_request)
-def main(cfg: DictConfig) -> Any:
-    from asr_ablations.onnx_export.job import export  # torch is imported only when there is work to do
-
-    return export(cfg)
-
+from asr_ablations.commands.export import main
 
 if __name__ == "__main__":
     main()

@@ -1,25 +1,6 @@
-"""Make a language model for decoding.
+"""Make a language model for decoding."""
 
-python src/lm.py                                         a 3-gram of the built-in corpus's training transcripts
-python src/lm.py data=an4 data.root=<folder> lm.order=4  of another corpus
-python src/lm.py lm.text=<file> lm.prune=[0,0,1]         of a text file, pruned
-python src/lm.py lm=librispeech lm.name=4-gram           one that came with LibriSpeech
-python src/lm.py --help                                  groups, keys, values
-"""
-
-from typing import Any
-
-from omegaconf import DictConfig
-
-from asr_ablations.config.entry import entry
-
-
-@entry("language_model")
-def main(cfg: DictConfig) -> Any:
-    from asr_ablations.commands.lm import make  # torch is imported only when there is work to do
-
-    return make(cfg)
-
+from asr_ablations.commands.lm import main
 
 if __name__ == "__main__":
     main()

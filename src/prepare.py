@@ -1,23 +1,6 @@
-"""Prepare a corpus: generate or download it, check every file of it, say what it holds.
+"""Prepare a corpus: generate or download it, check every file of it, say what it holds."""
 
-python src/prepare.py                                             the built-in corpus
-python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
-python src/prepare.py --help
-"""
-
-from typing import Any
-
-from omegaconf import DictConfig
-
-from asr_ablations.config.entry import entry
-
-
-@entry("prepare")
-def main(cfg: DictConfig) -> Any:
-    from asr_ablations.commands.prepare import prepare  # torch is imported only when there is work to do
-
-    return prepare(cfg)
-
+from asr_ablations.commands.prepare import main
 
 if __name__ == "__main__":
     main()

@@ -10,52 +10,54 @@ python src/compare.py mine.json theirs.json                result.json of two ma
 """
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
+from asr_ablations.commands.run import exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import REPOSITORY
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 2 for a mistake of the user's and for arms that must not be compared."""
-    asked = parser().parse_args(arguments)
-    try:
-        if asked.results:
-            return write_results(asked)
-        measured = [file for folder in asked.folders for file in benchmark_results(folder)]
-        return write_benchmarks(asked, measured) if measured else write_comparison(asked)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # … | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    """The exit code: 2 for a mistake of the user's and for arms that must not be compared."""
+    options = parser().parse_args(arguments)
+    return exit_code(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.results:
+        return write_results(options)
+    measurements = [file for folder in options.folders for file in benchmark_results(folder)]
+    return write_benchmarks(options, measurements) if measurements else write_comparison(options)
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("folders", nargs="*", metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…")
-    made.add_argument(
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("folders", nargs="*", metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…")
+    arguments.add_argument(
         "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
     )
-    made.add_argument("--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too")
-    made.add_argument("--metric", choices=("wer", "cer"), default="wer", help="of the verdicts and time to accuracy")
-    made.add_argument("--target", action="append", type=float, default=[], help="a rate to reach, 0.2 is 20 %%")
-    made.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
-    made.add_argument("--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)")
-    made.add_argument("--no-page", action="store_true", help="without figures and the page")
-    made.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
-    return made
+    arguments.add_argument(
+        "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
+    )
+    arguments.add_argument(
+        "--metric", choices=("wer", "cer"), default="wer", help="what verdicts and time to accuracy are about"
+    )
+    arguments.add_argument("--target", action="append", type=float, default=[], help="a rate to reach, 0.2 is 20 %%")
+    arguments.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
+    arguments.add_argument(
+        "--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)"
+    )
+    arguments.add_argument("--no-page", action="store_true", help="without figures and the page")
+    arguments.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
+    return arguments
 
 
-def write_results(asked: argparse.Namespace) -> int:
+def write_results(options: argparse.Namespace) -> int:
     from asr_ablations.report.results_page import write_results
 
-    outputs = Path(asked.folders[0] if asked.folders else "outputs")
-    print("wrote", *write_results(outputs, (asked.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
+    outputs = Path(options.folders[0] if options.folders else "outputs")
+    print("wrote", *write_results(outputs, (options.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
     return 0
 
 
@@ -65,50 +67,50 @@ def benchmark_results(folder: str) -> list[Path]:
     return [] if folder.startswith("wandb=") else results(Path(folder))
 
 
-def write_benchmarks(asked: argparse.Namespace, files: list[Path]) -> int:
+def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
     from asr_benchmarks.side_by_side import compare_results
 
-    first = Path(asked.folders[0])
-    folder = asked.out or (first.parent if first.is_file() else first) / COMPARISON
+    first = Path(options.folders[0])
+    folder = options.out or (first.parent if first.is_file() else first) / COMPARISON
     print("\nwrote", *_listed(compare_results(files, folder)), sep="\n  ")
     return 0
 
 
-def write_comparison(asked: argparse.Namespace) -> int:
+def write_comparison(options: argparse.Namespace) -> int:
     from asr_ablations.comparison.comparison import Options, compare, compare_runs
     from asr_ablations.report.files import write_texts
     from asr_ablations.report.terminal import print_comparison
 
-    if not asked.folders:
+    if not options.folders:
         raise UsageError("no folder given: expected a sweep's, as in python src/compare.py outputs/rnn_type")
-    options = Options(asked.baseline, asked.allow, asked.metric, asked.target)
-    first = asked.folders[0]
+    settings = Options(options.baseline, options.allow, options.metric, options.target)
+    first = options.folders[0]
     if first.startswith("wandb="):
         from asr_ablations.comparison.wandb_runs import fetch
 
         path = first.removeprefix("wandb=")
-        comparison = compare_runs(fetch(path), options, title=path.rpartition("/")[2])
-        folder = asked.out or Path("outputs") / comparison.title / COMPARISON
+        comparison = compare_runs(fetch(path), settings, title=path.rpartition("/")[2])
+        folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
-        comparison = compare([Path(folder) for folder in asked.folders], options)
-        folder = asked.out or Path(first) / COMPARISON
+        comparison = compare([Path(folder) for folder in options.folders], settings)
+        folder = options.out or Path(first) / COMPARISON
     print_comparison(comparison)
     written = write_texts(comparison, folder)
-    if not asked.no_page:
+    if not options.no_page:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page
 
         written += [*write_figures(comparison, folder), *write_page(comparison, folder)]
-    if asked.wandb_log:
+    if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
-        print(log_comparison(comparison, asked.wandb_log, folder))
+        print(log_comparison(comparison, options.wandb_log, folder))
     print("\nwrote", *_listed(written), sep="\n  ")
     return 0
 
 
 def _listed(paths: list[Path]) -> list[str]:
-    """Figures, which are many, in one line."""
+    """The paths, those of figures, which are many, in one line."""
     figures = [path for path in paths if path.suffix in (".png", ".svg")]
     others = [str(path) for path in paths if path not in figures]
     names = ", ".join(dict.fromkeys(path.stem for path in figures))

@@ -1,81 +1,21 @@
-"""make(cfg): a language model in a folder of its own, with a record of what went into it."""
+"""Make a language model for decoding.
 
-from pathlib import Path
+python src/lm.py                                         a 3-gram of the built-in corpus's training transcripts
+python src/lm.py data=an4 data.root=<folder> lm.order=4  of another corpus
+python src/lm.py lm.text=<file> lm.prune=[0,0,1]         of a text file, pruned
+python src/lm.py lm=librispeech lm.name=4-gram           one that came with LibriSpeech
+python src/lm.py --help                                  groups, keys, values
+"""
+
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
-from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
-from asr_ablations.language_models import programs
-from asr_ablations.language_models.fit import fit
-from asr_ablations.language_models.model import ARPA, BINARY, load
-from asr_ablations.language_models.text import transcripts
-from asr_ablations.runs.folder import Run
-from asr_ablations.tools.files import write_json
-
-RECORD = "lm.json"
+from asr_ablations.config.entry import entry
 
 
-def make(cfg: DictConfig) -> Path:
-    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, words.txt, lm.json with what went
-    into it and how it fits the development sets, config.yaml, environment.json. Raises UsageError as its parts do.
-    """
-    check(cfg)
-    source, corpus = build(cfg.lm), build(cfg.data)
-    alphabet = build(cfg.alphabet)(corpus)
-    record = Run(cfg)
-    record.keep_previous()
-    with record:
-        told = source(corpus, alphabet, record.folder)
-        told["binary"] = _binary(record.folder)
-        told["fit"] = _fit(corpus, record.folder, told)
-        write_json(record.folder / RECORD, told)
-    _print(told, record.folder)
-    return record.folder
+@entry("language_model")
+def main(cfg: DictConfig) -> Any:
+    from asr_ablations.commands.make_lm import make  # torch is imported only when there is work to do
 
-
-def _binary(folder: Path) -> bool:
-    program = programs.find("build_binary")
-    if program is None:
-        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "
-              "more slowly")  # fmt: skip
-        return False
-    programs.binary(program, folder / ARPA, folder / BINARY)
-    return True
-
-
-def _fit(corpus: Any, folder: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """By development set; nothing where the corpus is not at hand and was not needed."""
-    if corpus.root is None:
-        return {}
-    corpus.prepare()
-    ngrams = load(str(folder)).ngrams
-    sets = {name: [text.split() for text in transcripts(corpus, name)] for name in corpus.validation}
-    return {name: fit(ngrams, sentences, told["unit"]) for name, sentences in sets.items()}
-
-
-def _print(told: dict[str, Any], folder: Path) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    for source in told["sources"]:
-        size = f": {source['sentences']} sentences, {source['words']} words" if "sentences" in source else ""
-        warning = ", HELD-OUT TEXT: error rates on this set say nothing now" if source.get("held_out") else ""
-        console.print(f"from {source['source']}{size}{warning}", markup=False)
-    table = Table(title=f"{told['vocabulary']} different {told['unit']}s, {told['estimator']}", title_justify="left")
-    for column in ("set", "sentences", "words", "unknown %", "perplexity", "without unknown"):
-        table.add_column(column, justify="left" if column == "set" else "right")
-    for name, found in told["fit"].items():
-        rates = [f"{100 * found['oov_rate']:.2f}", f"{found['perplexity']:.1f}"]
-        table.add_row(
-            name, str(found["sentences"]), str(found["words"]), *rates, f"{found['perplexity_without_oov']:.1f}"
-        )
-    if told["fit"]:
-        console.print(table)
-    decoder = "beam_lm" if told["unit"] == "word" else "beam_charlm"
-    console.print(
-        f"language model  {folder}\n"
-        f"try next        python src/evaluate.py run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",
-        markup=False,
-    )
+    return make(cfg)

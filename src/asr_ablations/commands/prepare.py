@@ -1,47 +1,19 @@
-"""prepare(cfg): a corpus made or fetched, every file of it decoded, all that is wrong listed."""
+"""Prepare a corpus: generate or download it, check every file of it, say what it holds.
 
-import sys
-from collections.abc import Mapping
+python src/prepare.py                                             the built-in corpus
+python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
+python src/prepare.py --help
+"""
+
+from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
-from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
-from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
-from asr_ablations.data.screening import judge, select
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.assembly import assemble
+from asr_ablations.config.entry import entry
 
 
-def prepare(cfg: DictConfig) -> None:
-    """Ends with a table of the sets. Raises UsageError for a corpus that cannot be made or has unusable utterances,
-    which are listed before, a line each; with data.on_bad=skip they are listed and left out of the table.
-    """
-    check(cfg)
-    corpus: Corpus = build(cfg.data)
-    corpus.thorough = True
-    corpus.fetch()
-    task, _ = assemble(cfg, corpus)  # for its alphabet, and for how many frames its model makes of an utterance
-    judged = judge(corpus, task.alphabet)
-    faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in judged.items() for u in utterances if u.fault]
-    print("".join(f"{' '.join(fault.split())}\n" for fault in faults), end="", file=sys.stderr)
-    if faults and corpus.on_bad == "stop":
-        raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
-    screened = select(judged, corpus, task.alphabet, task.output_frames)
-    _print({name: describe_set(one) for name, one in screened.items()})
-    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(screened)}, {corpus.root}")
+@entry("prepare")
+def main(cfg: DictConfig) -> Any:
+    from asr_ablations.commands.prepare_corpus import prepare  # torch is imported only when there is work to do
 
-
-def _print(sets: Mapping[str, SetDescription]) -> None:
-    table = Table()
-    table.add_column("set")
-    for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):
-        table.add_column(column, justify="right")
-    for name, content in sets.items():
-        counts = content["utterances"], content["speakers"], content["words"], content["vocabulary"]
-        left_out = sum(map(len, content["left_out"].values()))
-        table.add_row(name, *map(str, counts), f"{content['hours']:.2f}", str(left_out))
-    Console(highlight=False).print(table)
+    return prepare(cfg)

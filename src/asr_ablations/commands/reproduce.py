@@ -8,76 +8,72 @@ The verdict is one of
   match                bit-equal losses, metrics, hypotheses and weights: to be expected on the same machine's CPU
   drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER by no more than
                        between seeds
-  differs              else; with the first step at which the losses part, and every difference of config, data,
-                       code, versions, hardware and threads
-It is printed, and stands in reproduction.json beside the run, in outputs/reproductions/<sweep>/<run>/1, 2, …; an
-interrupted reproduction goes on, and the original is only read.
+  differs              anything else, with the first step at which the losses differ, and every difference of config,
+                       data, code, versions, hardware and threads
+The verdict is printed and written to reproduction.json beside the new run, in outputs/reproductions/<sweep>/<run>/1,
+2, …; an interrupted reproduction continues, and the original is only read.
 
 Exit code 0: match, drift within noise, or the new run is done; 1: differs, or the run failed; 2: a mistake.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from asr_ablations.commands.run import exit_code
 from asr_ablations.tools.paths import REPOSITORY
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code as the help tells; 130 for Ctrl-C."""
-    asked = parser().parse_intermixed_args(arguments)
+    """The exit code, as the help says; 130 for Ctrl-C."""
+    options = parser().parse_intermixed_args(arguments)
+    return exit_code(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     from asr_ablations.reproduction.reproduce import RunFailedError
-    from asr_ablations.tools.errors import UsageError
 
     try:
-        return vary(asked) if asked.overrides else reproduce(asked)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return vary(options) if options.overrides else reproduce(options)
     except RunFailedError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # … | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
-    made.add_argument(
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
+    arguments.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="what a new run has otherwise, as for src/train.py; rnn=gru"
     )
-    made.add_argument(
+    arguments.add_argument(
         "--checkout",
         action="store_true",
         help="run the commit that the record names, with the uncommitted changes it holds; only for records you trust",
     )
-    made.add_argument("--outputs", type=Path, help="in place of outputs/reproductions, or for a new run, of outputs")
-    return made
+    arguments.add_argument(
+        "--outputs", type=Path, help="in place of outputs/reproductions, or for a new run, of outputs"
+    )
+    return arguments
 
 
-def reproduce(asked: argparse.Namespace) -> int:
+def reproduce(options: argparse.Namespace) -> int:
     from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.terminal import print_verdict
     from asr_ablations.reproduction.verdict import DIFFERS
 
-    original = load_original(asked.run)
-    folder = (asked.outputs or original.sweep.parent / "reproductions").absolute()
-    done = reproduce(original, REPOSITORY, folder, checkout=asked.checkout)
+    original = load_original(options.run)
+    folder = (options.outputs or original.sweep.parent / "reproductions").absolute()
+    done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
     print_verdict(done.verdict)
     print(f"reproduction  {done.folder}\nverdict in    {done.result}")
     return int(done.verdict.name == DIFFERS)
 
 
-def vary(asked: argparse.Namespace) -> int:
+def vary(options: argparse.Namespace) -> int:
     from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.variation import run_variation
 
-    run_variation(load_original(asked.run), asked.overrides, REPOSITORY, asked.outputs, checkout=asked.checkout)
+    run_variation(load_original(options.run), options.overrides, REPOSITORY, options.outputs, checkout=options.checkout)
     return 0

@@ -1,0 +1,83 @@
+"""Make a language model in a folder of its own, with a record of what went into it."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from asr_ablations.config.build import build
+from asr_ablations.config.checks import check
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.language_models import programs
+from asr_ablations.language_models.fit import fit
+from asr_ablations.language_models.model import ARPA, BINARY, load
+from asr_ablations.language_models.text import transcripts
+from asr_ablations.runs.folder import Run
+from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.terminal import console
+
+RECORD = "lm.json"
+
+
+def make(cfg: DictConfig) -> Path:
+    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, words.txt, lm.json with what went
+    into it and how it fits the development sets, config.yaml, environment.json. Raises UsageError as its parts do.
+    """
+    check(cfg)
+    source, corpus = build(cfg.lm), build(cfg.data)
+    alphabet = build(cfg.alphabet)(corpus)
+    record = Run(cfg)
+    record.keep_previous()
+    with record:
+        content = source(corpus, alphabet, record.folder)
+        content["binary"] = _binary(record.folder)
+        content["fit"] = _fit(corpus, record.folder, content["unit"])
+        write_json(record.folder / RECORD, content)
+    _print(content, record.folder)
+    return record.folder
+
+
+def _binary(folder: Path) -> bool:
+    program = programs.find("build_binary")
+    if program is None:
+        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "
+              "more slowly")  # fmt: skip
+        return False
+    programs.binary(program, folder / ARPA, folder / BINARY)
+    return True
+
+
+def _fit(corpus: Corpus, folder: Path, unit: str) -> Json:
+    """How the model fits each development set; empty where the corpus is not at hand and was not needed."""
+    if corpus.root is None:
+        return {}
+    corpus.prepare()
+    ngrams = load(str(folder)).ngrams
+    sets = {name: [text.split() for text in transcripts(corpus, name)] for name in corpus.validation}
+    return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
+
+
+def _print(content: Json, folder: Path) -> None:
+    terminal = console(soft_wrap=True)
+    for source in content["sources"]:
+        size = f": {source['sentences']} sentences, {source['words']} words" if "sentences" in source else ""
+        warning = ", HELD-OUT TEXT: error rates on this set say nothing now" if source.get("held_out") else ""
+        terminal.print(f"from {source['source']}{size}{warning}", markup=False)
+    table = Table(
+        title=f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}", title_justify="left"
+    )
+    for column in ("set", "sentences", "words", "unknown %", "perplexity", "without unknown"):
+        table.add_column(column, justify="left" if column == "set" else "right")
+    for name, fitted in content["fit"].items():
+        rates = [f"{100 * fitted['oov_rate']:.2f}", f"{fitted['perplexity']:.1f}"]
+        table.add_row(
+            name, str(fitted["sentences"]), str(fitted["words"]), *rates, f"{fitted['perplexity_without_oov']:.1f}"
+        )
+    if content["fit"]:
+        terminal.print(table)
+    decoder = "beam_lm" if content["unit"] == "word" else "beam_charlm"
+    terminal.print(
+        f"language model  {folder}\n"
+        f"try next        python src/evaluate.py run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",
+        markup=False,
+    )
