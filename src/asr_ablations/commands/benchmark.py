@@ -5,15 +5,13 @@ python src/benchmark.py benchmark=input                the loader alone: every c
 python src/benchmark.py benchmark=loop model=ds2 data=an4 data.root=<folder>
 """
 
-from typing import Any
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 
 
 @entry("benchmarks")
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> object:
     from asr_benchmarks.record import measure  # torch is imported only when there is work to do
 
     return measure(cfg)

@@ -6,14 +6,14 @@ python src/evaluate.py run=<folder> decoder=beam_lm decoder.lm=<folder> tune.tri
 python src/evaluate.py --help                                                   groups, keys, values
 """
 
-from typing import Any
+from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 from asr_ablations.evaluation.request import check_requests
 
 
 @entry("evaluation", check_requests)
-def main(cfg: Any) -> Any:
+def main(cfg: DictConfig | list[DictConfig]) -> object:
     from asr_ablations.evaluation.evaluate import evaluate  # torch is imported only when there is work to do
 
     return evaluate(cfg if isinstance(cfg, list) else [cfg])

@@ -5,8 +5,6 @@ python src/export.py run=<folder> samples=int16    it takes samples as they lie 
 python src/export.py --help                        keys, values
 """
 
-from typing import Any
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
@@ -14,7 +12,7 @@ from asr_ablations.onnx_export.request import check_request
 
 
 @entry("export", check_request)
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> object:
     from asr_ablations.onnx_export.job import export  # torch is imported only when there is work to do
 
     return export(cfg)

@@ -7,15 +7,13 @@ python src/lm.py lm=librispeech lm.name=4-gram           one that came with Libr
 python src/lm.py --help                                  groups, keys, values
 """
 
-from typing import Any
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 
 
 @entry("language_model")
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> object:
     from asr_ablations.commands.make_lm import make  # torch is imported only when there is work to do
 
     return make(cfg)

@@ -5,15 +5,13 @@ python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
 python src/prepare.py --help
 """
 
-from typing import Any
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 
 
 @entry("prepare")
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> None:
     from asr_ablations.commands.prepare_corpus import prepare  # torch is imported only when there is work to do
 
-    return prepare(cfg)
+    prepare(cfg)

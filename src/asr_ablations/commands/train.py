@@ -6,19 +6,18 @@ python src/train.py -m rnn=lstm,gru plan=true         what that would cost, noth
 python src/train.py --help                            groups, keys, values
 """
 
-from typing import Any
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 
 
 @entry("config")
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> object:
     if cfg.plan:
         from asr_ablations.sweep.launch import freeze, plan
 
-        return plan(freeze([cfg]))
+        plan(freeze([cfg]))
+        return None
     from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
 
     return run_fresh(cfg)

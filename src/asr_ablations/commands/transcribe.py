@@ -8,7 +8,6 @@ python src/transcribe.py --help                                             grou
 """
 
 import sys
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -17,13 +16,13 @@ from asr_ablations.transcription.request import check_request
 
 
 @entry("transcribe", check_request)
-def main(cfg: DictConfig) -> Any:
+def main(cfg: DictConfig) -> None:
     if cfg.serve:
         from asr_ablations.transcription.server.job import serve
 
-        return serve(cfg)
+        serve(cfg)
+        return
     from asr_ablations.transcription.job import transcribe  # torch is imported only when there is work to do
 
     if transcribe(cfg):
         sys.exit(1)
-    return None

@@ -1,4 +1,4 @@
-"""From a resolved config to objects, and the checks of plain keys."""
+"""From a resolved config to objects."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ TRUSTED = ("asr_ablations.components.", "asr_benchmarks.", "torch.nn.", "torch.o
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve any config, and see what it would build. Raises UsageError for what is missing or not trusted."""
+    """Resolve any config and check what it would build. Raises UsageError for what is missing or not trusted."""
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(" ".join(str(error).split())) from error
     content = OmegaConf.to_container(cfg)
     assert isinstance(content, dict)
-    content.pop("overrides", None)  # what the user typed, interpolations and all; nothing is built from it
+    content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
     _check_targets(content)
 
 
-def _check_targets(node: Any) -> None:
+def _check_targets(node: object) -> None:
     if isinstance(node, dict):
         target = node.get("_target_")
         if target is not None and not (isinstance(target, str) and target.startswith(TRUSTED)):
@@ -38,7 +38,7 @@ def _check_targets(node: Any) -> None:
         raise UsageError(f"{node}: refused, an interpolation within a resolved config")
 
 
-def build(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
+def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     """The object that a config node describes. Refuses targets that are not defined where they claim to be, and turns
     a mistake in the values into a UsageError.
     """
@@ -46,6 +46,7 @@ def build(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
     from hydra.utils import get_object, instantiate
 
     options = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(options, dict), "a config node holds keys and values"
     _check_targets(options)
     for target in _targets(options):
         try:
@@ -61,11 +62,11 @@ def build(node: DictConfig, *positional: Any, **keywords: Any) -> Any:
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, (ValueError, TypeError)):
-            raise UsageError(f"{options.get('_target_')}: {cause}") from cause  # type: ignore[union-attr]
+            raise UsageError(f"{options.get('_target_')}: {cause}") from cause
         raise
 
 
-def _targets(node: Any) -> list[str]:
+def _targets(node: object) -> list[str]:
     if isinstance(node, dict):
         own = [node["_target_"]] if "_target_" in node else []
         return own + [t for value in node.values() for t in _targets(value)]

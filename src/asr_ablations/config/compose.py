@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException, MissingConfigException
@@ -20,16 +20,16 @@ from asr_ablations.tools.errors import UsageError
 def compose(
     conf: Path, overrides: Sequence[str], *, name: str, folder: Path | None, with_hydra: bool = False
 ) -> DictConfig:
-    """What the overrides make of the file `name` of conf/, or of `folder` (-cd), interpolations as they stand.
+    """The config that the overrides make of the file `name` of conf/, or of `folder` (-cd), interpolations unresolved.
 
     with_hydra: with Hydra's own part. Raises UsageError for what Hydra refuses.
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")
-    found_in = [] if folder is None else [f"hydra.searchpath=['file://{conf}']"]
+    search = [] if folder is None else [f"hydra.searchpath=['file://{conf}']"]
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str((folder or conf).resolve())):
-            return hydra_compose(name, overrides=[*found_in, *overrides], return_hydra_config=with_hydra)
+            return hydra_compose(name, overrides=[*search, *overrides], return_hydra_config=with_hydra)
     except MissingConfigException as error:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
         expected = f"expected {', '.join(error.options)}" if error.options else "there is no such file"
@@ -39,9 +39,7 @@ def compose(
 
 
 def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:
-    """For launchers: the resolved config of one arm under its sweep's name, without Hydra's own part."""
-    pass
-
+    """The resolved config of one arm under its sweep's name, without Hydra's own part, for launchers."""
     state = Singleton.get_state()
     try:
         cfg = context.config_loader.load_sweep_config(config, list(overrides))
@@ -57,8 +55,8 @@ def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[s
     return cfg
 
 
-def sweep_name(hydra: Any) -> str:
-    """The name of a sweep that was given none: its file's, or what its command line varies; of a run, single."""
+def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
+    """The name of a sweep that was given none: its file's, or what its command line varies; "single" for one run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
         return "single"
     return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)

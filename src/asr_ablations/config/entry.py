@@ -1,4 +1,4 @@
-"""What every entry script shares: Hydra, and one line instead of a traceback for the user's mistakes."""
+"""What every command with a config shares: Hydra, and one line instead of a traceback for the user's mistakes."""
 
 import functools
 import os
@@ -19,24 +19,30 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.paths import CONF, SOURCE
 
-Task = Callable[[DictConfig], Any]
+Task = Callable[[Any], object]
+"""A command: a config, or all configs of a sweep, to whatever it returns."""
+
+Check = Callable[[Any], None]
 
 
-def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[[Task], Callable[..., Any]]:
-    """Make `task(cfg)` of a script in src/ a command line over conf/. Called with a config, it runs the task on it.
-    checked: of configs that are no training config.
+def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
+    """Make `task(cfg)` a command line over conf/. Called with a config, it runs the task on it.
+
+    config_name: the file of conf/; checked: what checks a config, for configs that are no training config.
     """
 
-    def decorate(task: Task) -> Callable[..., Any]:
-        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(_told(task, checked))
+    def decorate(task: Task) -> Task:
+        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
+            _with_one_line_errors(task, checked)
+        )
 
         @functools.wraps(task)
-        def main(cfg: DictConfig | None = None) -> Any:
+        def main(cfg: DictConfig | None = None) -> object:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: the errors are told here
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -45,7 +51,7 @@ def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[
                 print(str(error) or "interrupted", file=sys.stderr)
                 sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
             except LeaseHeldError as error:
-                print(f"{error}: wait for it, or let the same command go on when it has ended", file=sys.stderr)
+                print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             except BrokenPipeError:  # … --help | head
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -53,27 +59,27 @@ def entry(config_name: str, checked: Callable[[Any], None] = check) -> Callable[
             except Exception as error:
                 if (exit_code := getattr(error, "exit_code", None)) is None:
                     raise
-                sys.exit(exit_code)  # arms that failed: told already
+                sys.exit(exit_code)  # arms that failed, with the reasons printed before
 
         return main
 
     return decorate
 
 
-def _told(task: Task, checked: Callable[[Any], None]) -> Task:
-    """The task with mistakes told before Hydra sees them: it would add lines of its own."""
+def _with_one_line_errors(task: Task, checked: Check) -> Task:
+    """The task, with its mistakes printed before Hydra sees them: it would add lines of its own."""
 
     @functools.wraps(task)
-    def told(cfg: DictConfig) -> Any:
+    def wrapped(cfg: DictConfig) -> object:
         try:
             if "sweep" in cfg and cfg.sweep is None:
                 cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
-            checked(cfg)  # before the task imports torch, so that a wrong value is told at once
+            checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
             return task(cfg)
         except UsageError as error:
             _stop(error)
 
-    return told
+    return wrapped
 
 
 def _stop(error: Exception) -> NoReturn:

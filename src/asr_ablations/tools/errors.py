@@ -1,4 +1,4 @@
-"""The user's own mistakes: shown as one line, exit code 2, no traceback."""
+"""Errors for the user's own mistakes, which are shown as one line with exit code 2 and no traceback."""
 
 import signal
 
@@ -14,8 +14,8 @@ def choices(name: str, value: object, allowed: object) -> UsageError:
 
 
 class Stopped(BaseException):
-    """Asked to stop (Ctrl-C, SIGTERM, preemption): the same request goes on from the last checkpoint. No
-    KeyboardInterrupt: Lightning would turn it into exit(1).
+    """The process was asked to stop (Ctrl-C, SIGTERM, preemption): the same request continues from the last checkpoint.
+    It is no KeyboardInterrupt: Lightning would turn that into exit(1).
     """
 
     def __init__(self, signal_number: int) -> None:

@@ -1,4 +1,4 @@
-"""The machine below: its cores, memory and clock, and files that one process at a time may make."""
+"""The machine: its cores, memory and clock, and locks for files that one process at a time may make."""
 
 import fcntl
 import os
@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -30,7 +29,7 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 
 
 def peak_memory() -> int:
-    """Bytes that this process held at most, its libraries included."""
+    """The most bytes of memory that this process has held, its libraries included."""
     try:
         # getrusage's maximum begins with the parent's: exec does not reset it
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -40,8 +39,8 @@ def peak_memory() -> int:
         return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def device_clock(device: Any) -> float:
-    """time.perf_counter() once the device, a torch.device or its type, has done all that it was given."""
+def device_clock(device: object) -> float:
+    """time.perf_counter() once the device, a torch.device or its type, has finished all work queued on it."""
     if str(device).startswith("cuda"):
         import torch
 
@@ -50,10 +49,10 @@ def device_clock(device: Any) -> float:
 
 
 def iso(seconds: float) -> str:
-    """A time since the epoch as text, UTC."""
+    """A time in seconds since the epoch as text, UTC."""
     return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat(timespec="seconds")
 
 
 def rank() -> int:
-    """This process's number among those of one run, as torchrun numbers them; 0 where there is one."""
+    """This process's number among those of one run, as torchrun numbers them; 0 where there is only one."""
     return int(os.environ.get("RANK", 0))

@@ -1,4 +1,4 @@
-"""The look of all figures: arms are told apart by colour, line style, marker and hatch, so that grey print will do."""
+"""The look of all figures: arms differ in colour, line style, marker and hatch, so that they can be read in grey."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,8 +9,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from asr_ablations.tools.files import Json
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
-"""Okabe and Ito's, which colour-blind readers can tell apart, with the yellow replaced."""
+"""Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
@@ -45,25 +47,25 @@ def panels(
     return figure, list(axes.flat)
 
 
-def line(arm: int) -> dict[str, Any]:
-    """Options of Axes.plot for the arm of this number."""
+def line(arm: int) -> Json:
+    """Options of Axes.plot for the arm with this number."""
     return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
 
 
-def marker(arm: int) -> dict[str, Any]:
-    """Options of a marker for the arm of this number."""
+def marker(arm: int) -> Json:
+    """Options of a marker for the arm with this number."""
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
-def bar(arm: int) -> dict[str, Any]:
-    """Options of Axes.bar for the arm of this number."""
+def bar(arm: int) -> Json:
+    """Options of Axes.bar for the arm with this number."""
     return {"facecolor": COLOURS[arm % 8] + "bb", "edgecolor": "#222222", "linewidth": 0.7, "hatch": HATCHES[arm % 8]}
 
 
 def log_scale(axes: Axes, values: Iterable[float]) -> None:
     """A logarithmic y axis with plain numbers, where every value is above 0 and they span more than a factor of 2."""
-    found = list(values)
-    if not found or min(found) <= 0 or max(found) / min(found) < 2:
+    numbers = list(values)
+    if not numbers or min(numbers) <= 0 or max(numbers) / min(numbers) < 2:
         return
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

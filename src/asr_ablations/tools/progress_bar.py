@@ -5,37 +5,38 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from asr_ablations.tools.terminal import console
+
 PATIENCE = 20.0
-"""s between two lines where the output is no terminal: short work says nothing."""
+"""Seconds between two lines where the output is no terminal: short work prints nothing."""
 
 
 @contextmanager
 def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[float], None]]:
-    """Gives the function that adds to what is done. A bar on a terminal, which goes when it is full; else now and then
-    a line on the standard error.
+    """Yield the function that adds to the amount done. Shows a bar on a terminal, which disappears when it is full, and
+    otherwise a line on the standard error now and then.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    terminal = console(stderr=True)
+    if not terminal.is_terminal:
         yield _lines(title, total)
         return
     amount = DownloadColumn() if as_bytes else MofNCompleteColumn()
     columns = [TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn()]
-    with Progress(*columns, console=console, transient=True) as shown:
+    with Progress(*columns, console=terminal, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
 
 
 def _lines(title: str, total: float) -> Callable[[float], None]:
-    done, told = 0.0, time.monotonic()
+    done, printed = 0.0, time.monotonic()
 
     def advance(amount: float) -> None:
-        nonlocal done, told
+        nonlocal done, printed
         done += amount
-        if time.monotonic() - told > PATIENCE:
-            told = time.monotonic()
+        if time.monotonic() - printed > PATIENCE:
+            printed = time.monotonic()
             print(f"{title}: {100 * done / max(total, 1e-9):.0f} %", file=sys.stderr, flush=True)
 
     return advance

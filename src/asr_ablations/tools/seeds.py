@@ -17,7 +17,7 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def uniforms(count: int, seed: int, *names: object) -> np.ndarray:
-    """`count` numbers in [0, 1): the cheap way to a few draws an utterance (a generator costs 20 µs, this 2)."""
+    """`count` numbers in [0, 1): the cheap way to a few draws per utterance (a generator costs 20 µs, this 2)."""
     key = "\x1f".join(map(str, (seed, *names))).encode()
     salts = (i.to_bytes(8, "little") for i in range(-(-count // 8)))
     blocks = [hashlib.blake2b(key, digest_size=64, salt=salt).digest() for salt in salts]

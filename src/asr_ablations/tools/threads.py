@@ -10,12 +10,12 @@ from asr_ablations.tools.progress_bar import bar
 A = TypeVar("A")
 B = TypeVar("B")
 CHUNK = 64
-"""Files a task: one each would cost more than what is looked up."""
+"""Files per task: a task per file would cost more than what is looked up."""
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], title: str) -> Iterator[list[B]]:
-    """`work` on every item, in their order, in lists of some; with a bar. Threads do: reading, hashing and decoding
-    leave the interpreter's lock.
+    """Apply `work` to all items in order, in chunks, with a progress bar. Threads suffice: reading, hashing and
+    decoding release the interpreter's lock.
     """
     chunks = [items[i : i + CHUNK] for i in range(0, len(items), CHUNK)]
     pool = ThreadPoolExecutor(cores())
