@@ -16,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import MACHINE_KEYS, content
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.every_key import Knob, chosen, every_knob
+from tests.helpers.every_key import Knob, chosen, every_knob, hints, stale_hints
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe
-from tests.helpers.support import LIGHTNING_WARNINGS, REPOSITORY, compose
+from tests.helpers.support import LIGHTNING_WARNINGS, REPOSITORY, compose, group_options
 
 pytestmark = [
     *(pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS),
@@ -39,20 +39,14 @@ if not rank():
 """
 
 
-def is_slow(knob: Knob) -> bool:
-    """Needs two processes, speech to be generated, or a model whose convolutions take a second."""
-    large = knob.option.startswith("model=ds2")
-    return large or "ranks=2" in knob.case.beside or knob.key == "ranks" or "synthetic" in knob.option
-
-
-KNOBS = [pytest.param(k, id=str(k), marks=[pytest.mark.slow] if is_slow(k) else []) for k in every_knob()]
+KNOBS = [pytest.param(k, id=str(k), marks=[pytest.mark.slow] if k.slow else []) for k in every_knob()]
 
 
 @pytest.fixture(scope="module")
-def places(tiny_corpus: Path, manifests: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What <name> stands for in Case."""
+def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that <name> lies in."""
     folder = tmp_path_factory.mktemp("places")
-    write_layouts(tiny_corpus, manifests, folder)
+    write_layouts(tiny_corpus, folder)
     return folder
 
 
@@ -149,3 +143,9 @@ def test_every_leaf_of_the_default_config_is_walked() -> None:
     leaves = OmegaConf.to_container(compose("data.train=[train]"), resolve=False)
     assert len(walked) > 100
     assert not {key for key in leaves if not any(k == key or k.startswith(f"{key}.") for k in {*walked, *chosen()})}
+
+
+def test_comments_for_tests_name_keys_of_their_file() -> None:
+    options = ["", *(f"{group}={name}" for group in chosen() for name in group_options(group))]
+    assert any(hints(option) for option in options)
+    assert {option: names for option in options if (names := stale_hints(option))} == {}

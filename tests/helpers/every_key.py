@@ -1,8 +1,32 @@
-"""Every key of the composed config and every option of its groups, found in conf/, and what else makes each one act."""
+"""Every key of the composed config and every option of its groups, found in conf/, and how each is made to act.
 
+A knob is turned by its own: a number is halved, a switch flipped, a checksum zeroed. What cannot be guessed stands in
+the yaml that has the key, as YAML in comments at its end, which is no part of the config:
+
+    # tests:
+    #   beside: [data.root=<kaldi>, max_epochs=1]
+    #   train: data/dev
+    #   ending: {to: opus, refused: opus}
+    #   buckets: {to: 2, beside: [batch.size=1]}
+
+Each line names a key as the file has it, dotted (`test.0` for an entry of a list), and gives the value that it is
+turned to, or several of
+
+- to: that value, where half of a number or the opposite of a switch is not allowed or does nothing;
+- beside: overrides without which the key has nothing to do;
+- refused: words of the error that refuses one of the two values, where that is the effect;
+- rounds: true where sums may be taken in another order.
+
+Three names are not keys. `beside` holds the overrides that the option and each of its keys are turned beside, `itself`
+is the option as a knob, and `slow` says why these tests are marked slow. `<name>` stands for a file or folder that
+layouts.write_layouts leaves.
+"""
+
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,148 +44,33 @@ BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}
 
 @dataclass(frozen=True)
 class Case:
-    """How a key is made to act. beside: overrides without which it has nothing to do; value: another one that is
-    allowed, where half of a number or the opposite of a switch is not; refused: what a run says that refuses one of
-    the two values, where that is the effect; rounds: sums may be taken in another order. <name> stands for what
-    layouts.write_layouts leaves under that name.
-    """
+    """How a key is made to act: see above."""
 
+    to: Any = GUESS
     beside: tuple[str, ...] = ()
-    value: Any = GUESS
     refused: str = ""
     rounds: bool = False
 
 
-NEEDS = {
-    "data=synthetic": ("data.hours=0.02", "data.words=60", "batch.size=8", "max_epochs=1"),
-    "data=an4": ("data.root=<tones>", "data.held_out=1", "max_epochs=1"),
-    "data=manifest": ("data.root=<manifests>", "batch.size=4", "max_epochs=1"),
-    "data=kaldi": ("data.root=<kaldi>", "batch.size=4", "max_epochs=1"),
-    "data=mls": ("data.root=<mls>", "data.language=en", "batch.size=4", "max_epochs=1"),
-    "schedule=newbob": ("max_epochs=4",),
-    "model=ds2": ("max_epochs=1",),
-    "model=ds2_large": ("max_epochs=1",),
-    "model=itu": ("max_epochs=1",),
-    "gradient=outliers": ("gradient.warm_up=1", "gradient.factor=1.01", "batch.size=1", "max_epochs=1"),
-    "averaging=last": ("max_epochs=3", "averaging.count=3"),
-    "pretrain=layers": ("max_epochs=3",),
-    "decoder=beam_lm": ("decoder.lm=<words.arpa>",),
-    "decoder=beam_charlm": ("decoder.lm=<letters.arpa>",),
-    "decoder=lexicon": ("decoder.words=<words.txt>",),
-    "loss=aligned": ("loss.run=<trained>",),
-    "augment=noise": ("augment.folder=<tones>",),
-}
-"""What every key of an option stands beside."""
+@functools.cache
+def hints(option: str) -> dict[str, Any]:
+    """The comments for tests of an option's yaml, or of config.yaml where option is empty."""
+    _, _, block = yaml_of(option).read_text(encoding="utf-8").partition("\n# tests:")
+    lines = takewhile(lambda line: line.startswith("#"), block.splitlines()[1:])
+    read = OmegaConf.create("\n".join(line.removeprefix("#") for line in lines))
+    return OmegaConf.to_container(read)  # type: ignore[return-value]
 
-NAMED = "data.named={clean100: [train], clean460: [train, dev], full960: [train, dev, test]}"
-LOGMEL = "asr_ablations.components.features.logmel.LogMel"
-BANDS = {"bins": 40, "window": 0.025, "hop": 0.010, "high": 8000.0}
-FOREIGN = ("alphabet=english", "alphabet.characters='abcde '")
-"""An alphabet in which an utterance cannot be written."""
 
-CASES = {
-    # plain keys
-    "max_epochs": Case(value=1),
-    "precision": Case(value="bf16"),
-    "gpus": Case(value=2, refused="this machine has"),
-    "nodes": Case(value=2, refused="was started on 1"),
-    "ranks": Case(value=2),
-    "batch.seconds": Case(("batch.size=null", "batch.seconds=2"), 4.0),
-    "seeds.init": Case(value=1),
-    "seeds.order": Case(value=1),
-    "seeds.augment": Case(("augment=specaugment",), 1),
-    "seeds.dropout": Case(value=1),
-    "languages.pl.characters": Case(("data.language=pl",), "aąbcćdeęfghijklłmnńoópqrsśtuvwxyzźż 'ä"),
-    "languages.en.characters": Case(value="abcdefghijklmnopqrstuvwxyz 'ä"),
-    "languages.en.separation": Case(value="_"),
-    "languages.pl.separation": Case(value="_"),
-    "alphabet.characters": Case(value="abcdefghijklmnopqrstuvwxyz 'ä"),
-    "alphabet.separation": Case(value="_"),
-    "alphabet=english": Case(("data.language=pl",)),
-    # corpora
-    "data.language": Case(value="pl"),
-    "data.train": Case(value=["dev"]),
-    "data.train.0": Case(value="dev"),
-    "data.validation.0": Case(value="test"),
-    "data.test.0": Case(value="dev"),
-    "data.max_seconds": Case(value=0.8),
-    "data.on_bad": Case(FOREIGN, "skip", refused="data.on_bad=skip leaves"),
-    "data.root": Case(value="<copy>"),
-    "loss=aligned/loss.run": Case(value="<trained-too>"),
-    "data.named.clean100.0": Case(("data.train=clean100", NAMED), "dev"),
-    "data.named.clean460.0": Case(("data.train=clean460", NAMED), "test"),
-    "data.named.clean460.1": Case(("data.train=clean460", NAMED), "test"),
-    "data.named.full960.0": Case(("data.train=full960", NAMED), "elsewhere", refused="no folder elsewhere"),
-    "data.named.full960.1": Case(("data.train=full960", NAMED), "elsewhere", refused="no folder elsewhere"),
-    "data.named.full960.2": Case(("data.train=full960", NAMED), "elsewhere", refused="no folder elsewhere"),
-    "data.download.address": Case(value="http://nowhere.invalid"),
-    "data.ending": Case(value="opus", refused="opus"),
-    "data=synthetic/data.words": Case(value=80),
-    "data=synthetic/data.max_seconds": Case(value=2.0),
-    "data=synthetic/data.train.0": Case(value="dev-clean"),
-    "data=synthetic/data.validation.0": Case(value="test-clean"),
-    "data=synthetic/data.test.0": Case(value="dev-clean"),
-    "data=synthetic/data.test.1": Case(value="dev-clean"),
-    "data=librispeech/data.validation.1": Case(("data.validation=[dev, train]",), "test"),
-    "data=librispeech/data.test.1": Case(("data.test=[test, train]",), "dev"),
-    "data=an4/data.held_out": Case(value=2, refused="held_out"),
-    "data=an4/max_epochs": Case(value=2),
-    "data=manifest/data.train": Case(value="dev.jsonl"),
-    "data=manifest/data.validation": Case(value="test.jsonl"),
-    "data=manifest/data.test": Case(value="dev.jsonl"),
-    "data=manifest/data.root": Case(value="<manifests-copy>"),
-    "data=kaldi/data.train": Case(value="data/dev"),
-    "data=kaldi/data.validation": Case(value="data/test"),
-    "data=kaldi/data.test": Case(value="data/dev"),
-    "data=kaldi/data.root": Case(value="<kaldi-copy>"),
-    "data=mls/data.root": Case(value="<mls-copy>"),
-    "data=mls/data.language": Case(value="pl"),
-    "cache.root": Case(("cache.root=<store>",), "<store-copy>"),
-    "cache.features": Case(("cache.root=<store>",), {"_target_": LOGMEL, **BANDS, "low": 100.0}),
-    # decoding
-    "decoder.beam_width": Case(value=1),
-    "decoder.prune_beams": Case(value=0.1),
-    "decoder.prune_symbols": Case(value=0.5),
-    "decoder.lm": Case(value="<other.arpa>"),
-    "decoder=beam_charlm/decoder.lm": Case(value="<other-letters.arpa>"),
-    "decoder.unknown": Case(("decoder.alpha=2",), 0.0),
-    "decoder.words": Case(value="<other.txt>"),
-    # choices by name
-    "model.directions": Case(value="concat"),
-    "model.lookahead": Case(value=2),
-    "rnn=rnn/rnn.nonlinearity": Case(value="relu"),
-    "gradient.limit": Case(value=1e-3),
-    "augment.time_width": Case(value=2),  # the tones are short: half is over time_share of them, too
-    "augment.steps.1.time_width": Case(value=2),
-    "augment.folder": Case(value="<quiet>"),
-    "gradient.factor": Case(value=100.0),
-    "gradient=outliers/gradient.momentum": Case(value=0.0),
-    "gradient.warm_up": Case(value=100),
-    "order=chunked": Case(refused="CTC cannot train on chunks"),
-    "order.buckets": Case(("batch.size=1",), 2),
-    "schedule=newbob/schedule.monitor": Case(("optimizer.lr=1e-6", "schedule.threshold=1e-9"), "wer"),
-    "schedule=newbob/schedule.threshold": Case(value=0.99),
-    "schedule=newbob/schedule.factor": Case(("schedule.threshold=0.99",)),
-    "pretrain=layers/pretrain.first": Case(value=2),
-    "pretrain=layers/pretrain.epochs": Case(value=2),
-    "pretrain=layers/pretrain.layers": Case(value=1),
-    "pretrain=layers/pretrain.max_epochs": Case(value=1, refused="max_epochs=1: expected 2 or more"),
-    # what two processes do to one another
-    "norm=batch_synchronised": Case(("ranks=2",)),
-    "trainer.every": Case(("ranks=2",), 1),
-    # keys that steer the machine
-    "workers": Case(value=1),
-    "sweep": Case(value="another"),
-    "ablation": Case(value={"question": "?"}),
-    "outputs": Case(value="<copy>"),
-    "overrides": Case(value=["seed=7"]),
-    "hardware.price_per_hour": Case(value=2.5),
-    "threads": Case(value=2, rounds=True),
-    "checkpoint_minutes": Case(value=0),
-    "logger.project": Case(value="another"),
-    "logger.entity": Case(value="nobody"),
-}
-"""By the name of a knob, or by its bare key for all options that have it."""
+def yaml_of(option: str) -> Path:
+    """conf/<group>/<name>.yaml of <group>=<name>; config.yaml where option is empty."""
+    return CONF / f"{option.replace('=', '/') or 'config'}.yaml"
+
+
+def stale_hints(option: str) -> list[str]:
+    """The names in the comments for tests that are neither keys of the file nor of special meaning."""
+    keys = {knob.name for knob in every_knob() if knob.option == option}
+    special = {"beside", "slow", "itself"} if option else set()
+    return [name for name in hints(option) if name not in keys | special]
 
 
 @dataclass(frozen=True)
@@ -182,8 +91,20 @@ class Knob:
         return self.key.split(".")[0] if self.key else self.option.split("=")[0]
 
     @property
+    def name(self) -> str:
+        """The key as its file has it; `itself` for an option."""
+        return self.key.removeprefix(_package(self.option)) or "itself"
+
+    @property
     def case(self) -> Case:
-        return CASES.get(str(self), CASES.get(self.key, Case()))
+        hint = hints(self.option).get(self.name, {})
+        case = hint if isinstance(hint, dict) else {"to": hint}
+        return Case(**{**case, "beside": tuple(case.get("beside", ()))})
+
+    @property
+    def slow(self) -> bool:
+        """Whether its tests take processes of their own or what the yaml calls slow."""
+        return "slow" in hints(self.option) or "ranks=2" in self.case.beside or self.key == "ranks"
 
     def before(self, places: Path) -> DictConfig:
         """The config that the knob is turned in."""
@@ -199,19 +120,19 @@ class Knob:
         return cfg
 
     def _another(self, old: Any) -> Any:
-        if self.case.value is not GUESS:
-            return self.case.value
+        if self.case.to is not GUESS:
+            return self.case.to
         if isinstance(old, (bool, int, float)):
             value = another(old)
             return value | 1 if "kernel" in self.key else value  # kernels have a middle
-        if self.key.startswith("data.download.sha256"):
+        if re.fullmatch("[0-9a-f]{64}", str(old)):  # a SHA-256
             return "0" * 64
-        raise LookupError(f"{self}={old}: say in CASES (tests/helpers/every_key.py) what else it may be")
+        raise LookupError(f"{self}={old}: say behind `# tests:` in {yaml_of(self.option)} what else it may be")
 
     def _compose(self, places: Path, option: str) -> DictConfig:
         own_data = option.startswith("data=") and option != "data=librispeech"
         data = [option] if own_data else [*tiny_overrides(places / "tones"), "data.named={}"]
-        words = [*data, *SMALL, *([option] if option and not own_data else []), *NEEDS.get(option, ())]
+        words = [*data, *SMALL, *([option] if option and not own_data else []), *_besides(option)]
         return compose(*_last_of_each(_placed(word, places) for word in (*words, *self.case.beside)))
 
 
@@ -236,16 +157,25 @@ def every_knob() -> list[Knob]:
     """Each key of the composed config outside the groups, each key of each option of each group, and each option."""
     options = [(group, name) for group in chosen() for name in group_options(group)]
     plain = [Knob("", key) for key in _walk(compose()) if key.split(".")[0] not in chosen()]
-    inside = [Knob(f"{group}={name}", key) for group, name in options for key in _leaves(group, name)]
+    inside = [Knob(f"{group}={name}", key) for group, name in options for key in _leaves(f"{group}={name}")]
     others = [Knob(f"{group}={name}", "") for group, name in options if chosen()[group] != name]
     return [*plain, *inside, *others]
 
 
-def _leaves(group: str, name: str) -> list[str]:
+def _leaves(option: str) -> list[str]:
     """Dotted keys of one option, as the composed config has them."""
-    file = CONF / group / f"{name}.yaml"
-    inside = "" if GLOBAL in file.read_text(encoding="utf-8") else f"{group}."
-    return [f"{inside}{key}" for key in _walk(OmegaConf.load(file)) if not key.startswith("defaults.")]
+    keys = _walk(OmegaConf.load(yaml_of(option)))
+    return [f"{_package(option)}{key}" for key in keys if not key.startswith("defaults.")]
+
+
+def _package(option: str) -> str:
+    """What the composed config puts before the keys of an option's file."""
+    everywhere = not option or GLOBAL in yaml_of(option).read_text(encoding="utf-8")
+    return "" if everywhere else f"{option.partition('=')[0]}."
+
+
+def _besides(option: str) -> list[str]:
+    return list(hints(option).get("beside", ())) if option else []
 
 
 def _walk(node: Any, prefix: str = "") -> Iterator[str]:
