@@ -13,7 +13,10 @@ import pytest
 import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
+from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
+from tests.helpers.every_key import hints
+from tests.helpers.layouts import delivered, lay_out
 from tests.helpers.support import component, compose, group_options, shared_data
 
 MINI = "librispeech-mini/LibriSpeech"
@@ -112,11 +115,30 @@ def test_missing_data_end_in_the_command_that_prepares_them(tmp_path: Path) -> N
     assert command + "'data.validation=[dev-clean,dev-other]' 'data.test=[test-clean,test-other]'" in str(error.value)
 
 
-@pytest.mark.parametrize("name", [name for name in group_options("data") if name != "synthetic"])
+@pytest.mark.parametrize("name", delivered())
 def test_every_corpus_that_is_not_there_names_its_own_prepare_command(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"python src/prepare\.py data={name} data\.root={tmp_path} ") as error:
         component("data", name, root=str(tmp_path)).prepare()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", delivered())
+def test_every_corpus_reads_what_it_writes(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    beside = [word for word in hints(f"data={name}").get("beside", ()) if "<" not in word]
+    corpus = build(compose(f"data={name}", f"data.root={tmp_path / 'corpus'}", *beside).data)
+    lay_out(corpus, tiny_corpus)
+    corpus.prepare()
+    tones = librispeech(tiny_corpus, train=["train"], validation=["dev"], test=["test"])
+    assert [spoken(corpus, [split]) for split in corpus.test] == [spoken(tones, tones.test)] * len(corpus.test)
+    whole = set(spoken(corpus, [*corpus.train, *corpus.validation, *corpus.test]))
+    assert whole == set(spoken(tones, tones.folders()))
+    assert len(whole) == 18
+
+
+def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
+    """What is said in splits, and by whom."""
+    utterances = [utterance for split in splits for utterance in corpus.read(split)]
+    return sorted((u.speaker, u.text, u.duration, u.content, u.fault) for u in utterances)
 
 
 @pytest.mark.parametrize("name", group_options("data"))

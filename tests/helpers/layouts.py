@@ -1,27 +1,52 @@
-"""The corpus of tones in the layouts that corpora come in, and copies of each in other places."""
+"""The corpus of tones in the layout of each corpus of conf/data, and copies of each in other places."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
 
+from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.language_models.model import SPACE
 from tests.helpers.small_models import bigrams
+from tests.helpers.support import component, compose, group_options
 from tests.helpers.trained_runs import write_trained
 
+ROLES = {"train": "train", "validation": "dev", "test": "test"}
+"""The split of the tones that a corpus has in each role."""
 
-def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
-    """Folders tones, manifests, kaldi and mls under `places`, each with a -copy (of tones: `copy`), and what else keys
-    point to: language models and lists of words in pairs, `quiet` with another noise, and models `trained` and
-    `trained-too`.
+
+def delivered() -> list[str]:
+    """The corpora of conf/data that somebody has to lay out: the yaml does not say where they lie."""
+    return [name for name in group_options("data") if compose(f"data={name}").data.root is None]
+
+
+def lay_out(corpus: Any, tones: Path) -> None:
+    """The tones as the corpus's splits, under its root."""
+    for role, split in ROLES.items():
+        for name in getattr(corpus, role):
+            corpus.write(name, list_folder(tones / split))
+
+
+def write_layouts(tones: Path, places: Path) -> None:
+    """The tones under `places` in folders tones and, by the name of each corpus, in its own layout, each with a -copy
+    (of tones: `copy`); and what else keys point to: language models and lists of words in pairs, `quiet` with another
+    noise, and models `trained` and `trained-too`.
     """
-    for folder, name in ((tones, "tones"), (tones, "copy"), (manifests, "manifests"), (manifests, "manifests-copy")):
-        shutil.copytree(folder, places / name)
-    for end in ("", "-copy"):
-        for split in ("train", "dev", "test"):
-            _write_kaldi(tones / split, places / f"kaldi{end}" / "data" / split)
-            _write_mls(tones / split, places / f"mls{end}" / split)
+    for name in ("tones", "copy"):
+        shutil.copytree(tones, places / name)
+    for name in delivered():
+        for folder in (name, f"{name}-copy"):
+            lay_out(component("data", name, root=str(places / folder)), tones)
+    _write_words(places)
+    for seed, name in enumerate(("trained", "trained-too")):
+        shutil.move(write_trained(places / "runs", tones, f"seed={seed}"), places / name)
+    (places / "quiet").mkdir()
+    soundfile.write(places / "quiet" / "noise.wav", np.random.default_rng(0).standard_normal(8000) / 10, 16000)
+
+
+def _write_words(places: Path) -> None:
     letters = "abcdefghijklmnopqrstuvwxyz'"
     for seed, name in enumerate(("words", "other")):
         words = [a + b for a in letters[seed : seed + 12] for b in letters[:12]] + list(letters[:26])
@@ -30,32 +55,3 @@ def write_layouts(tones: Path, manifests: Path, places: Path) -> None:
     for seed, name in enumerate(("letters", "other-letters")):
         symbols = [SPACE, *letters]
         (places / f"{name}.arpa").write_bytes(bigrams(f"{name}-of-layouts.arpa", symbols, seed).read_bytes())
-    for seed, name in enumerate(("trained", "trained-too")):
-        shutil.move(write_trained(places / "runs", tones, f"seed={seed}"), places / name)
-    (places / "quiet").mkdir()
-    soundfile.write(places / "quiet" / "noise.wav", np.random.default_rng(0).standard_normal(8000) / 10, 16000)
-
-
-def _utterances(split: Path) -> list[tuple[str, str, Path]]:
-    """(id, text, audio) of a split in LibriSpeech's layout."""
-    files = sorted(split.rglob("*.trans.txt"))
-    lines = [(file.parent, *line.split(" ", 1)) for file in files for line in file.read_text("utf-8").splitlines()]
-    return [(id_, text, folder / f"{id_}.flac") for folder, id_, text in lines]
-
-
-def _write_kaldi(split: Path, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    told = _utterances(split)
-    (folder / "wav.scp").write_text("".join(f"{id_} {audio}\n" for id_, _, audio in told), encoding="utf-8")
-    (folder / "text").write_text("".join(f"{id_} {text.lower()}\n" for id_, text, _ in told), encoding="utf-8")
-
-
-def _write_mls(split: Path, folder: Path) -> None:
-    lines = []
-    for id_, text, audio in _utterances(split):
-        speaker, book, number = id_.split("-")
-        name = f"{speaker}_{book}_{number}"
-        (folder / "audio" / speaker / book).mkdir(parents=True, exist_ok=True)
-        shutil.copy(audio, folder / "audio" / speaker / book / f"{name}.flac")
-        lines.append(f"{name}\t{text.lower()}\n")
-    (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")

@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from asr_ablations.data import audio_checks
@@ -53,6 +53,10 @@ class Corpus(ABC):
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
         """Return the utterances that the texts of a split name; no audio is opened."""
+
+    @abstractmethod
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """Lay out utterances, each the whole of its file, as a split under `root`: what `find` reads back."""
 
     def fetch(self) -> None:
         """Generate or download what is missing, where that is possible, and check that every split is present."""

@@ -1,6 +1,7 @@
 """CMU AN4: real speech, spelled words and numbers, in LibriSpeech's layout. It has no development set of its own."""
 
 import hashlib
+from collections.abc import Iterable
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.utterance import Utterance
@@ -29,6 +30,10 @@ class AN4(Folders):
             return utterances
         development = self._development_speakers(utterances)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """As Folders; dev is a part of train."""
+        super().write("train" if split == "dev" else split, utterances)
 
     def _development_speakers(self, utterances: list[Utterance]) -> set[str]:
         speakers = {u.speaker for u in utterances if not u.fault}

@@ -4,6 +4,7 @@ https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such dire
 """
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
@@ -46,6 +47,15 @@ class Kaldi(Paths):
             found.append(Utterance(id_, speakers.get(id_, recording), recordings[recording], start, end - start, text))
         unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
         return found + unspoken
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """wav.scp, text and utt2spk; the audio files stay where they are."""
+        folder = self.root / self.paths[split]
+        folder.mkdir(parents=True)
+        lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
+        for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
+            table = "".join(f"{line[0]} {line[column]}\n" for line in lines)
+            (folder / name).write_text(table, encoding="utf-8")
 
     def _audio(self, folder: Path, recording: str, path: str) -> Path:
         if path.endswith("|"):

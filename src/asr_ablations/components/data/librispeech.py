@@ -3,7 +3,8 @@
 Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus lie so too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
@@ -35,6 +36,16 @@ class Folders(Corpus):
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
         return list_folder(self.root / split)
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """Each speaker in one chapter, with copies of the audio files, which must be flac."""
+        assert self.root is not None
+        for u in utterances:
+            chapter = self.root / split / u.speaker / "1"
+            chapter.mkdir(parents=True, exist_ok=True)
+            shutil.copy(u.audio, chapter / f"{u.id}.flac")
+            with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
+                transcripts.write(f"{u.id} {u.text.upper()}\n")
 
 
 class LibriSpeech(Folders):

@@ -5,6 +5,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,16 @@ class Manifest(Paths):
         if not found:
             raise UsageError(f"no utterances in {path}")
         return _named(found, path.parent)
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """A line each; the audio files stay where they are."""
+        path = self.root / self.paths[split]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [
+            {"audio_filepath": str(u.audio.resolve()), "text": u.text, "speaker": u.speaker, "id": u.id}
+            for u in utterances
+        ]
+        path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
 def _utterance(manifest: Path, number: int, line: str) -> Utterance:

@@ -2,6 +2,8 @@
 `<speaker>_<book>_<number> TAB <text>`, and <root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac.
 """
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from asr_ablations.components.data.librispeech import Folders
@@ -26,6 +28,17 @@ class MLS(Folders):
         if not found:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return found
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        """All in one book of each speaker, numbered, with copies of the audio files."""
+        assert self.root is not None
+        lines = []
+        for number, u in enumerate(utterances):
+            book = self.root / split / "audio" / u.speaker / "1"
+            book.mkdir(parents=True, exist_ok=True)
+            shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{self.ending}")
+            lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
+        (self.root / split / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
     def _utterance(self, folder: Path, number: int, line: str) -> Utterance:
         id_, _, text = line.partition("\t")
