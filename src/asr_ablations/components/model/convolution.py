@@ -1,43 +1,74 @@
-"""What a model begins with: convolutions over (B, T, F, C), frames past a length 0 again afterwards."""
+"""Convolutions at the input of a model, over (B, T, F, C); frames past a length are 0 afterwards."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import nn
 
+from asr_ablations.components.norm import NormFactory
 from asr_ablations.tools.masks import valid_frames
 
-Norm = Callable[[Sequence[int]], nn.Module]
 CEILING = 20.0
 """The clipped ReLU's upper bound (papers/003 §1.2)."""
 
 
-class Convolution(nn.Conv2d):
-    """nn.Conv2d in channels_last, on a CPU 2.5 times as fast forwards; but not where one or two utterances of 32
-    channels are trained on: at some sizes, those of model=ds2 among them, oneDNN then takes 80 times as long for the
-    gradient of the weights (torch 2.11, AVX2: 8 s).
+class InputLayer(Protocol):
+    """A convolutional layer at the input of a model. Also an nn.Module.
+
+    channels, bins: the sizes C' and F' of its output.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    channels: int
+    bins: int
+
+    def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Output frames (B,) for input frames (B,)."""
+
+    def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(x (B, T, F, C), lengths (B,)) → (x (B, T', F', C'), lengths (B,)), frames past a length 0."""
+
+
+class InputLayerFactory(Protocol):
+    """Builds an input layer for x (B, T, bins, inputs). options: the values of one entry of `convolutions`."""
+
+    def __call__(self, inputs: int, bins: int, *, norm: NormFactory, **options: object) -> InputLayer: ...
+
+
+class Convolution(nn.Conv2d):
+    """nn.Conv2d in channels_last, which on a CPU is 2.5 times as fast in the forward pass.
+
+    Not where one or two utterances of 32 channels are trained on: at some sizes, those of model=ds2 among them, oneDNN
+    then takes 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, int],
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
+        self.weight.data = self.weight.data.to(memory_format=torch.channels_last)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         trained = self.in_channels >= 32 and x.device.type == "cpu" and torch.is_grad_enabled()
-        if trained and len(x) <= 2:  # asked last: an exported model has batches of any size
+        if trained and len(x) <= 2:  # the last condition: an exported model has batches of any size
             return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
         return super().forward(x)
 
 
 class PaddedConvolution(nn.Module):
-    """2-D convolution, norm, clipped ReLU: (x (B, T, F, C), lengths (B,)) → the same with `channels`, `bins`.
+    """2-D convolution, norm and clipped ReLU, as an InputLayer.
 
-    Kernel and stride as (frequency, time). Padded by half a kernel: T and F become ceil(size / stride).
+    kernel and stride are (frequency, time). The input is padded by half a kernel: T and F become ceil(size / stride).
+    Raises ValueError for a kernel of even size.
     """
 
     def __init__(
-        self, inputs: int, bins: int, *, norm: Norm, channels: int, kernel: Sequence[int], stride: Sequence[int]
+        self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: Sequence[int], stride: Sequence[int]
     ) -> None:
         super().__init__()
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
@@ -57,12 +88,12 @@ class PaddedConvolution(nn.Module):
 
 
 class WholeFrameConvolution(nn.Module):
-    """1-D convolution of whole frames over time, norm, clipped ReLU: (x (B, T, F, C), lengths (B,)) → `bins` = 1.
+    """1-D convolution of whole frames over time, norm and clipped ReLU, as an InputLayer with one bin.
 
-    kernel and stride in frames. Nothing is padded: T becomes floor((T - kernel) / stride) + 1, and 0 below a kernel.
+    kernel and stride are in frames. Nothing is padded: T becomes floor((T - kernel) / stride) + 1, 0 below a kernel.
     """
 
-    def __init__(self, inputs: int, bins: int, *, norm: Norm, channels: int, kernel: int, stride: int) -> None:
+    def __init__(self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: int, stride: int) -> None:
         super().__init__()
         self.kernel, self.stride = kernel, stride
         self.channels, self.bins = channels, 1
@@ -78,6 +109,6 @@ class WholeFrameConvolution(nn.Module):
 
 
 def activate(y: torch.Tensor, lengths: torch.Tensor, norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Norm and clipped ReLU of (B, T, F, C), zeros past the lengths."""
+    """Apply norm and clipped ReLU to y (B, T, F, C); frames past a length become 0."""
     valid = valid_frames(lengths, y.shape[1], y.device)[..., None, None]
     return norm(y, lengths).clamp(0.0, CEILING) * valid, lengths

@@ -1,27 +1,25 @@
-"""One direction or two, with lengths respected, around any one-directional layer."""
-
-from collections.abc import Callable
+"""One direction or two, built from any recurrent layer for one direction."""
 
 import torch
 from torch import nn
 
 from asr_ablations.components.model.parallel import both
+from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 
-Layer = Callable[[int, int], nn.Module]
 KINDS = ("forward", "sum", "concat")
 
 
 class Directions(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, size), rows past a length 0.
 
-    directions: forward alone; or both, as their sum (papers/003 §2.4) or one beside the other, twice as wide.
-    The backward layer reads each utterance reversed within its own length: exact for every valid frame, and without
-    the packing that costs three times the layer itself on a CPU.
+    directions: forward alone, the sum of both (papers/003 §2.4), or both concatenated, twice as wide. The backward
+    layer reads each utterance reversed within its own length. That is exact for every valid frame, and avoids packing,
+    which on a CPU costs three times the layer itself. Raises UsageError for another value of directions.
     """
 
-    def __init__(self, layer: Layer, input_size: int, hidden_size: int, *, directions: str) -> None:
+    def __init__(self, layer: RecurrentFactory, input_size: int, hidden_size: int, *, directions: str) -> None:
         super().__init__()
         if directions not in KINDS:
             raise choices("directions", directions, KINDS)
@@ -47,17 +45,17 @@ class Directions(nn.Module):
 
 
 def keeps_autocast(device: str) -> bool:
-    """Whether a recurrence stays under the autocast that is on now, instead of running in its weights' own dtype.
+    """Whether a recurrence stays under the current autocast, instead of running in the dtype of its weights.
 
-    Autocast runs cuDNN's recurrences in float16 even under bfloat16, whose loss nobody scales, and on a CPU 16-bit
-    recurrences are slower than float32 ones: only float16 on CUDA, whose loss is scaled, is left as it is.
+    Autocast runs cuDNN's recurrences in float16 even under bfloat16, where the loss is not scaled; on a CPU 16-bit
+    recurrences are slower than float32 ones. So only float16 on CUDA, where the loss is scaled, is kept.
     """
     on = torch.is_autocast_enabled(device)
     return on and device == "cuda" and torch.get_autocast_dtype(device) == torch.float16
 
 
 def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
-    """Index (B, T) that reverses each utterance within its length and leaves the padding where it is."""
+    """Indices (B, T) that reverse each utterance within its length and keep the padding in place."""
     position = torch.arange(frames, device=device)[None]
     last = lengths.to(device, non_blocking=True)[:, None] - 1
     return torch.where(position <= last, last - position, position)

@@ -6,11 +6,11 @@ from torch.nn.functional import dropout
 
 
 class Dropout(nn.Module):
-    """x → x with each number 0 at the probability `rate` and the others times 1 / (1 - rate); x in evaluation.
+    """Sets each number of x to 0 with probability `rate` and multiplies the others by 1 / (1 - rate), in training only.
 
-    A module between layers and not an argument of torch's recurrent layers: theirs does nothing in a single layer.
-    Masks come from torch's global generator of the device, which assembly seeds for this alone: who restores its state
-    (torch.get_rng_state) continues with the masks that would have followed.
+    It is a module between layers and not an argument of torch's recurrent layers, which does nothing in a single layer.
+    Masks come from torch's global generator of the device, which assembly seeds for dropout alone: with its state
+    restored (torch.set_rng_state) the same masks follow. Raises ValueError for a rate outside 0 ≤ rate < 1.
     """
 
     def __init__(self, rate: float) -> None:

@@ -1,25 +1,27 @@
 """DeepSpeech2: convolutions, recurrent layers, a fully connected one (Amodei et al. 2016; papers/003 chapter 1)."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import nn
 
-from asr_ablations.components.model.convolution import Norm
-from asr_ablations.components.model.directions import Directions, Layer
+from asr_ablations.components.model.convolution import InputLayer, InputLayerFactory
+from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.components.model.lookahead import Lookahead
+from asr_ablations.components.norm import NormFactory
+from asr_ablations.components.rnn import RecurrentFactory
 
 
 class DeepSpeech2(nn.Module):
-    """(features (B, T, D), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
+    """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
 
-    convolution: the kind of all; convolutions: a mapping each with channels, kernel and stride. Norm and dropout stand
-    before each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
-    lookahead: future frames that a row convolution shows the output, 0 for none. Only the first `active_layers`
-    recurrent layers are gone through: all, unless pretraining says otherwise.
+    convolution: builds an input layer; convolutions: channels, kernel and stride of each. Norm and dropout come before
+    each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
+    lookahead: future frames that a row convolution shows to the output, 0 for none. Only the first `active_layers`
+    recurrent layers take part: all, unless pretraining sets fewer.
     """
 
     def __init__(
@@ -27,10 +29,10 @@ class DeepSpeech2(nn.Module):
         features: int,
         outputs: int,
         *,
-        convolution: Callable[..., nn.Module],
-        convolutions: Sequence[dict[str, Any]],
-        rnn: Layer,
-        norm: Norm,
+        convolution: InputLayerFactory,
+        convolutions: Sequence[Mapping[str, object]],
+        rnn: RecurrentFactory,
+        norm: NormFactory,
         width: int,
         layers: int,
         directions: str,
@@ -41,9 +43,10 @@ class DeepSpeech2(nn.Module):
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
-            made: Any = convolution(channels, bins, norm=norm, **options)
-            self.convolutions.append(made)
-            channels, bins = made.channels, made.bins
+            input_layer = convolution(channels, bins, norm=norm, **options)
+            assert isinstance(input_layer, nn.Module)
+            self.convolutions.append(input_layer)
+            channels, bins = input_layer.channels, input_layer.bins
         counts = itertools.count(1)
         self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
         self.recurrent, size = nn.ModuleList(), channels * bins
@@ -58,20 +61,21 @@ class DeepSpeech2(nn.Module):
         self.active_layers = layers
 
     def get_extra_state(self) -> torch.Tensor:
-        # a stack that grows (pretrain=layers) is evaluated as high as it was trained
+        """The number of active layers: a growing stack (pretrain=layers) is evaluated as high as it was trained."""
         return torch.tensor(self.active_layers)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
+        """Restore the number of active layers."""
         self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
         """Output frames (B,) for feature frames (B,)."""
-        for convolution in self.convolutions:
-            lengths = convolution.output_lengths(lengths)  # type: ignore[operator]
+        for layer in self.convolutions:
+            lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch convolves nothing shorter than a kernel
+        if features.shape[1] < self.shortest:  # torch refuses to convolve what is shorter than a kernel
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:

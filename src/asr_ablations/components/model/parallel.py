@@ -1,24 +1,28 @@
-"""Two independent modules on two CPU cores, forwards and backwards.
+"""Two independent modules on two CPU cores, in the forward and the backward pass.
 
-A recurrence is a chain of products too small to share out among cores, so a second thread gains nothing within one
-direction; the two directions of a bidirectional layer are independent, and each gets a core of its own.
+A recurrence is a chain of products too small to divide among cores, so a second thread gains nothing within one
+direction. The two directions of a bidirectional layer are independent, and each gets a core of its own.
 """
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-Call = Callable[[], Any]
+Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 
 def both(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """first(x, lengths), second(y, lengths): at the same time on a CPU with several threads, with equal gradients."""
+    """first(x, lengths) and second(y, lengths), computed at the same time on a CPU with several threads.
+
+    The results and gradients are those of two calls in turn.
+    """
     if x.device.type != "cpu" or torch.get_num_threads() == 1:
         return first(x, lengths), second(y, lengths)
     if not torch.is_grad_enabled():
@@ -27,16 +31,16 @@ def both(
     return _Both.apply(first, second, lengths, x, y, *weights)
 
 
-def _without_gradients(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> Call:
+def _without_gradients(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> Callable[[], torch.Tensor]:
     def run() -> torch.Tensor:
-        with torch.no_grad():  # what the caller's thread has switched off is still on in the helper
+        with torch.no_grad():  # gradients are switched off for the caller's thread only
             return module(x, lengths)
 
     return run
 
 
 class _Both(torch.autograd.Function):
-    """Each module's own graph is built and walked in a thread of its own; only its ends join the outer graph."""
+    """Builds and walks each module's graph in a thread of its own; only inputs and outputs join the outer graph."""
 
     @staticmethod
     def forward(
@@ -47,11 +51,11 @@ class _Both(torch.autograd.Function):
         x: torch.Tensor,
         y: torch.Tensor,
         *weights: torch.Tensor,
-    ) -> Any:
+    ) -> tuple[torch.Tensor, ...]:
         inputs = [value.detach().requires_grad_() for value in (x, y)]
         modules = (first, second)
 
-        def call(i: int) -> Call:
+        def call(i: int) -> Callable[[], torch.Tensor]:
             def run() -> torch.Tensor:
                 with torch.enable_grad():
                     return modules[i](inputs[i], lengths)
@@ -66,23 +70,23 @@ class _Both(torch.autograd.Function):
         return tuple(output.detach() for output in outputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        def call(i: int) -> Call:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        def call(i: int) -> Callable[[], tuple[torch.Tensor, ...]]:
             output, inputs = ctx.parts[i]
             return lambda: torch.autograd.grad(output, inputs, gradients[i], allow_unused=True)
 
         (x, *first), (y, *second) = _at_once(call(0), call(1))
-        ctx.parts = None  # the inner graphs hold all activations: free them as the outer one would
+        ctx.parts = None  # the inner graphs hold all activations: free them as the outer graph would
         return None, None, None, x, y, *first, *second
 
 
-def _at_once(here: Call, there: Call) -> tuple[Any, Any]:
-    """Results of both calls, one in this thread and one in the helper, one core each."""
+def _at_once(first: Callable[[], Result], second: Callable[[], Other]) -> tuple[Result, Other]:
+    """The results of both calls: the first in this thread, the second in the helper thread, with one core each."""
     threads = torch.get_num_threads()
-    future: Future[Any] = _helper().submit(there)
+    future: Future[Other] = _helper().submit(second)
     torch.set_num_threads(1)
     try:
-        result = here()
+        result = first()
     finally:
         torch.set_num_threads(threads)
     return result, future.result()
@@ -96,9 +100,11 @@ def _helper() -> ThreadPoolExecutor:
 
 
 def _one_thread() -> None:
-    """The number of threads belongs to the thread that sets it. But where torch first needs it, it takes over what any
-    thread set last: on a busy machine, which starts this one late, that would be another number in some runs, and with
-    it other last bits.
+    """Set one thread of torch for the helper thread.
+
+    The number of threads belongs to the thread that sets it. But when torch first needs it, it takes over what any
+    thread set last. On a busy machine, which starts this thread late, that would be another number in some runs, and
+    with it other last bits.
     """
     torch.set_num_threads(1)
     torch.get_num_threads()  # the first need
