@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.components.gradient.norm import ClipNorm
 from asr_ablations.components.loss.framewise import Framewise
+from asr_ablations.components.model.convolution import PaddedConvolution
 from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.none import NoNorm
 from asr_ablations.components.schedule.constant import constant
@@ -120,7 +121,7 @@ def model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeec
     made = DeepSpeech2(
         settings.features,
         settings.labels,
-        convolution=nn.Identity,
+        convolution=PaddedConvolution,
         convolutions=[],
         rnn=rnn,
         norm=NoNorm,

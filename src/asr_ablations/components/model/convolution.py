@@ -1,6 +1,6 @@
 """Convolutions at the input of a model, over (B, T, F, C); frames past a length are 0 afterwards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -29,10 +29,8 @@ class InputLayer(Protocol):
         """(x (B, T, F, C), lengths (B,)) → (x (B, T', F', C'), lengths (B,)), frames past a length 0."""
 
 
-class InputLayerFactory(Protocol):
-    """Builds an input layer for x (B, T, bins, inputs). options: the values of one entry of `convolutions`."""
-
-    def __call__(self, inputs: int, bins: int, *, norm: NormFactory, **options: object) -> InputLayer: ...
+InputLayerFactory = Callable[..., InputLayer]
+"""(inputs, bins, norm=…, channels=…, kernel=…, stride=…) → an input layer for x (B, T, bins, inputs)."""
 
 
 class Convolution(nn.Conv2d):

@@ -21,7 +21,7 @@ class Norm(Protocol):
 class NormFactory(Protocol):
     """norm: from the shape of a frame to a normalisation."""
 
-    def __call__(self, frame: Sequence[int]) -> nn.Module:
+    def __call__(self, frame: Sequence[int], /) -> nn.Module:
         """A Norm for frames of this shape: (F, C), an image's column, or (D,), a recurrent layer's output."""
 
 

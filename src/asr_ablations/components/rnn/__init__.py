@@ -20,7 +20,7 @@ class Recurrent(Protocol):
 class RecurrentFactory(Protocol):
     """rnn: from sizes to a layer."""
 
-    def __call__(self, input_size: int, hidden_size: int) -> nn.Module:
+    def __call__(self, input_size: int, hidden_size: int, /) -> nn.Module:
         """A Recurrent layer with D = input_size and H = hidden_size. Its weights are its own parameters, or those of
         torch's recurrent modules within it, by which initialisations know the gates.
         """
