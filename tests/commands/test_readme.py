@@ -23,6 +23,7 @@ from tests.helpers.command import (
     run_folders,
 )
 from tests.helpers.support import CONF, group_options, shared_data
+from tests.test_architecture import FLOORS
 
 PYTHON = documented_commands()
 OTHER = [line for line in documented_lines() if not line.startswith("python ")]
@@ -195,6 +196,15 @@ def test_every_file_of_a_run_is_explained():
     names = [value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)]
     assert len(names) > 20
     assert [name for name in names if name not in page] == []
+
+
+def test_the_floors_are_those_that_imports_keep_to():
+    """Each row of the table on docs/architecture.md names the packages of one floor."""
+    page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\d) \| (.*?) \|", page, flags=re.MULTILINE))
+    named = {int(floor): set(re.findall(r"`([\w/*.]+?)/?`", cells)) for floor, cells in rows.items()}
+    written = [{"src/*.py" if name == "scripts" else name for name in floor} for floor in FLOORS]
+    assert named == dict(enumerate(written, start=1))
 
 
 def first_values(words: list[str]) -> list[str]:
