@@ -1,4 +1,4 @@
-"""The estimator of ours against lmplz, and against what any model must be."""
+"""Our estimator against lmplz, and against the properties of every model."""
 
 import math
 import subprocess
@@ -15,41 +15,41 @@ HERE = Path(__file__).parent
 
 
 def text(sentences: int, words: int, seed: int = 0) -> list[list[str]]:
-    """Sentences of 0 to 6 words, some much more frequent than others, with habits."""
+    """Sentences of 0 to 6 words, some much more frequent than others; "w1" always follows "w0"."""
     generator = np.random.default_rng(seed)
     known = [f"w{i}" for i in range(words)]
     weights = 1 / np.arange(1, words + 1)
     drawn = []
     for _ in range(sentences):
         sentence = generator.choice(known, generator.integers(0, 7), p=weights / weights.sum()).tolist()
-        drawn.append([word for one in sentence for word in ([one, "w1"] if one == "w0" else [one])])
+        drawn.append([part for word in sentence for part in ([word, "w1"] if word == "w0" else [word])])
     return drawn
 
 
 def read(file: Path) -> dict[str, tuple[float, float]]:
     """n-gram → log10 of the probability and of the back-off weight."""
-    found, inside = {}, False
+    entries, inside = {}, False
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("\\"):
             inside = line.endswith("-grams:")
         elif inside and line:
             probability, gram, *backoff = line.split("\t")
-            found[gram] = (float(probability), float(backoff[0]) if backoff else 0.0)
-    return found
+            entries[gram] = (float(probability), float(backoff[0]) if backoff else 0.0)
+    return entries
 
 
 def same(own: list[list[Entry]], reference: Path) -> None:
     expected = read(reference)
-    mine = {" ".join(gram): (p, backoff or 0.0) for entries in own for gram, p, backoff in entries}
-    assert mine.keys() == expected.keys()
-    for gram, values in mine.items():
+    estimated = {" ".join(gram): (p, backoff or 0.0) for entries in own for gram, p, backoff in entries}
+    assert estimated.keys() == expected.keys()
+    for gram, values in estimated.items():
         assert values == pytest.approx(expected[gram], abs=1e-4), gram
 
 
 @pytest.mark.parametrize(("name", "prune"), [("whole", [0, 0, 0]), ("pruned", [0, 1, 1]), ("tiny", [0, 0, 0])])
 def test_as_lmplz(name: str, prune: list[int]) -> None:
     """The ARPA files were written by lmplz of KenLM 0.3.0: -o 3 --discount_fallback --prune …, from the text beside
-    them (tiny: its first three lines, too few to tell the discounts).
+    them (tiny: its first three lines, too few to estimate the discounts).
     """
     lines = (HERE / "lmplz.txt").read_text(encoding="utf-8").splitlines()
     sentences = [line.split() for line in (lines[:3] if name == "tiny" else lines)]
@@ -91,9 +91,9 @@ def test_probabilities_after_every_context_sum_to_one(
 
 
 def test_unigrams_by_hand() -> None:
-    """ "a b c", "a b", "c a b" with the fall-back discounts 0.5, 1, 1.5. Each word counts what stands before it: a: <s>
-    and c, b: a, c: b and <s>, </s>: c and b; 7 in all. Of each 2 is taken 1 and of 1 is taken 0.5: 3.5 of 7, which five
-    words share, the unknown one among them: 0.1 each. P(a) = (2 - 1) / 7 + 0.1.
+    """ "a b c", "a b", "c a b" with the fall-back discounts 0.5, 1, 1.5. The count of a word is the number of different
+    words before it: a: <s> and c, b: a, c: b and <s>, </s>: c and b; 7 in total. The discount is 1 for a count of 2 and
+    0.5 for 1: 3.5 of 7, which five words share, the unknown one included: 0.1 each. P(a) = (2 - 1) / 7 + 0.1.
     """
     unigrams = {gram[0]: p for gram, p, _ in estimate([["a", "b", "c"], ["a", "b"], ["c", "a", "b"]], 3, [0, 0, 0])[0]}
     assert 10 ** unigrams["<unk>"] == pytest.approx(0.1)
@@ -102,7 +102,7 @@ def test_unigrams_by_hand() -> None:
     assert math.isclose(unigrams["<s>"], 0.0)
 
 
-def test_a_build_that_fails_says_so(tmp_path: Path) -> None:
+def test_a_failing_program_is_reported(tmp_path: Path) -> None:
     from asr_ablations.tools.errors import UsageError
 
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""python src/lm.py: what goes in, what comes out, what is refused; KenLM's numbers."""
+"""python src/lm.py: its inputs, its outputs, what it refuses; KenLM's numbers."""
 
 import gzip
 import json
@@ -31,14 +31,14 @@ ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
 
 def request(outputs: Path, root: Path | None, *overrides: str) -> DictConfig:
     data = tiny_overrides(root) if root else ["data=librispeech"]
-    asked = [*data, f"outputs={outputs}", *overrides]
+    requested = [*data, f"outputs={outputs}", *overrides]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        cfg = hydra_compose("language_model", overrides=["overrides=[]", *asked])
-    cfg.overrides = asked
+        cfg = hydra_compose("language_model", overrides=["overrides=[]", *requested])
+    cfg.overrides = requested
     return cfg
 
 
-def made(outputs: Path, root: Path | None, *overrides: str) -> tuple[Path, dict[str, Any]]:
+def make_model(outputs: Path, root: Path | None, *overrides: str) -> tuple[Path, dict[str, Any]]:
     folder = make(request(outputs, root, *overrides))
     return folder, json.loads((folder / "lm.json").read_text())
 
@@ -49,23 +49,24 @@ def test_every_option_composes_and_passes(name: str, tmp_path: Path) -> None:
 
 
 def test_training_transcripts_make_a_model(tiny_corpus: Path, tmp_path: Path) -> None:
-    folder, told = made(tmp_path, tiny_corpus, "lm.program=null")
-    assert (told["unit"], told["order"], told["estimator"]) == ("word", 3, "python")
-    assert [(one["source"], one["sentences"], one["held_out"]) for one in told["sources"]] == [("train", 10, False)]
-    assert told["fit"].keys() == {"dev"}
+    folder, record = make_model(tmp_path, tiny_corpus, "lm.program=null")
+    assert (record["unit"], record["order"], record["estimator"]) == ("word", 3, "python")
+    (source,) = record["sources"]
+    assert (source["source"], source["sentences"], source["held_out"]) == ("train", 10, False)
+    assert record["fit"].keys() == {"dev"}
     words = (folder / "words.txt").read_text().split()
     assert words == sorted(load(str(folder)).words)
-    assert told["vocabulary"] == len(words)
+    assert record["vocabulary"] == len(words)
     assert decoder("beam_lm", ENGLISH, lm=str(folder)).model.file.parent == folder
     assert decoder("lexicon", ENGLISH, words=str(folder)).files == {"words": folder / "words.txt"}
 
 
-def test_lmplz_makes_the_same_one_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
+def test_lmplz_makes_the_same_model_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
     if programs.find("lmplz") is None or programs.find("build_binary") is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
-    ours, _ = made(tmp_path / "a", tiny_corpus, "lm.program=null")
-    theirs, told = made(tmp_path / "b", tiny_corpus)
-    assert (told["estimator"], told["binary"]) == ("lmplz", True)
+    ours, _ = make_model(tmp_path / "a", tiny_corpus, "lm.program=null")
+    theirs, record = make_model(tmp_path / "b", tiny_corpus)
+    assert (record["estimator"], record["binary"]) == ("lmplz", True)
     models = [kenlm.Model(str(file)) for file in (ours / "lm.arpa", theirs / "lm.arpa", theirs / "lm.binary")]
     for sentence in ("a cab", "dad had a cab", "never heard", ""):
         scores = [model.score(sentence) for model in models]
@@ -81,13 +82,13 @@ def test_lmplz_makes_the_same_one_and_a_binary(tiny_corpus: Path, tmp_path: Path
         load(str(cut))
 
 
-def test_held_out_text_enters_only_when_asked_and_is_told(
+def test_held_out_text_enters_only_on_request_with_a_warning(
     tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, told = made(tmp_path, tiny_corpus, "lm.include=[dev]", "lm.program=null")
-    assert [(one["source"], one["held_out"]) for one in told["sources"]] == [("train", False), ("dev", True)]
+    _, record = make_model(tmp_path, tiny_corpus, "lm.include=[dev]", "lm.program=null")
+    assert [(source["source"], source["held_out"]) for source in record["sources"]] == [("train", False), ("dev", True)]
     assert "HELD-OUT TEXT" in capsys.readouterr().out
-    made(tmp_path, tiny_corpus, "lm.program=null")
+    make_model(tmp_path, tiny_corpus, "lm.program=null")
     assert "HELD-OUT" not in capsys.readouterr().out
     with pytest.raises(UsageError, match=r"lm\.include=train: expected dev, test"):
         make(request(tmp_path, tiny_corpus, "lm.include=[train]"))
@@ -98,30 +99,30 @@ def test_a_text_file(tmp_path: Path, packed: bool, capsys: pytest.CaptureFixture
     file = tmp_path / ("text.txt.gz" if packed else "text.txt")
     content = "A Cab\n\ndad   had a cab\nHe had 3 cabs\n"
     file.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
-    folder, told = made(tmp_path, None, f"lm.text={file}", "lm.program=null")
-    assert told["sources"][0]["sentences"] == 2
-    assert told["fit"] == {}  # no corpus at hand
+    folder, record = make_model(tmp_path, None, f"lm.text={file}", "lm.program=null")
+    assert record["sources"][0]["sentences"] == 2
+    assert record["fit"] == {}  # no corpus at hand
     assert (folder / "words.txt").read_text().split() == ["a", "cab", "dad", "had"]
     assert "1 of 3 lines have other characters" in capsys.readouterr().out
 
 
 def test_a_model_of_characters(tiny_corpus: Path, tmp_path: Path) -> None:
-    folder, told = made(tmp_path, tiny_corpus, "lm.unit=character", "lm.order=4", "lm.program=null")
+    folder, record = make_model(tmp_path, tiny_corpus, "lm.unit=character", "lm.order=4", "lm.program=null")
     assert set(load(str(folder)).words) == set("abcdefhd|")
-    assert told["fit"]["dev"]["oov_rate"] == 0
+    assert record["fit"]["dev"]["oov_rate"] == 0
     assert decoder("beam_charlm", ENGLISH, lm=str(folder)).model.ngrams.order == 4
 
 
 def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> None:
-    whole, _ = made(tmp_path, tiny_corpus, "lm.program=null")
-    pruned, _ = made(tmp_path, tiny_corpus, "lm.program=null", "lm.prune=[0,1]")
+    whole, _ = make_model(tmp_path, tiny_corpus, "lm.program=null")
+    pruned, _ = make_model(tmp_path, tiny_corpus, "lm.program=null", "lm.prune=[0,1]")
     sizes = [len((folder / "lm.arpa").read_text().splitlines()) for folder in (whole, pruned)]
     assert sizes[1] < sizes[0]
     assert load(str(whole)).words == load(str(pruned)).words
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("lm.order=1", "lm.order=1: expected a whole number, 2 to 6"),
         ("lm.order=7", "lm.order=7: expected a whole number, 2 to 6"),
@@ -134,8 +135,8 @@ def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> N
         ("lm=librispeech lm.name=5-gram", "lm.name=5-gram: expected 3-gram"),
     ],
 )
-def test_what_is_refused(override: str, told: str, tiny_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=told) as error:
+def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message) as error:
         make(request(tmp_path, tiny_corpus, *override.split()))
     assert "\n" not in str(error.value)
 
@@ -148,11 +149,11 @@ def test_a_text_of_other_letters_is_refused(tmp_path: Path) -> None:
 
 def test_upper_case_becomes_lower(tmp_path: Path) -> None:
     upper = bigrams("make-upper.arpa", ["CAB", "DAD"])
-    folder, told = made(tmp_path, None, "lm=arpa", f"lm.file={upper}")
+    folder, record = make_model(tmp_path, None, "lm=arpa", f"lm.file={upper}")
     model = load_words(str(folder), ENGLISH)
     assert model.words == ["cab", "dad"]
     assert kenlm.Model(str(upper)).score("CAB DAD") == pytest.approx(model.ngrams.score("cab dad"))
-    assert told["vocabulary"] == 2
+    assert record["vocabulary"] == 2
     both = bigrams("make-both.arpa", ["CAB", "cab"])
     with pytest.raises(UsageError, match="would be one word"):
         make(request(tmp_path, None, "lm=arpa", f"lm.file={both}"))
@@ -236,11 +237,11 @@ def test_perplexity_as_kenlms_query_has_it() -> None:
     file = shared_data("golden/lm/test.arpa")
     model = kenlm.Model(str(file))
     sentences = ["looking on a little", "also would consider higher looking on a little", "unheard of"]
-    told = fit(model, [sentence.split() for sentence in sentences], "word")
+    measured = fit(model, [sentence.split() for sentence in sentences], "word")
     total = sum(model.score(sentence) for sentence in sentences)
-    assert told["perplexity"] == pytest.approx(10 ** (-total / (4 + 8 + 2 + 3)), rel=1e-4)
-    assert told["oov_rate"] == pytest.approx(2 / 14)
-    assert told["words"] == 14
+    assert measured["perplexity"] == pytest.approx(10 ** (-total / (4 + 8 + 2 + 3)), rel=1e-4)
+    assert measured["oov_rate"] == pytest.approx(2 / 14)
+    assert measured["words"] == 14
     assert model.perplexity(sentences[0]) == pytest.approx(fit(model, [sentences[0].split()], "word")["perplexity"])
 
 
@@ -259,15 +260,15 @@ def test_a_sentence_of_librispeechs_model() -> None:
     "sentence", ["looking on a little", "also would consider higher looking on a little", "unheard"]
 )
 def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
-    """Word by word as the decoder asks, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
+    """Word by word as the decoder scores, at α = 1 and β = 0, against score(); an unknown word costs `unknown` more."""
     from asr_ablations.components.decoder.beam_lm import Fusion
     from asr_ablations.language_models.model import NATS
 
     file = shared_data(f"golden/lm/{name}")
     kept = bigrams("fusion.arpa", ["a", "b"])
-    one = decoder("beam_lm", LETTERS, lm=str(kept), alpha=1.0, beta=0.0, unknown=-3.0)
-    one.model = load(str(file))
-    fusion = Fusion(one)
+    search = decoder("beam_lm", LETTERS, lm=str(kept), alpha=1.0, beta=0.0, unknown=-3.0)
+    search.model = load(str(file))
+    fusion = Fusion(search)
     state, total, words = fusion.get_start_state(), 0.0, sentence.split()
     for i, word in enumerate(words):
         score, state = fusion.score(state, word, is_last_word=i == len(words) - 1)

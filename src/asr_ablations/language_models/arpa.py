@@ -1,21 +1,21 @@
 """ARPA files: n-grams with log10 probabilities and back-off weights, as SRILM, KenLM and others write them."""
 
 import gzip
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import whole_file
 
 Entry = tuple[tuple[str, ...], float, float | None]
 """Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""
 
 
 def read_unigrams(file: Path) -> list[str]:
-    """The words of an ARPA file, <s> and others among them. Raises UsageError where there are none."""
+    """Return the words of an ARPA file, <s> and other marks included. Raises UsageError if it has none."""
     words = []
-    with opened(file) as lines:
+    with open_text(file) as lines:
         inside = False
         for line in lines:
             if line.startswith("\\"):
@@ -25,28 +25,26 @@ def read_unigrams(file: Path) -> list[str]:
             elif inside and line.strip():
                 words.append(line.split()[1])
     if not words:
-        raise UsageError(f"{file}: no ARPA file (there is no \\1-grams: in it)")
+        raise UsageError(f"{file}: not an ARPA file (there is no \\1-grams: in it)")
     return words
 
 
-def opened(file: Path) -> Any:
-    """Lines of a text file, compressed or not."""
+def open_text(file: Path) -> TextIO:
+    """Open a UTF-8 text file for reading, compressed (.gz) or not."""
     if file.suffix == ".gz":
         return gzip.open(file, "rt", encoding="utf-8", errors="replace")
     return file.open(encoding="utf-8", errors="replace")
 
 
 def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
-    """Write n-grams, one sequence an order; a file that is there is whole."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as out:
-        out.write("\\data\\\n")
-        out.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
+    """Write n-grams, one sequence of entries per order. An existing file is complete."""
+    with whole_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
+        output.write("\\data\\\n")
+        output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
         for n, entries in enumerate(orders, start=1):
-            out.write(f"\n\\{n}-grams:\n")
-            out.writelines(_line(entry) for entry in entries)
-        out.write("\n\\end\\\n")
-    temporary.replace(file)
+            output.write(f"\n\\{n}-grams:\n")
+            output.writelines(_line(entry) for entry in entries)
+        output.write("\n\\end\\\n")
 
 
 def _line(entry: Entry) -> str:
@@ -56,19 +54,16 @@ def _line(entry: Entry) -> str:
 
 
 def lower_case(source: Path, target: Path) -> None:
-    """A copy in lower case, as the transcripts are. Raises UsageError where two words would become one."""
-    words = read_unigrams(source)
-    seen: dict[str, str] = {}
-    for word in words:
-        if word.lower() in seen:
-            raise UsageError(f"{source}: {seen[word.lower()]!r} and {word!r} would be one word in lower case")
-        seen[word.lower()] = word
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    with opened(source) as lines, temporary.open("w", encoding="utf-8") as out:
-        out.writelines(_lowered(lines))
-    temporary.replace(target)
+    """Write a copy in lower case, as the transcripts are. Raises UsageError if two words would become one."""
+    originals: dict[str, str] = {}
+    for word in read_unigrams(source):
+        if word.lower() in originals:
+            raise UsageError(f"{source}: {originals[word.lower()]!r} and {word!r} would be one word in lower case")
+        originals[word.lower()] = word
+    with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
+        output.writelines(_lowered(lines))
 
 
-def _lowered(lines: Iterator[str]) -> Iterator[str]:
+def _lowered(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        yield line.lower()  # numbers have no case but the e of 1e-05, \data\ and others are lower case already
+        yield line.lower()  # numbers have no case but the e of 1e-05; \data\ and other marks are lower case already

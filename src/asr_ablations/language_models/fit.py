@@ -1,15 +1,28 @@
-"""How well a language model fits a set: perplexity and words it does not know."""
+"""The fit of a language model to a set: perplexity, and the share of unknown words."""
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
+
+import kenlm
 
 from asr_ablations.language_models.text import units
 
 
-def fit(ngrams: Any, sentences: Iterable[Sequence[str]], unit: str) -> dict[str, float]:
-    """Perplexity over words and sentence ends as KenLM's `query` counts it, with and without those of unknown words;
-    their share of all words; entropy in bits a word.
+class Fit(TypedDict):
+    """Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
+
+    sentences: int
+    words: int
+    oov_rate: float
+    perplexity: float
+    perplexity_without_oov: float
+    bits_per_word: float
+
+
+def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
+    """Measure the fit to sentences of words: the perplexity over words and sentence ends, as KenLM's `query` counts it,
+    with and without unknown words; the share of unknown words; the entropy in bits per word.
     """
     total = known = 0.0
     words = unknown = ends = 0
@@ -19,7 +32,7 @@ def fit(ngrams: Any, sentences: Iterable[Sequence[str]], unit: str) -> dict[str,
             total += score
             known += 0.0 if oov else score
             words, unknown = words + 1, unknown + oov
-    counted = max(1, words)  # the ends of sentences are among them
+    counted = max(1, words)  # sentence ends included
     return {
         "sentences": ends,
         "words": words - ends,

@@ -1,5 +1,5 @@
-"""Modified Kneser-Ney smoothing with interpolation, for corpora that fit into memory, as lmplz does it (Chen and
-Goodman 1999, §3; Heafield et al. 2013). lmplz is the faster one, needs no memory, and gives the same numbers.
+"""Interpolated modified Kneser-Ney smoothing for corpora that fit into memory, as lmplz computes it (Chen and Goodman
+1999, §3; Heafield et al. 2013). lmplz is faster, works on disk, and gives the same numbers.
 """
 
 import math
@@ -11,12 +11,13 @@ from asr_ablations.language_models.arpa import Entry
 Gram = tuple[str, ...]
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 FALLBACK = (0.0, 0.5, 1.0, 1.5)
-"""lmplz's discounts for counts of 0, 1, 2, 3 and more where a corpus is too small to tell (--discount_fallback)."""
+"""lmplz's discounts for counts of 0, 1, 2, 3 and more if a corpus is too small to estimate them (--discount_fallback).
+"""
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Entries of an ARPA file, one list an order from 2 on. prune: n-grams seen at most so often are left out, a number
-    an order, the first 0.
+    """Return the entries of an ARPA file, one list per order. order: 2 or more; prune: for each order, the count up to
+    which n-grams are left out; the first is 0.
     """
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
@@ -32,7 +33,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
-    """How often each n-gram stands in the sentences, one count an order."""
+    """Return how often each n-gram occurs in the sentences, one counter per order."""
     counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for sentence in sentences:
         padded = (BEGIN, *sentence, END)
@@ -42,14 +43,14 @@ def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]
 
 
 def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
-    """Before how many different words an n-gram stands; where it begins a sentence, how often."""
-    before = Counter(gram[1:] for gram in longer)
-    return {gram: count if gram[0] == BEGIN else before[gram] for gram, count in raw.items()}
+    """Return how many different words precede each n-gram, or how often it occurs if it begins a sentence."""
+    preceding = Counter(gram[1:] for gram in longer)
+    return {gram: count if gram[0] == BEGIN else preceding[gram] for gram, count in raw.items()}
 
 
 def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
-    """How many n-grams have each count. lmplz takes the last n-gram that it comes by, in the order of its last word's
-    number, then of the one before and so on, at its raw count; of a small corpus that moves the discounts.
+    """Return how many n-grams have each count. lmplz uses the raw count for the last n-gram in its order, by the number
+    of the last word, then of the word before it and so on; in a small corpus that changes the discounts.
     """
     counted = Counter(adjusted.values())
     last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
@@ -59,13 +60,13 @@ def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: di
 
 
 def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
-    """What is taken from counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
+    """Return what is subtracted from counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
     t1, t2, t3, t4 = (counts_of_counts[k] for k in (1, 2, 3, 4))
     if not (t1 and t2 and t3):
         return FALLBACK
     y = t1 / (t1 + 2 * t2)
-    found = (0.0, 1 - 2 * y * t2 / t1, 2 - 3 * y * t3 / t2, 3 - 4 * y * t4 / t3)
-    return found if all(0 <= found[k] <= k for k in (1, 2, 3)) else FALLBACK
+    discounts = (0.0, 1 - 2 * y * t2 / t1, 2 - 3 * y * t3 / t2, 3 - 4 * y * t4 / t3)
+    return discounts if all(0 <= discounts[k] <= k for k in (1, 2, 3)) else FALLBACK
 
 
 def _weigh(
@@ -76,7 +77,7 @@ def _weigh(
     backoffs: dict[Gram, float],
 ) -> None:
     """Add the probabilities of one order, interpolated with the order below, and the back-off weights of its contexts.
-    What is pruned gives all of its count to the back-off.
+    A pruned n-gram gives all of its count to the back-off.
     """
     totals: dict[Gram, int] = defaultdict(int)
     freed: dict[Gram, float] = defaultdict(float)
@@ -85,7 +86,7 @@ def _weigh(
         freed[gram[:-1]] += discounts[min(count, 3)] if gram in kept else count
     for context, total in totals.items():
         backoffs[context] = freed[context] / total
-    if () in totals:  # unigrams: the rest is shared by all words, the unknown one among them
+    if () in totals:  # unigrams: all words, the unknown word included, share the rest equally
         share = backoffs.pop(()) / (len(counts) + 1)
         probabilities[UNKNOWN,] = share
     for gram in kept:
@@ -97,6 +98,8 @@ def _weigh(
 def _entries(
     n: int, kept: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
+    """Return the sorted entries of the n-grams of n + 1 words, in log10. last: they have no back-off weights."""
+
     def entry(gram: Gram) -> Entry:
         backoff = None if last else math.log10(backoffs.get(gram, 1.0)) + 0.0
         return gram, math.log10(probabilities[gram]), backoff

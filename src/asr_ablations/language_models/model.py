@@ -1,13 +1,14 @@
-"""n-gram models as decoders use them: KenLM's, with the words they know."""
+"""KenLM n-gram models for decoders, with the words they know."""
 
 import bisect
 import functools
 import math
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import kenlm
 
@@ -17,21 +18,21 @@ from asr_ablations.language_models.words import unspellable
 from asr_ablations.tools.errors import UsageError
 
 NATS = math.log(10)
-"""Of a base 10 logarithm, which ARPA files and KenLM have."""
+"""Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
 SPACE = "|"
-"""The space in a model of characters."""
+"""The symbol for the space in a model of characters."""
 BINARY, ARPA = "lm.binary", "lm.arpa"
-"""What src/lm.py leaves in a model's folder; the first where KenLM's build_binary was found."""
+"""Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed."""
 MARKS = ("<s>", "</s>", "<unk>")
 ENOUGH = 0.9
-"""The share of a model's words that the alphabet must be able to spell; others have no effect."""
+"""The least share of a model's words that the alphabet must be able to spell; the others have no effect."""
 
 
 @dataclass(frozen=True)
 class WordModel:
-    """An n-gram model and its words, sorted. file: where it was read from."""
+    """An n-gram model, its sorted words, and the file it was read from."""
 
-    ngrams: Any
+    ngrams: kenlm.Model
     words: list[str]
     file: Path
 
@@ -39,106 +40,109 @@ class WordModel:
         return word in self.ngrams
 
     def begins(self, letters: str) -> bool:
-        """Whether a known word begins so."""
-        place = bisect.bisect_left(self.words, letters)
-        return place < len(self.words) and self.words[place].startswith(letters)
+        """Whether a known word begins with these letters."""
+        index = bisect.bisect_left(self.words, letters)
+        return index < len(self.words) and self.words[index].startswith(letters)
 
 
 def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
-    """A model of words. Raises UsageError for one that is missing, damaged, or of other letters or another case."""
+    """Load a model of words. Raises UsageError if it is missing, damaged, or has other letters or another case."""
     model = load(path)
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):
-        lower = sum(word.lower() != word for word in odd) > len(odd) / 2
-        mend = ": its case differs, python src/lm.py lm.arpa=<file> makes a lower-case copy" if lower else ""
+        upper_case = sum(word.lower() != word for word in odd) > len(odd) / 2
+        remedy = "; its case differs: python src/lm.py lm=arpa lm.file=<file> writes a lower-case copy"
         raise UsageError(
             f"decoder.lm={path}: {len(odd)} of its {len(model.words)} words cannot be spelled with the alphabet "
-            f"{alphabet.characters!r}, as {(odd or ['none'])[0]!r}{mend}"
+            f"{alphabet.characters!r}, for example {(odd or ['none'])[0]!r}{remedy if upper_case else ''}"
         )
     if len(alphabet.characters) > 2 and all(len(word) == 1 for word in model.words) and SPACE in model.words:
-        raise UsageError(f"decoder.lm={path}: a model of characters; decoder=beam_charlm takes it")
+        raise UsageError(f"decoder.lm={path}: a model of characters; use decoder=beam_charlm")
     return model
 
 
 def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
-    """A model of characters. Raises UsageError as load_words, and for a model of words."""
+    """Load a model of characters. Raises UsageError as load_words, and for a model of words."""
     model = load(path)
     if any(len(word) > 1 for word in model.words):
-        raise UsageError(f"decoder.lm={path}: a model of words; decoder=beam_lm takes it, or make one of characters "
+        raise UsageError(f"decoder.lm={path}: a model of words; use decoder=beam_lm, or estimate a model of characters "
                          "with python src/lm.py lm.unit=character")  # fmt: skip
     odd = set(model.words) - {SPACE, *alphabet.characters}
     if not model.words or odd or not set(model.words) - {SPACE}:
-        raise UsageError(f"decoder.lm={path}: its characters {' '.join(sorted(odd))} are not of the alphabet "
+        raise UsageError(f"decoder.lm={path}: its characters {' '.join(sorted(odd))} are not in the alphabet "
                          f"{alphabet.characters!r}")  # fmt: skip
     return model
 
 
 def load(path: str | None) -> WordModel:
-    """Raises UsageError for a model that is missing or cannot be read."""
+    """Load a model of any unit. Raises UsageError for a model that is missing or cannot be read."""
     if not path:
-        raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or the folder that src/lm.py left")
+        raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or a folder written by src/lm.py")
     file = find(Path(path))
     return _read(file, file.stat().st_mtime_ns, path)
 
 
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
-    """Once for all decoders that use it."""
+    """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
     config = kenlm.Config()
     config.show_progress = False
-    with _silence():
+    with _silent_stderr():
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
-    listed = read_unigrams(file) if is_arpa(file) else _binary_words(file)
-    words = sorted(word for word in listed if word.lower() not in MARKS)
+    vocabulary = read_unigrams(file) if is_arpa(file) else _binary_words(file)
+    words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words[:100]):
-        raise UsageError(f"decoder.lm={path}: damaged, its list of words is not the model's")
+        raise UsageError(f"decoder.lm={path}: damaged, its list of words does not belong to the model")
     return WordModel(ngrams, words, file)
 
 
 def find(path: Path) -> Path:
-    """The model's file, of a folder that src/lm.py left the quicker one. Raises UsageError where there is none."""
-    files = [path / BINARY, path / ARPA] if path.is_dir() else [path]
-    found = next((file for file in files if file.is_file()), None)
-    if found is None:
-        raise UsageError(f"decoder.lm={path}: there is no such file; expected an ARPA file, a KenLM binary, or the "
-                         "folder that src/lm.py left")  # fmt: skip
-    return found
+    """Return the model's file; for a folder written by src/lm.py, the one that loads faster.
+
+    Raises UsageError if there is none.
+    """
+    candidates = [path / BINARY, path / ARPA] if path.is_dir() else [path]
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
+        raise UsageError(f"decoder.lm={path}: there is no such file; expected an ARPA file, a KenLM binary, or a "
+                         "folder written by src/lm.py")  # fmt: skip
+    return file
 
 
 def is_arpa(file: Path) -> bool:
-    """KenLM's binaries begin with "mmap lm"; everything else is taken for an ARPA file."""
+    """Whether the file is read as ARPA: all files but KenLM's binaries, which begin with "mmap lm"."""
     with file.open("rb") as opened:
         return opened.read(7) != b"mmap lm"
 
 
 def _binary_words(file: Path) -> list[str]:
-    """KenLM's build_binary appends the words, each ended by a zero, the unknown word first."""
+    """Return the words that KenLM's build_binary appends, each ended by a zero byte, the unknown word first."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.rfind(b"<unk>\0")
         if start < 0:
             raise UsageError(
-                f"decoder.lm={file}: has no words in it; build_binary writes them unless it is told not to"
+                f"decoder.lm={file}: contains no words; build_binary writes them unless an option says otherwise"
             )
         return content[start:].decode("utf-8", errors="replace").rstrip("\0").split("\0")
 
 
-class _silence:  # noqa: N801
-    """KenLM writes advice to the file descriptor of stderr, past Python."""
-
-    def __enter__(self) -> None:
-        self.kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 2)
-        os.close(nothing)
-
-    def __exit__(self, *_: object) -> None:
-        os.dup2(self.kept, 2)
-        os.close(self.kept)
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Discard what goes to the file descriptor of stderr: KenLM writes advice there, not through Python."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _short(error: BaseException) -> str:
-    """The end of KenLM's message, which begins with its own source lines."""
+    """Return the end of KenLM's message, which begins with lines of its source."""
     text = " ".join(str(error).split()).rstrip(")")
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]

@@ -1,15 +1,26 @@
-"""The sentences that a language model learns from, and where they came from."""
+"""The sentences for a language model, and their sources."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from asr_ablations.data.alphabet import Alphabet, normalise
-from asr_ablations.language_models.arpa import opened
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.language_models.arpa import open_text
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.tools.errors import UsageError, choices
+
+
+class Source(TypedDict):
+    """One source of text: a set of the corpus or a file. held_out: it is a development or test set."""
+
+    source: str
+    sentences: int
+    words: int
+    held_out: bool
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -17,13 +28,14 @@ class Text:
     """Sentences as words, and a description of each source for the record."""
 
     sentences: list[list[str]]
-    sources: list[dict[str, Any]]
+    sources: list[Source]
 
 
-def collect(corpus: Any, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
-    """The training transcripts of a corpus or a text file, and the transcripts of the sets of `include`.
+def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
+    """Return the training transcripts of a corpus or a text file, and the transcripts of the sets in `include`.
 
-    Raises UsageError for a set that there is not, a file that cannot be read, and sentences of other letters.
+    Raises UsageError for an unknown set, a file that cannot be read, and a text in which most lines have characters
+    outside the alphabet.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -31,22 +43,25 @@ def collect(corpus: Any, alphabet: Alphabet, text: str | None, include: Sequence
             raise choices("lm.include", name, held_out)
     if text is None or include:
         corpus.prepare()
-    first = _file(Path(text), alphabet) if text is not None else transcripts(corpus, "train")
-    parts = [(text or "train", first), *((name, transcripts(corpus, name)) for name in include)]
-    sources = [_described(name, sentences, name in include) for name, sentences in parts]
+    training = _read_text(Path(text), alphabet) if text is not None else transcripts(corpus, "train")
+    parts = [(text or "train", training), *((name, transcripts(corpus, name)) for name in include)]
+    sources = [_describe(name, sentences, name in include) for name, sentences in parts]
     return Text([sentence.split() for _, sentences in parts for sentence in sentences], sources)
 
 
-def transcripts(corpus: Any, name: str) -> list[str]:
-    """What is said in a set."""
+def transcripts(corpus: Corpus, name: str) -> list[str]:
+    """Return the transcripts of the usable utterances of a set: "train", or a split."""
     splits = corpus.train if name == "train" else [name]
     return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
 
 
-def _file(path: Path, alphabet: Alphabet) -> list[str]:
-    """A sentence a line, written as transcripts are; those with other characters are left out, unless they are many."""
+def _read_text(path: Path, alphabet: Alphabet) -> list[str]:
+    """Return the lines of a text file, normalised as transcripts are. Lines with other characters are left out.
+
+    Raises UsageError for a file that cannot be read, and if half of the lines or more have other characters.
+    """
     try:
-        with opened(path) as lines:
+        with open_text(path) as lines:
             sentences = [sentence for line in lines if (sentence := normalise(line))]
     except (OSError, EOFError) as error:
         raise UsageError(f"lm.text={path}: cannot be read ({error})") from error
@@ -61,7 +76,7 @@ def _file(path: Path, alphabet: Alphabet) -> list[str]:
     return kept
 
 
-def _described(name: str, sentences: list[str], held_out: bool) -> dict[str, Any]:
+def _describe(name: str, sentences: list[str], held_out: bool) -> Source:
     return {
         "source": name,
         "sentences": len(sentences),
@@ -72,5 +87,5 @@ def _described(name: str, sentences: list[str], held_out: bool) -> dict[str, Any
 
 
 def units(words: Sequence[str], unit: str) -> list[str]:
-    """A sentence as what the model counts."""
+    """Return a sentence of words as the units that the model counts: words, or characters."""
     return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]

@@ -1,4 +1,4 @@
-"""Lists of words: of a lexicon, of a language model."""
+"""Word lists of a lexicon or a language model."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -7,15 +7,16 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.errors import UsageError
 
 WORDS = "words.txt"
-"""The list that src/lm.py leaves beside its model."""
+"""The word list that src/lm.py writes beside its model."""
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """A list's file, and its words, a line each, in order and once. Raises UsageError for a list that is missing or
-    empty, and for a word that cannot be spelled.
+    """Return the file of a word list, and its words, each once, in their order. The file has one word per line.
+
+    Raises UsageError for a list that is missing or empty, and for a word that the alphabet cannot spell.
     """
     if not path:
-        raise UsageError("decoder.words is not set: a file with a word a line, or the folder that src/lm.py left")
+        raise UsageError("decoder.words is not set: a file with one word per line, or a folder written by src/lm.py")
     file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
     try:
         words = list(dict.fromkeys(file.read_text(encoding="utf-8").split()))
@@ -26,12 +27,12 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
     if odd := unspellable(words, alphabet):
         raise UsageError(
             f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
-            f"{alphabet.characters!r}, as {odd[0]!r}"
+            f"{alphabet.characters!r}, for example {odd[0]!r}"
         )
     return file, words
 
 
 def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
-    """Words with a character outside of the alphabet."""
+    """Return the words with a character outside the alphabet."""
     letters = set(alphabet.characters)
     return [word for word in words if not letters.issuperset(word)]

@@ -72,14 +72,14 @@ def test_a_model_of_other_letters_or_another_case() -> None:
     assert "case" not in told
     assert "αβ" in told
     characters = str(bigrams("greek-characters.arpa", ["α", "β"]))
-    assert "α β are not of the alphabet" in refused("beam_charlm", ENGLISH, lm=characters)
+    assert "α β are not in the alphabet" in refused("beam_charlm", ENGLISH, lm=characters)
 
 
 def test_a_model_of_the_other_unit() -> None:
     words, characters = models(ENGLISH, 1)[0], models(ENGLISH, 1)[1]
-    assert "a model of characters; decoder=beam_charlm takes it" in refused("beam_lm", ENGLISH, lm=characters)
+    assert "a model of characters; use decoder=beam_charlm" in refused("beam_lm", ENGLISH, lm=characters)
     longer = str(bigrams("longer.arpa", ["ab", "b"]))
-    assert "a model of words; decoder=beam_lm takes it" in refused("beam_charlm", ENGLISH, lm=longer)
+    assert "a model of words; use decoder=beam_lm" in refused("beam_charlm", ENGLISH, lm=longer)
     assert words
 
 
@@ -89,7 +89,7 @@ def test_a_list_of_words(tmp_path: Path) -> None:
     for content, expected in {
         "": "there is no word in it",
         "\n \n": "there is no word in it",
-        "ab\nabc\n": r"1 of 2 words cannot be spelled with the alphabet 'ab ', as 'abc'",
+        "ab\nabc\n": r"1 of 2 words cannot be spelled with the alphabet 'ab ', for example 'abc'",
         "AB": "cannot be spelled",
     }.items():
         file = tmp_path / "words.txt"
