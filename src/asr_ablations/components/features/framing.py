@@ -1,7 +1,7 @@
-"""Kaldi's framing of a waveform, batched: no frame reaches past the samples, so padding never enters one.
+"""Kaldi's framing of waveforms, in batches: no frame reaches past the samples, so padding never enters one.
 
 Povey et al. 2011 (Kaldi, feat/feature-window.cc), dither 0: whole frames only, mean removed, pre-emphasis 0.97,
-Povey window. papers/003 §1.1 asks for spectrograms, papers/004 §2.1 for filter banks and cepstra of the same frames.
+Povey window. papers/003 §1.1 uses spectrograms, papers/004 §2.1 filter banks and cepstra of the same frames.
 """
 
 import torch
@@ -13,9 +13,9 @@ PREEMPHASIS = 0.97
 class PowerSpectrum(nn.Module):
     """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples.
 
-    Kaldi takes the mean from each frame, then emphasises, then windows. All of it is linear, and the window begins with
-    0, so the emphasis can be done once for the waveform, and the mean taken off in the spectrum: two passes over the
-    frames instead of six, which is most of the time.
+    Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear, and the window begins with
+    0: so the emphasis can be done once for the waveform, and the mean can be removed from the spectrum. That takes two
+    passes over the frames instead of six, which is most of the time.
     """
 
     window: torch.Tensor
@@ -25,13 +25,13 @@ class PowerSpectrum(nn.Module):
         super().__init__()
         self.window_size, self.hop, self.fft_size = window, hop, fft_size
         povey = torch.hann_window(window, periodic=False, dtype=torch.float64).pow(0.85)
-        # what a mean of 1 leaves after the emphasis, windowed and transformed
+        # the spectrum of a mean of 1 after emphasis and window
         offset = torch.fft.rfft((1 - PREEMPHASIS) * povey, n=fft_size)
         self.register_buffer("window", povey.float(), persistent=False)
         self.register_buffer("offset", torch.view_as_real(offset).float(), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Whole frames in `lengths` samples."""
+        """Whole frames (B,) in waveforms of `lengths` (B,) samples."""
         return ((lengths - self.window_size).div(self.hop, rounding_mode="floor") + 1).clamp(min=0)
 
     def forward(self, waveforms: torch.Tensor) -> torch.Tensor:

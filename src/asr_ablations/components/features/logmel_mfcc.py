@@ -1,4 +1,4 @@
-"""Log energies of mel filters beside their cepstra (papers/004 §2.1)."""
+"""Log energies of mel filters together with their cepstra (papers/004 §2.1)."""
 
 import math
 
@@ -9,14 +9,15 @@ from torchaudio.functional import create_dct
 from asr_ablations.components.features.logmel import LogMel
 
 LIFTER = 22.0
-"""Kaldi's cepstral lifter. The normalisation of each feature over its utterance takes any scale away again: no key."""
+"""Kaldi's cepstral lifter. No config key: the normalisation of each feature over its utterance removes any scale."""
 
 
 class LogMelMFCC(nn.Module):
     """(waveforms (B, S), lengths (B,) in samples) → ((B, T, bins + cepstra), lengths (B,) in frames).
 
-    The log energies as of LogMel, then the first `cepstra` coefficients of their cosine transform, Kaldi's MFCC with
-    the zeroth in place of the energy. window and hop in seconds; low and high in Hz.
+    The log energies are those of LogMel. The first `cepstra` coefficients of their cosine transform follow: Kaldi's
+    MFCC with the zeroth coefficient in place of the energy. window and hop in seconds; low and high in Hz. Raises
+    ValueError for more cepstra than bins.
     """
 
     def __init__(self, *, bins: int, cepstra: int, window: float, hop: float, low: float, high: float) -> None:

@@ -1,7 +1,7 @@
-"""PyTorch's own initialisation: "no initialisation" in papers/003 §2.7.1."""
+"""PyTorch's own initialisation, which papers/003 §2.7.1 calls "no initialisation"."""
 
 from torch import nn
 
 
 def default(model: nn.Module) -> None:
-    """Leave the weights as torch drew them."""
+    """Leave the weights as torch has drawn them."""

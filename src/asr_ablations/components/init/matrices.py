@@ -1,4 +1,4 @@
-"""The weight matrices of a model, each on its own."""
+"""The weight matrices of a model, one by one."""
 
 from collections.abc import Iterator
 
@@ -16,12 +16,12 @@ def weight_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def recurrent_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Views of the square matrices that recurrent layers multiply their own past with."""
+    """Views of the square matrices by which recurrent layers multiply their own past."""
     yield from (matrix for name, matrix in _named_matrices(model) if name.startswith("weight_hh_"))
 
 
 def other_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Views of all weights of weight_matrices but recurrent_matrices."""
+    """Views of the weight_matrices that are not recurrent_matrices."""
     yield from (matrix for name, matrix in _named_matrices(model) if not name.startswith("weight_hh_"))
 
 
@@ -34,8 +34,8 @@ def _named_matrices(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _stacked(module: nn.Module) -> int:
-    """Matrices that torch keeps in one, whose shape would give the wrong number of outputs: the gates of a recurrent
-    layer, the groups of a convolution.
+    """The number of matrices that torch stacks in one weight: the gates of a recurrent layer, the groups of a
+    convolution. The shape of the whole would give the wrong number of outputs.
     """
     if isinstance(module, nn.RNNBase):
         return GATES[module.mode.split("_")[0]]

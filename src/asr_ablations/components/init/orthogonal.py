@@ -6,8 +6,8 @@ from asr_ablations.components.init.matrices import other_matrices, recurrent_mat
 
 
 def orthogonal(model: nn.Module) -> None:
-    """What multiplies a layer's own past becomes a random orthogonal matrix, each gate on its own: it turns the past
-    and makes it neither larger nor smaller. All other matrices are drawn as by init=xavier.
+    """Draw the matrices that multiply a layer's own past as random orthogonal ones, each gate on its own: they rotate
+    the past and keep its norm. All other matrices are drawn as by init=xavier.
     """
     for matrix in other_matrices(model):
         nn.init.xavier_normal_(matrix)

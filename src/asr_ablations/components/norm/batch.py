@@ -8,15 +8,16 @@ from torch import nn
 from asr_ablations.tools.masks import valid_frames
 
 
-def own(sums: torch.Tensor) -> torch.Tensor:
-    """The sums of this process alone."""
+def local(sums: torch.Tensor) -> torch.Tensor:
+    """The sums of this process alone, as they are."""
     return sums
 
 
 class BatchNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → same shape, each of the D channels over all valid positions; padding is 0.
+    """(x (B, T, …, D), lengths (B,)) → same shape, each of the D channels normalised over all valid positions.
 
-    frame: the shape of a frame of x, (…, D). total: sums (N,) of this process → sums (N,) over all that share them.
+    Padding is 0 afterwards. frame: the shape of a frame of x, (…, D). reduce: from the sums (N,) of this process to the
+    sums (N,) over all processes that share their statistics.
     """
 
     running_mean: torch.Tensor
@@ -28,11 +29,11 @@ class BatchNorm(nn.Module):
         *,
         momentum: float,
         epsilon: float,
-        total: Callable[[torch.Tensor], torch.Tensor] = own,
+        reduce: Callable[[torch.Tensor], torch.Tensor] = local,
     ) -> None:
         super().__init__()
         size = frame[-1]
-        self.momentum, self.epsilon, self.total = momentum, epsilon, total
+        self.momentum, self.epsilon, self.reduce = momentum, epsilon, reduce
         self.weight = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         self.register_buffer("running_mean", torch.zeros(size))
@@ -50,15 +51,17 @@ class BatchNorm(nn.Module):
     def _centre(
         self, values: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values without their mean, and their variance (D,); padding stays 0. Moves the running statistics."""
+        """Values (B, T, …, D) minus their mean, and their variance (D,); padding stays 0. Updates the running
+        statistics.
+        """
         dimensions = tuple(range(values.dim() - 1))
         counted = positions.to(values, non_blocking=True)[None]
-        sums, count = self.total(torch.cat([values.sum(dimensions), counted])).split([values.shape[-1], 1])
+        sums, count = self.reduce(torch.cat([values.sum(dimensions), counted])).split([values.shape[-1], 1])
         mean = sums / count.clamp(min=1)
         centred = (values - mean) * mask
-        squares = self.total(centred.square().sum(dimensions))
+        squares = self.reduce(centred.square().sum(dimensions))
         with torch.no_grad():
-            momentum = self.momentum * (count > 0)  # no frame, no news
+            momentum = self.momentum * (count > 0)  # without a valid frame they stay
             unbiased = squares / (count - 1).clamp(min=1)
             self.running_mean.copy_(self.running_mean.float().lerp(mean, momentum))
             self.running_variance.copy_(self.running_variance.float().lerp(unbiased, momentum))

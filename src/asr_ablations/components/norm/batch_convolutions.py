@@ -1,4 +1,4 @@
-"""Batch normalisation after the convolutions alone: what papers/003 §2.3.1 describes ("after each convolutional")."""
+"""Batch normalisation after the convolutions only: what papers/003 §2.3.1 describes ("after each convolutional")."""
 
 from collections.abc import Sequence
 
@@ -9,5 +9,5 @@ from asr_ablations.components.norm.none import NoNorm
 
 
 def batch_convolutions(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Batch norm where a frame is (F, C), an image's column; none where it is (D,), a recurrent layer's output."""
+    """Batch norm for frames (F, C), an image's column; no norm for frames (D,), a recurrent layer's output."""
     return BatchNorm(frame, momentum=momentum, epsilon=epsilon) if len(frame) == 2 else NoNorm(frame)

@@ -1,4 +1,6 @@
-"""Batch normalisation over the valid frames of all ranks, as if the batch lay on one (after Peng et al. 2018, §3.2)."""
+"""Batch normalisation over the valid frames of all ranks, as if all of the batch were on one (after Peng et al. 2018,
+§3.2).
+"""
 
 from collections.abc import Sequence
 
@@ -10,10 +12,13 @@ from asr_ablations.components.norm.batch import BatchNorm
 
 
 def batch_synchronised(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Two all-reduces of a vector forwards and two backwards: every rank must call the module equally often."""
-    return BatchNorm(frame, momentum=momentum, epsilon=epsilon, total=over_ranks)
+    """Batch norm with two all-reduces of a vector in the forward and two in the backward pass.
+
+    Every rank must call the module equally often, or the others wait for ever.
+    """
+    return BatchNorm(frame, momentum=momentum, epsilon=epsilon, reduce=over_ranks)
 
 
 def over_ranks(sums: torch.Tensor) -> torch.Tensor:
-    """Sums over all ranks, with gradients from all of them; one process alone has its own."""
+    """Sums (N,) over all ranks, with gradients from all of them; a process alone keeps its own."""
     return all_reduce(sums) if distributed.is_initialized() else sums

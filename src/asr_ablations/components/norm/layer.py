@@ -9,12 +9,15 @@ from torch.nn.functional import layer_norm
 
 
 class LayerNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → same shape, each frame over all of its numbers; `frame` is its shape, (…, D)."""
+    """(x (B, T, …, D), lengths (B,)) → same shape, each frame normalised over all of its numbers.
+
+    frame: the shape of a frame of x, (…, D).
+    """
 
     def __init__(self, frame: Sequence[int], *, epsilon: float) -> None:
         super().__init__()
         self.frame, self.epsilon = tuple(frame), epsilon
-        # vectors, since initialisations draw whatever has two dimensions
+        # vectors, since initialisations draw every parameter with two dimensions
         self.weight = nn.Parameter(torch.ones(math.prod(self.frame)))
         self.bias = nn.Parameter(torch.zeros(math.prod(self.frame)))
 

@@ -1,4 +1,4 @@
-"""No normalisation: what papers/003 §2.3.1 says does not learn."""
+"""No normalisation: without it, says papers/003 §2.3.1, the model does not learn."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class NoNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → x."""
+    """(x (B, T, …, D), lengths (B,)) → x as it is."""
 
     def __init__(self, frame: Sequence[int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Utterances of similar duration together: little padding, batches in random order."""
+"""Batches of utterances with similar durations, in random order: little padding."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from asr_ablations.data.batch_size import BatchSize
 def bucketed(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices: shuffled within each of `buckets`, and then among one another."""
+    """Batches of indices: utterances are shuffled within each of `buckets` buckets, then the batches are shuffled."""
     batches = by_bucket(durations, batch_size, buckets, generator.permutation)
     return [batches[i] for i in generator.permutation(len(batches))]
 
@@ -18,8 +18,10 @@ def bucketed(
 def by_bucket(
     durations: np.ndarray, batch_size: BatchSize, buckets: int, shuffle: Callable[[np.ndarray], np.ndarray]
 ) -> list[np.ndarray]:
-    """Batches by increasing duration of their longest. The utterances are cut into `buckets` of equal count by duration
-    and each bucket shuffled; what is left of a bucket after its full batches goes into the next one.
+    """Batches by increasing duration of their longest utterance.
+
+    The utterances are divided by duration into `buckets` buckets of equal count, and each is shuffled; what remains of
+    a bucket after its full batches goes into the next one.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []

@@ -4,7 +4,7 @@ from asr_ablations.tools.errors import UsageError
 
 
 class Chunked:
-    """Raises UsageError: there is no loss here that chunks could be trained with."""
+    """Raises UsageError: no loss of this project can be trained on chunks."""
 
     def __init__(self) -> None:
         raise UsageError(

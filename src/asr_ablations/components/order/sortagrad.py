@@ -1,4 +1,4 @@
-"""SortaGrad: the first epoch by increasing length, the others bucketed (Amodei et al. 2016; papers/003 §2.6)."""
+"""SortaGrad: the first epoch by increasing duration, the others bucketed (Amodei et al. 2016; papers/003 §2.6)."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from asr_ablations.data.batch_size import BatchSize
 def sortagrad(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices: in epoch 0 by increasing length of the longest utterance in the batch, bucketed from epoch 1
-    on. Every epoch has as many batches.
+    """Batches of indices: in epoch 0 by increasing duration of the longest utterance in the batch, bucketed from epoch
+    1 on. Every epoch has the same number of batches.
     """
     if epoch == 0:
         return by_bucket(durations, batch_size, buckets, lambda bucket: bucket)

@@ -1,4 +1,4 @@
-"""Utterances by increasing duration, every epoch the same."""
+"""Utterances by increasing duration, in every epoch alike."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ def sorted_(
     order = np.argsort(durations, kind="stable")
     batches, begin = [], 0
     while begin < len(order):
-        reach = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
-        # as many as fit beside the longest within reach; among sorted utterances that is hardly one fewer
-        end = begin + batch_size.count(float(durations[order[reach - 1]]))
+        limit = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
+        # as many as fit beside the longest of them; among sorted utterances that is rarely fewer
+        end = begin + batch_size.count(float(durations[order[limit - 1]]))
         batches.append(order[begin:end])
         begin = end
     return batches

@@ -6,14 +6,15 @@ from torch.nn.functional import linear
 
 
 class LSTMBasic(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), the numbers of rnn=lstm.
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
 
     The equations of Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), as torch documents nn.LSTM.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # Only holds the weights: their names, shapes and draws are those of rnn=lstm, so that the two can be exchanged.
+        # Only holds the weights: names, shapes and initial values are those of rnn=lstm, so that the two can be
+        # exchanged.
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The LSTM with what can be done at once done at once: between papers/000's LSTMCell-fused and nn.LSTM."""
+"""The LSTM with its products joined where possible: between papers/000's LSTMCell-fused and nn.LSTM."""
 
 import torch
 from torch import nn
@@ -6,15 +6,16 @@ from torch.nn.functional import linear
 
 
 class LSTMFused(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), the numbers of rnn=lstm.
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
 
-    The inputs of all frames and gates are one matrix product before the loop, the gates of a frame one within it
+    The inputs of all frames and gates are one matrix product before the loop, the gates of one frame one product in it
     (Appleyard et al. 2016, §3; papers/000 §3.2 on its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # Only holds the weights: their names, shapes and draws are those of rnn=lstm, so that the two can be exchanged.
+        # Only holds the weights: names, shapes and initial values are those of rnn=lstm, so that the two can be
+        # exchanged.
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -9,8 +9,8 @@ class MinGRU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
 
     h_t = (1 - z_t) h_(t-1) + z_t g(V x_t), z_t = σ(W x_t), h_0 = 0, with g(v) = v + ½ above 0 and σ(v) below. The sum
-    over the past is a parallel scan in log space (appendix B), in float32: linear in T, log T deep, and no loop. Its
-    relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
+    over the past is a parallel scan in log space (appendix B), in float32: linear in T, log T deep, and without a loop.
+    Its relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -26,5 +26,5 @@ class MinGRU(nn.Module):
 
 
 def log_positive(v: torch.Tensor) -> torch.Tensor:
-    """log g(v). The branch that is not taken stays finite too: its gradient is multiplied by 0."""
+    """log g(v), the same shape. The branch not taken stays finite too: its gradient is multiplied by 0."""
     return torch.where(v >= 0, (v.relu() + 0.5).log(), -softplus(-v))

@@ -8,7 +8,8 @@ from torch.nn.functional import linear
 class RNNClippedReLU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), h = min(max(W x + U h + b, 0), ceiling).
 
-    torch has no such cell. The inputs of all frames are one matrix product before the loop; a frame is two operations.
+    torch has no such cell. The inputs of all frames are one matrix product before the loop; a frame takes two
+    operations. Raises ValueError for a ceiling that is not above 0.
     """
 
     def __init__(self, input_size: int, hidden_size: int, *, ceiling: float) -> None:

@@ -5,5 +5,5 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def constant(optimizer: Optimizer, total_steps: int) -> LRScheduler:
-    """The optimizer's own rate at every step."""
+    """The optimizer's own learning rate at every step."""
     return LambdaLR(optimizer, lambda step: 1.0)

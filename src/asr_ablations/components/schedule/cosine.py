@@ -1,4 +1,4 @@
-"""Warm-up along a line (Goyal et al. 2017), then down along a cosine (Loshchilov & Hutter 2017)."""
+"""Linear warm-up (Goyal et al. 2017), then decay along a cosine (Loshchilov & Hutter 2017)."""
 
 import math
 
@@ -7,8 +7,8 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def cosine(optimizer: Optimizer, total_steps: int, *, warm_up: float, end_divisor: float) -> LRScheduler:
-    """Up to the optimizer's rate after the share `warm_up` of all steps, in equal parts from the first on; then down to
-    rate / end_divisor at the last. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
+    """Up to the optimizer's rate during the share `warm_up` of all steps, by equal amounts; then down to
+    rate / end_divisor at the last step. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
     """
     if not 0 <= warm_up <= 1:
         raise ValueError(f"warm_up={warm_up}: expected 0 to 1")

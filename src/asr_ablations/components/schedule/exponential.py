@@ -1,11 +1,11 @@
-"""The learning rate falls by the same factor at every step."""
+"""Exponential decay: the learning rate falls by the same factor at every step."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def exponential(optimizer: Optimizer, total_steps: int, *, end_divisor: float) -> LRScheduler:
-    """From the rate down to rate / end_divisor at the last step. Raises ValueError for a divisor below 1."""
+    """From the optimizer's rate to rate / end_divisor at the last step. Raises ValueError for a divisor below 1."""
     if end_divisor < 1:
         raise ValueError(f"end_divisor={end_divisor}: expected 1 or more")
     last = max(1, total_steps - 1)

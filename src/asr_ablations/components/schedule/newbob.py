@@ -1,7 +1,5 @@
 """Decay on the validation error (papers/002 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
 
-from typing import Any
-
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -9,8 +7,8 @@ MONITORED = ("loss", "wer", "cer")
 
 
 class Newbob(LambdaLR):
-    """Multiplies the rate by `factor` after an epoch whose `monitor` has not fallen by the share `threshold` of the
-    epoch before. `monitor` makes it a schedule of epochs: schedule/on_validation.py steps it with that figure.
+    """Multiplies the rate by `factor` after an epoch whose `monitor` has not fallen by the share `threshold` of that of
+    the epoch before. It is a MonitoredSchedule, stepped after each validation.
 
     Raises ValueError for another monitor, a factor outside 0…1 or a threshold outside 0…1.
     """
@@ -27,11 +25,11 @@ class Newbob(LambdaLR):
         self.monitor, self.factor, self.threshold = monitor, factor, threshold
         self.decays = 0
         self.previous: float | None = None
-        # torch keeps no function in a checkpoint, which is well: all that it reads here is kept
+        # torch keeps no function in a checkpoint: none is needed, since the attributes that this one reads are kept
         super().__init__(optimizer, lambda _: self.factor**self.decays)
 
-    def step(self, figure: Any = None) -> None:
-        """After an epoch, with its validation figure; torch itself takes a first step without one."""
+    def step(self, figure: float | None = None) -> None:
+        """Take an epoch's validation figure; torch itself takes a first step without one."""
         if figure is not None:
             if self.previous is not None and not figure < self.previous * (1 - self.threshold):
                 self.decays += 1

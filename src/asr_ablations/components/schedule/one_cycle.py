@@ -9,8 +9,8 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 def one_cycle(
     optimizer: Optimizer, total_steps: int, *, warm_up: float, start_divisor: float, end_divisor: float
 ) -> LRScheduler:
-    """From rate / start_divisor up to the optimizer's rate after the share `warm_up` of all steps, then down to
-    rate / end_divisor at the last. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
+    """From rate / start_divisor up to the optimizer's rate during the share `warm_up` of all steps, then down to
+    rate / end_divisor at the last step. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
     """
     if not 0 <= warm_up <= 1:
         raise ValueError(f"warm_up={warm_up}: expected 0 to 1")
