@@ -30,7 +30,7 @@ TINY = {"hours": 0.004, "words": 100, "language": "en", "seed": 3}
 SOURCE = Path(corpus.__file__).parents[2]
 
 
-def fingerprint(folder: Path) -> dict[str, str]:
+def file_hashes(folder: Path) -> dict[str, str]:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -72,7 +72,7 @@ def test_refusal_names_text_and_voice():
 
 
 def test_every_voice_of_the_tables_exists():
-    # espeak-ng silently takes the plain voice for a variant that it has not.
+    # espeak-ng silently uses the plain voice for an unknown variant.
     import espeakng_loader
 
     available = {path.name for path in (Path(espeakng_loader.get_data_path()) / "voices" / "!v").iterdir()}
@@ -214,7 +214,7 @@ def test_training_speakers_cover_both_kinds():
     assert drawn[7] == speakers.draw_speaker(0, "en", "train", 7) != speakers.draw_speaker(1, "en", "train", 7)
 
 
-def test_recording_has_the_signal_to_noise_ratio_and_peak_asked_for():
+def test_recording_has_the_requested_signal_to_noise_ratio_and_peak():
     speaker = replace(
         speakers.draw_speaker(0, "en", "test-other", 0), signal_to_noise=10.0, peak=-6.0, direct_to_reverberant=60.0
     )
@@ -294,7 +294,7 @@ def test_interrupted_run_continues_to_the_same_bytes(tiny, tmp_path, monkeypatch
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.flac")}
     assert kept
     folder = corpus.generate(tmp_path, **TINY)
-    assert fingerprint(folder) == fingerprint(tiny)
+    assert file_hashes(folder) == file_hashes(tiny)
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
 
 
@@ -329,7 +329,7 @@ def test_plan_grows_with_the_hours():
             assert sum(job.utterances for job in jobs if job.split == split) == pytest.approx(evaluation, rel=0.02)
 
 
-def test_complete_corpus_is_found_without_torch(tiny):
+def test_complete_corpus_needs_no_torch(tiny):
     code = f"""
 import sys, pathlib
 from asr_ablations.synthesis.corpus import generate
@@ -357,4 +357,4 @@ if __name__ == "__main__":
     errors = [run.communicate(timeout=120)[1] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], errors
     assert sum("Waiting for another process" in error for error in errors) == 1
-    assert fingerprint(tmp_path / tiny.name) == fingerprint(tiny)
+    assert file_hashes(tmp_path / tiny.name) == file_hashes(tiny)

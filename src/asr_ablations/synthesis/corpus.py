@@ -1,25 +1,26 @@
 """The built-in corpus: synthetic speakers read sentences of a grammar, in LibriSpeech's layout."""
 
 import hashlib
-import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from asr_ablations.synthesis.recordings import Job, generate_speaker, write
+from asr_ablations.synthesis.recordings import Job, generate_speaker, write_record
 from asr_ablations.synthesis.work import do_all
+from asr_ablations.tools.checks import is_number
+from asr_ablations.tools.files import Json, read_json
 from asr_ablations.tools.machine import one_at_a_time
 
-GENERATOR_VERSION = 2  # count up whenever the same request gives other files
+GENERATOR_VERSION = 2  # increase whenever the same request gives other files
 # Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
-# An evaluation set at BASE_HOURS; both numbers grow with the fourth root, up to about 1 h a set.
+# An evaluation set at BASE_HOURS; both numbers grow with the fourth root of the hours, up to about 1 h per set.
 EVALUATION_SPEAKERS, EVALUATION_UTTERANCES, EVALUATION_GROWTH = 8, 13, 3.6
 
 
 def generate(root: Path, hours: float, words: int, language: str, seed: int) -> Path:
-    """Make the corpus under `root` unless it is complete, go on where another run stopped, and give its folder.
+    """Generate the corpus under `root` unless it is complete, continue where a run stopped, and return its folder.
 
     hours: of the training split; words: size of the vocabulary; language: en or pl. The same arguments give the same
     bytes. The folder holds train, dev-clean, dev-other, test-clean and test-other, each
@@ -31,12 +32,12 @@ def generate(root: Path, hours: float, words: int, language: str, seed: int) -> 
     folder = Path(root) / name
     if (folder / "corpus.json").exists():
         return folder
-    # Imported here: a complete corpus is found in milliseconds.
+    # Imported late: a complete corpus is returned in milliseconds.
     from asr_ablations.synthesis.sentences import vocabulary
 
-    if not (isinstance(hours, (int, float)) and 0 < hours < math.inf):
+    if not is_number(hours) or hours <= 0:
         raise ValueError(f"data.hours={hours} is not a number above 0")
-    known = vocabulary(language, words)
+    spoken_words = vocabulary(language, words)
     folder.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(Path(root) / f".{name}.lock", f"Waiting for another process that generates {folder}"):
         if not (folder / "corpus.json").exists():
@@ -45,13 +46,15 @@ def generate(root: Path, hours: float, words: int, language: str, seed: int) -> 
                 (folder / part).mkdir(exist_ok=True)
             jobs = plan(folder, hours, words, language, seed)
             do_all(generate_speaker, jobs, f"Generating {name}")
-            (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in known), encoding="utf-8")
+            (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
             _finish(folder, jobs)
     return folder
 
 
 def plan(folder: Path, hours: float, words: int, language: str, seed: int) -> list[Job]:
-    """The speakers of all splits. A speaker's utterances do not depend on the hours, only how many there are."""
+    """Return the jobs of the speakers of all splits. The hours change the number of a speaker's utterances, not their
+    content.
+    """
     from asr_ablations.synthesis.speakers import SPLITS
 
     growth = min(max(1.0, hours / BASE_HOURS) ** 0.25, EVALUATION_GROWTH)
@@ -68,25 +71,31 @@ def plan(folder: Path, hours: float, words: int, language: str, seed: int) -> li
     return jobs
 
 
+class SplitTotals(TypedDict):
+    """What the recordings of one split add up to."""
+
+    speakers: int
+    utterances: int
+    words: int
+    hours: float
+
+
 def _finish(folder: Path, jobs: list[Job]) -> None:
+    """Write SPEAKERS.TXT and, last, corpus.json, and remove the working folders."""
     from asr_ablations.synthesis import espeak
 
-    splits: dict[str, dict[str, Any]] = {}
-    whole = hashlib.sha256()
+    splits: dict[str, SplitTotals] = {}
+    digest = hashlib.sha256()
     lines = ["; ID | SEX | SUBSET | MINUTES | VOICE | KIND | RATE | PITCH | SIGNAL TO NOISE | REVERBERATION TIME\n"]
     for job in jobs:
-        record = json.loads(job.record.read_text())
+        record = read_json(job.record)
         split = splits.setdefault(job.split, {"speakers": 0, "utterances": 0, "words": 0, "hours": 0.0})
         split["speakers"] += 1
         split["utterances"] += record["utterances"]
         split["words"] += record["words"]
         split["hours"] += record["seconds"] / 3600
-        whole.update(record["sha256"].encode())
-        way = f"{record['voice']}, {record['kind']}, {record['rate']}, {record['pitch']}"
-        room = f"{record['signal_to_noise']:.1f}, {record['reverberation_time']:.2f}"
-        lines.append(
-            f"{record['number']} | {record['sex']} | {job.split} | {record['seconds'] / 60:.2f} | {way}, {room}\n"
-        )
+        digest.update(record["sha256"].encode())
+        lines.append(_speaker_line(job, record))
     (folder / "SPEAKERS.TXT").write_text("".join(lines), encoding="utf-8")
     for split in splits.values():
         split["hours"] = round(split["hours"], 5)
@@ -97,9 +106,15 @@ def _finish(folder: Path, jobs: list[Job]) -> None:
         "seed": first.seed,
         "generator_version": GENERATOR_VERSION,
         "espeak_version": espeak.version(),
-        "sha256": whole.hexdigest(),  # of all samples and transcripts
+        "sha256": digest.hexdigest(),  # of all samples and transcripts
         "splits": splits,
     }
-    write(folder / "corpus.json", content)
+    write_record(folder / "corpus.json", content)
     for part in (".partial", ".speakers"):
         shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def _speaker_line(job: Job, record: Json) -> str:
+    voice = f"{record['voice']}, {record['kind']}, {record['rate']}, {record['pitch']}"
+    room = f"{record['signal_to_noise']:.1f}, {record['reverberation_time']:.2f}"
+    return f"{record['number']} | {record['sex']} | {job.split} | {record['seconds'] / 60:.2f} | {voice}, {room}\n"

@@ -6,7 +6,7 @@ from asr_ablations.synthesis.grammar import Language, parse_grammar, words
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz '"
 
-# Nouns: each class in an order of use; `singular:plural` where the rule does not give the plural.
+# Nouns: each class ordered by frequency of use; `singular:plural` for irregular plurals.
 NOUNS = {
     "PERSON": """man:men woman:women friend boy girl child:children doctor teacher king father mother brother sister
         neighbour captain student farmer soldier wife:wives husband son daughter lady queen uncle aunt stranger guest
@@ -238,35 +238,36 @@ VOWEL_SOUND = re.compile(r"(?!one\b|on[ce]|uni|use|usua|eu|ewe)[aeiou]|hour|hone
 
 
 def plural(noun: str) -> str:
-    """The regular plural of an English noun."""
+    """Return the regular plural of an English noun."""
     if re.search(r"(s|x|z|ch|sh)$", noun):
         return noun + "es"
     return noun[:-1] + "ies" if re.search(r"[^aeiou]y$", noun) else noun + "s"
 
 
 def stem_before_vowel(verb: str) -> str:
-    """The verb as it stands before -ed and -ing: final consonant doubled (stop, stopp-) where the stress asks for
-    it."""
+    """Return the verb's stem before -ed and -ing: the final consonant is doubled (stop, stopp-) if the stress requires
+    it.
+    """
     short = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
     return verb + verb[-1] if short or verb in DOUBLED else verb
 
 
 def past(verb: str) -> str:
-    """The regular past of an English verb."""
+    """Return the regular past of an English verb."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else stem_before_vowel(verb) + "ed"
 
 
 def progressive(verb: str) -> str:
-    """The -ing form of an English verb."""
+    """Return the -ing form of an English verb."""
     if verb.endswith("ie"):
         return verb[:-2] + "ying"
     return verb[:-1] + "ing" if re.search(r"[^eo]e$", verb) else stem_before_vowel(verb) + "ing"
 
 
 def graded(adjective: str, ending: str) -> str:
-    """The comparative (er) or superlative (est) of a short English adjective."""
+    """Return the comparative (er) or superlative (est) of a short English adjective."""
     if adjective == "good":
         return {"er": "better", "est": "best"}[ending]
     if adjective.endswith("e"):
@@ -277,13 +278,13 @@ def graded(adjective: str, ending: str) -> str:
 
 
 def noun_forms(entry: str) -> tuple[str, str]:
-    """singular and plural of "singular" or "singular:plural"."""
-    singular, _, given = entry.partition(":")
-    return singular, given or plural(singular)
+    """Return singular and plural of an entry "singular" or "singular:plural"."""
+    singular, _, irregular = entry.partition(":")
+    return singular, irregular or plural(singular)
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Base, past, third person (S), progressive (ING) and participle (DONE) of "base[/past[/participle]]"."""
+    """Return base, past, third person (S), progressive (ING) and participle (DONE) of "base[/past[/participle]]"."""
     base, *irregular = entry.split("/")
     done = irregular[-1] if irregular else past(base)
     third = {"have": "has"}.get(base, plural(base) if not base.endswith("o") else base + "es")
@@ -297,7 +298,7 @@ def verb_forms(entry: str) -> dict[str, str]:
 
 
 def categories() -> dict[str, list[str]]:
-    """Category → its words, the most frequent first."""
+    """Return the words of each category, the most frequent first."""
     table = {
         "MATTER": MATTER, "MASS_FOOD": MASS_FOOD, "DAY": DAYS, "MONTH": MONTHS, "SEASON": SEASONS,
     }  # fmt: skip
@@ -306,7 +307,7 @@ def categories() -> dict[str, list[str]]:
     result |= {"DIGIT": DIGITS, "TEEN": TEENS, "TEN": TENS, "NAME": NAMES, "NAME_OWN": [n + "'s" for n in NAMES]}
     for name, text in (NOUNS | {"UNIT": UNITS_OF_TIME}).items():
         forms = [noun_forms(entry) for entry in text.split()]
-        result |= {name: [one for one, _ in forms], name + "S": [many for _, many in forms]}
+        result |= {name: [singular for singular, _ in forms], name + "S": [plural for _, plural in forms]}
     for name, text in VERBS.items():
         for form in FORMS:
             result[f"{name}_{form}"] = [verb_forms(entry)[form] for entry in text.split()]
@@ -320,7 +321,7 @@ def categories() -> dict[str, list[str]]:
 
 
 def add_article_n(sentence: list[str]) -> list[str]:
-    """ "an" for "a" before the sound of a vowel."""
+    """Replace "a" by "an" before the sound of a vowel."""
     following = [*sentence[1:], ""]
     return [
         "an" if word == "a" and VOWEL_SOUND.match(after) else word
@@ -331,7 +332,7 @@ def add_article_n(sentence: list[str]) -> list[str]:
 FORMS = ("BASE", "PAST", "S", "ING", "DONE")
 SPEAK = dict(zip(FORMS, words("speak spoke speaks speaking spoken"), strict=True))
 
-# A line is a production: weight, then symbols (capitals) and words.
+# Each alternative is a production: weight, then symbols (capitals) and words.
 GRAMMAR = """
 SENTENCE
   12 STATEMENT | 2 OPENER STATEMENT | 1.5 WHEN STATEMENT | 2 STATEMENT WHEN | 2.5 STATEMENT JOIN STATEMENT
@@ -460,6 +461,6 @@ VERBS_{T}
 
 
 def language() -> Language:
-    """English."""
+    """Return the English language."""
     verb_phrases = "".join(VERB_PHRASES.format(T=form, speak=SPEAK[form]) for form in FORMS)
     return Language(ALPHABET, parse_grammar(GRAMMAR + verb_phrases), categories(), add_article_n)

@@ -1,4 +1,4 @@
-"""Speech from text by espeak-ng, through ctypes and the library that the espeakng-loader wheel carries."""
+"""Speech from text by espeak-ng, through ctypes and the library in the espeakng-loader wheel."""
 
 import _ctypes
 import ctypes
@@ -23,8 +23,8 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes
 @contextmanager
 def _fresh_library() -> Iterator[ctypes.CDLL]:
     # Trap: espeak-ng keeps the phase of its flutter, noise and glottal waves in static variables that neither
-    # espeak_Terminate nor espeak_Initialize resets, so audio depends on all that was spoken before in the process.
-    # Only unloading the library resets them: about 2 ms an utterance.
+    # espeak_Terminate nor espeak_Initialize resets, so the audio depends on everything spoken before in the process.
+    # Only unloading the library resets them: about 2 ms per utterance.
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     library.espeak_Info.restype = ctypes.c_char_p
     data_path = espeakng_loader.get_data_path().encode()
@@ -39,18 +39,18 @@ def _fresh_library() -> Iterator[ctypes.CDLL]:
 
 
 def version() -> str:
-    """espeak-ng's version, such as "1.52.0"."""
+    """Return espeak-ng's version, such as "1.52.0"."""
     with _fresh_library() as library:
         return library.espeak_Info(None).decode()
 
 
 def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> np.ndarray:
-    """Speak `text`; the same arguments give the same samples, whatever was spoken before.
+    """Return `text` as speech, int16 samples (S,) at 22050 Hz; the same arguments give the same samples, whatever was
+    spoken before.
 
-    voice: language and variant, such as "en-us+f3"; rate in words a minute (80 to 450); pitch and pitch_range
+    voice: language and variant, such as "en-us+f3"; rate in words per minute (80 to 450); pitch and pitch_range
     0 to 99, 50 is the voice's own; word_gap in units of 10 ms at the usual rate.
-    Returns int16 samples (S,) at 22050 Hz.
-    Raises RuntimeError, naming text and voice, if espeak-ng refuses or gives no sound.
+    Raises RuntimeError, naming text and voice, if espeak-ng fails or gives no sound.
     """
     chunks: list[bytes] = []
 

@@ -12,7 +12,7 @@ class Language:
 
     grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
     categories: category in capitals → its words, the most frequent first.
-    polish_up: the last touch to a list of words (a → an).
+    polish_up: the last correction of a list of words (a → an).
     """
 
     alphabet: str
@@ -22,7 +22,7 @@ class Language:
 
 
 def parse_grammar(text: str) -> dict[str, Productions]:
-    """Read a grammar: a line with a symbol, then indented lines of `weight production | weight production`."""
+    """Parse a grammar: a line with a symbol, then indented lines of `weight production | weight production`."""
     grammar: dict[str, Productions] = {}
     symbol = ""
     for line in filter(str.strip, text.splitlines()):
@@ -36,5 +36,5 @@ def parse_grammar(text: str) -> dict[str, Productions]:
 
 
 def words(text: str) -> list[str]:
-    """The distinct words of a list, in its order."""
+    """Return the distinct words of a text, in its order."""
     return list(dict.fromkeys(text.split()))

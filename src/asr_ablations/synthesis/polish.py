@@ -1,4 +1,4 @@
-"""Polish: words with the forms that the grammar asks for, the most frequent first, and the grammar."""
+"""Polish: words with the forms that the grammar needs, the most frequent first, and the grammar."""
 
 import re
 
@@ -94,7 +94,7 @@ ADJECTIVES = {
     "TASTE": "świeży ciepły zimny słodki smaczny gorący kwaśny słony tłusty zdrowy gorzki surowy",
 }
 
-# Verbs: infinitive[/I/he/they[/he did/she did/they did]]; by rule where nothing is given.
+# Verbs: infinitive[/I/he/they[/he did/she did/they did]]; forms that are not listed follow the rules.
 VERBS = {
     "REST": """spać/śpię/śpi/śpią pracować czekać śpiewać siedzieć/siedzę/siedzi/siedzą stać/stoję/stoi/stoją
         odpoczywać tańczyć/tańczę/tańczy/tańczą płakać/płaczę/płacze/płaczą krzyczeć/krzyczę/krzyczy/krzyczą mieszkać
@@ -150,7 +150,7 @@ WORDS = {
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Nominative, accusative, genitive (= nominative plural) and instrumental of a noun in -a after a hard stem."""
+    """Return nominative, accusative, genitive (= nominative plural), instrumental of a noun in -a after a hard stem."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -159,8 +159,9 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """The forms of an adjective: M, F, N nominative; MA masculine animate accusative, FA feminine accusative;
-    ML, FL locative; P plural of things, animals and women."""
+    """Return the forms of an adjective: M, F, N nominative; MA masculine animate accusative, FA feminine accusative;
+    ML, FL locative; P plural of things, animals and women.
+    """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
     soft = stem + "i" if hard else stem
@@ -181,14 +182,14 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """I, he and they of a regular verb in -ować or -ać."""
+    """Return the present forms of I, he and they of a regular verb in -ować or -ać."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
 
 
 def past(infinitive: str) -> list[str]:
-    """He did, she did and they did of a verb whose infinitive ends in a vowel and ć."""
+    """Return the past forms of he, she and they of a verb whose infinitive ends in a vowel and ć."""
     stem = infinitive[:-1]
     if stem.endswith("ą"):
         return [stem + "ł", stem[:-1] + "ęła", stem[:-1] + "ęli"]
@@ -198,9 +199,9 @@ def past(infinitive: str) -> list[str]:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """The forms of a verb, by FORMS."""
-    infinitive, *given = entry.split("/")
-    forms = [infinitive, *(given[:3] or present(infinitive)), *(given[3:] or past(infinitive))]
+    """Return the forms of a verb by the names in FORMS."""
+    infinitive, *irregular = entry.split("/")
+    forms = [infinitive, *(irregular[:3] or present(infinitive)), *(irregular[3:] or past(infinitive))]
     return dict(zip(FORMS, forms, strict=True))
 
 
@@ -214,7 +215,7 @@ def _split(text: str) -> list[tuple[str, ...]]:
 
 
 def categories() -> dict[str, list[str]]:
-    """Category → its words, the most frequent first."""
+    """Return the words of each category, the most frequent first."""
     feminines = {
         "WOMAN": WOMEN,
         "HER_NAME": FEMALE_NAMES,
@@ -357,14 +358,14 @@ DRINK_FORMS = dict(zip(FORMS, words("pić piję pije piją pił piła pili"), st
 
 
 def grammar() -> dict[str, list[tuple[float, list[str]]]]:
-    """The Polish grammar."""
+    """Return the Polish grammar."""
     phrases = [VERB_PHRASES.format(T=form, drink=DRINK_FORMS[form]) for form in FORMS]
     phrases += [f"DO_{form}\n  2 WANT_{form} DO_INF\n" for form in PRESENT + PAST]
     return parse_grammar(GRAMMAR + "".join(phrases))
 
 
 def lengthen_prepositions(sentence: list[str]) -> list[str]:
-    """ "we" for "w" and "ze" for "z" before groups of consonants that ask for them."""
+    """Replace "w" by "we" and "z" by "ze" before the groups of consonants that require it."""
     following = [*sentence[1:], ""]
     result = []
     for word, after in zip(sentence, following, strict=True):
@@ -377,5 +378,5 @@ def lengthen_prepositions(sentence: list[str]) -> list[str]:
 
 
 def language() -> Language:
-    """Polish."""
+    """Return the Polish language."""
     return Language(ALPHABET, grammar(), categories(), lengthen_prepositions)

@@ -1,4 +1,4 @@
-"""One synthetic speaker's recordings."""
+"""The recordings of one synthetic speaker."""
 
 import hashlib
 import json
@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
+
+from asr_ablations.tools.files import Json, read_json, write
+
+if TYPE_CHECKING:  # torch takes over a second to import
+    import numpy as np
+    from torchaudio.transforms import Resample
+
+    from asr_ablations.synthesis.sentences import SentenceSampler
 
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
@@ -16,7 +24,7 @@ SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
 
 @dataclass(frozen=True)
 class Job:
-    """One speaker's recordings: until `seconds` of speech, or `utterances` where that is given."""
+    """One speaker's recordings: until `seconds` of speech, or `utterances` if that is given."""
 
     folder: Path
     language: str
@@ -33,26 +41,35 @@ class Job:
 
     @property
     def record(self) -> Path:
-        """The file that says that this speaker is done."""
+        """The file that exists when this speaker is complete."""
         return self.folder / ".speakers" / f"{self.split}-{self.index}.json"
 
 
+class Totals(TypedDict):
+    """What a speaker's recordings add up to; sha256: a hash of all samples and sentences, in order."""
+
+    seconds: float
+    utterances: int
+    words: int
+    sha256: str
+
+
 @lru_cache(maxsize=1)
-def _tools(language: str, words: int) -> tuple[Any, Any]:
-    # Cost: torch takes over a second to import, so only those who speak import it.
+def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
+    # Cost: torch takes over a second to import, so it is imported only for synthesis.
     import torch
-    import torchaudio
+    from torchaudio.transforms import Resample
 
     from asr_ablations.synthesis import espeak, speakers
     from asr_ablations.synthesis.sentences import SentenceSampler
 
     # float64, so that rounding to 16 bits hides what processors round differently
-    resample = torchaudio.transforms.Resample(espeak.SAMPLE_RATE, speakers.SAMPLE_RATE, dtype=torch.float64)
+    resample = Resample(espeak.SAMPLE_RATE, speakers.SAMPLE_RATE, dtype=torch.float64)
     return SentenceSampler(language, words), resample.double()
 
 
-def utterances(job: Job) -> Iterator[tuple[str, Any]]:
-    """The sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
+def utterances(job: Job) -> "Iterator[tuple[str, np.ndarray]]":
+    """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
     import torch
 
     from asr_ablations.synthesis import espeak
@@ -60,15 +77,15 @@ def utterances(job: Job) -> Iterator[tuple[str, Any]]:
 
     sampler, resample = _tools(job.language, job.words)
     speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
-    said: set[str] = set()
+    spoken: set[str] = set()
     for number in range(10**9):
         rng = people.generator("utterance", job.seed, job.language, job.words, job.split, job.index, number)
         sentence = sampler.draw(rng, job.split)
-        for _ in range(20):  # a small vocabulary may not have enough sentences for none to come twice
-            if sentence not in said:
+        for _ in range(20):  # a small vocabulary may not have enough sentences to avoid every repetition
+            if sentence not in spoken:
                 break
             sentence = sampler.draw(rng, job.split)
-        said.add(sentence)
+        spoken.add(sentence)
         rate = speaker.rate + int(rng.integers(-people.UTTERANCE_RATE, people.UTTERANCE_RATE + 1))
         pitch = speaker.pitch + int(rng.integers(-people.UTTERANCE_PITCH, people.UTTERANCE_PITCH + 1))
         raw = espeak.synthesize(sentence, speaker.voice, rate, pitch, speaker.pitch_range, speaker.word_gap)
@@ -77,46 +94,49 @@ def utterances(job: Job) -> Iterator[tuple[str, Any]]:
 
 
 def generate_speaker(job: Job) -> float:
-    """Write a speaker's folder at once, with the record that says it is done; gives its seconds."""
-    import soundfile
-
+    """Write a speaker's folder as a whole, then the record that marks it as complete, and return its seconds."""
     from asr_ablations.synthesis import speakers as people
 
     if job.record.exists():
-        return float(json.loads(job.record.read_text())["seconds"])
+        return float(read_json(job.record)["seconds"])
     speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
     temporary = job.folder / ".partial" / f"{job.split}-{speaker.number}-{os.getpid()}"
-    transcripts: dict[Path, list[str]] = {}
-    seconds, words, audio_hash = 0.0, 0, hashlib.sha256()
-    for number, (sentence, samples) in enumerate(utterances(job)):
-        chapter = f"{1 + number // UTTERANCES_PER_CHAPTER}"
-        chapter_folder = temporary / chapter
-        if chapter_folder not in transcripts:
-            chapter_folder.mkdir(parents=True)
-            transcripts[chapter_folder] = []
-        identifier = f"{speaker.number}-{chapter}-{number % UTTERANCES_PER_CHAPTER:04d}"
-        soundfile.write(chapter_folder / f"{identifier}.flac", samples, people.SAMPLE_RATE, subtype="PCM_16")
-        transcripts[chapter_folder].append(f"{identifier} {sentence.upper()}\n")
-        audio_hash.update(samples.tobytes() + sentence.encode())
-        seconds += len(samples) / people.SAMPLE_RATE
-        words += len(sentence.split())
-        enough = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
-        if enough:
-            break
-    for chapter_folder, lines in transcripts.items():
-        path = chapter_folder / f"{speaker.number}-{chapter_folder.name}.trans.txt"
-        path.write_text("".join(lines), encoding="utf-8")
+    totals = _write_chapters(job, speaker.number, temporary)
     final = job.folder / job.split / str(speaker.number)
     final.parent.mkdir(exist_ok=True)
     shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
     os.replace(temporary, final)
-    done = {"seconds": round(seconds, 3), "utterances": number + 1, "words": words, "sha256": audio_hash.hexdigest()}
-    write(job.record, done | {"sex": speaker.sex} | asdict(speaker))
-    return seconds
+    write_record(job.record, {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)})
+    return totals["seconds"]
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """JSON under a temporary name, renamed when it is whole."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+def _write_chapters(job: Job, speaker: int, folder: Path) -> Totals:
+    """Write the recordings and transcripts of a speaker's chapters to <folder>/<chapter>."""
+    import soundfile
+
+    from asr_ablations.synthesis.speakers import SAMPLE_RATE
+
+    transcripts: dict[Path, list[str]] = {}
+    seconds, words, digest = 0.0, 0, hashlib.sha256()
+    for number, (sentence, samples) in enumerate(utterances(job)):
+        chapter = folder / f"{1 + number // UTTERANCES_PER_CHAPTER}"
+        if chapter not in transcripts:
+            chapter.mkdir(parents=True)
+            transcripts[chapter] = []
+        identifier = f"{speaker}-{chapter.name}-{number % UTTERANCES_PER_CHAPTER:04d}"
+        soundfile.write(chapter / f"{identifier}.flac", samples, SAMPLE_RATE, subtype="PCM_16")
+        transcripts[chapter].append(f"{identifier} {sentence.upper()}\n")
+        digest.update(samples.tobytes() + sentence.encode())
+        seconds += len(samples) / SAMPLE_RATE
+        words += len(sentence.split())
+        enough = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
+        if enough:
+            break
+    for chapter, lines in transcripts.items():
+        (chapter / f"{speaker}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
+    return {"seconds": seconds, "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
+
+
+def write_record(path: Path, content: Json) -> None:
+    """Write a complete JSON file, indented by one space."""
+    write(path, json.dumps(content, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Sentences from a grammar, with word frequencies like Zipf's, over the N most frequent words of a language."""
+"""Sentences from a grammar, with Zipf-like word frequencies, over the N most frequent words of a language."""
 
 import hashlib
 from bisect import bisect
@@ -11,10 +11,10 @@ import numpy as np
 from asr_ablations.synthesis.grammar import Language, Productions
 from asr_ablations.synthesis.speakers import SPLITS, generator
 
-LENGTHS = range(3, 11)  # words a sentence
+LENGTHS = range(3, 11)  # words per sentence
 ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
-# Collocations: the share of words drawn from the few that the word before prefers. Without them the words of a
-# category would be exchangeable, and a language model could learn the grammar only.
+# Collocations: the share of words drawn from the few that the previous word prefers. Without them the words of a
+# category would be exchangeable, and a language model could only learn the grammar.
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
 # Which split may speak a sentence, by its hash: 4 of 16 sentences belong to the evaluation sets.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
@@ -34,23 +34,23 @@ def load_language(name: str) -> Language:
 
 
 def partition(sentence: str) -> str:
-    """The only split in which this sentence may be spoken: from its hash, so that workers need not agree."""
+    """Return the only split in which this sentence may be spoken: from its hash, so that workers need not agree."""
     return PARTITIONS[hashlib.sha256(sentence.encode()).digest()[0] % len(PARTITIONS)]
 
 
 def zipf(size: int) -> list[float]:
-    """Weights of a category's words, the most frequent first."""
+    """Return the weights of a category's words, the most frequent first."""
     return [(rank + ZIPF_OFFSET) ** -ZIPF_EXPONENT for rank in range(size)]
 
 
 @lru_cache
 def ranking(name: str) -> list[str]:
-    """All words of a language by how often its grammar gives them, the most frequent first."""
+    """Return all words of a language, ordered by their frequency under its grammar, the most frequent first."""
     language = load_language(name)
     symbols = list(language.grammar)
     number = {symbol: i for i, symbol in enumerate(symbols)}
-    follows = np.zeros((len(symbols), len(symbols)))  # expected symbols that one symbol gives directly
-    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, how many it gives directly)
+    follows = np.zeros((len(symbols), len(symbols)))  # expected symbols that a symbol produces directly
+    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, how many it produces directly)
     for symbol, productions in language.grammar.items():
         total = sum(weight for weight, _ in productions)
         for weight, production in productions:
@@ -72,7 +72,7 @@ def ranking(name: str) -> list[str]:
 
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
-    """The grammar without the productions that need a word outside the vocabulary; the words that it still gives."""
+    """Return the grammar without productions that need a word outside the vocabulary, and the words it produces."""
     known = set(vocabulary)
     categories = {name for name, members in language.categories.items() if not known.isdisjoint(members)}
     possible, size = known | categories, 0
@@ -99,19 +99,19 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """The `size` most frequent words of a language that can make sentences together, the most frequent first.
+    """Return the `size` most frequent words of a language that form sentences together, the most frequent first.
 
-    Raises ValueError if the language has not so many words, or the grammar needs more.
+    Raises ValueError if the language has fewer words, or if the grammar needs more.
     """
     language, ranked = load_language(name), ranking(name)
     if not MINIMUM_WORDS <= size <= len(ranked):
         raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")
     spoken: set[str] = set()
     taken = size
-    while len(spoken) < size:  # a few of the most frequent words may wait for a rarer one
+    while len(spoken) < size:  # a few of the most frequent words may need a rarer one
         spoken = prune(language, ranked[:taken])[1]
         taken += size - len(spoken)
-    while len(spoken) > size:  # and that one may bring more than were asked for
+    while len(spoken) > size:  # which may bring more words than requested
         rarest = (word for word in reversed(ranked) if word in spoken)
         spoken = next(rest for word in rarest if len(rest := prune(language, spoken - {word})[1]) >= size)
     return [word for word in ranked if word in spoken]
@@ -138,7 +138,7 @@ class SentenceSampler:
         self._collocates: dict[tuple[str, str], list[str]] = {}
 
     def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
-        """One sentence in lower case; with a split, one that belongs to it alone."""
+        """Return a sentence in lower case; with a split, a sentence that belongs to this split alone."""
         if split is not None and split not in SPLITS:
             raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
         while True:

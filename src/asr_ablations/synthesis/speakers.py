@@ -1,4 +1,4 @@
-"""Synthetic speakers: a voice and a way of speaking, and the room and microphone in which they are recorded.
+"""Synthetic speakers: a voice and a way of speaking, and the room and microphone of their recordings.
 
 Every draw comes from a key through SHA-256 and a numpy Generator, so it depends on nothing but the key.
 """
@@ -19,9 +19,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Conditions:
-    """Ranges from which a kind of speaker is drawn, uniformly: this is how hard the kind is."""
+    """Ranges from which a kind of speaker is drawn, uniformly: they decide how difficult the kind is to recognise."""
 
-    rate: Range  # words a minute
+    rate: Range  # words per minute
     pitch: Range  # 0 to 99, 50 is the voice's own
     pitch_range: Range  # 0 (flat) to 99
     word_gap: Range  # 10 ms
@@ -57,7 +57,7 @@ CONDITIONS = {
     ),
 }
 # Variation from one utterance of a speaker to the next: half the width of a uniform range.
-UTTERANCE_RATE = 6  # words a minute
+UTTERANCE_RATE = 6  # words per minute
 UTTERANCE_PITCH = 3
 UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
 SILENCE = (0.10, 0.30)  # s, before and after the speech
@@ -106,17 +106,17 @@ class Speaker:
 
 
 def generator(*key: object) -> np.random.Generator:
-    """A random generator that depends on the key alone (never on hash(), which differs from process to process)."""
+    """Return a generator that depends on the key alone (not on hash(), which differs from process to process)."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:16], "big"))
 
 
 def shuffled(items: list[Item], *key: object) -> list[Item]:
-    """The items in an order that depends on the key alone."""
+    """Return the items in an order that depends on the key alone."""
     return [items[i] for i in generator(*key).permutation(len(items))]
 
 
 def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
-    """The voices of a kind that may speak in a split: three fifths train, one fifth dev, one fifth test, disjoint."""
+    """Return the voices of a kind that may speak in a split: disjoint shares of 3/5 train, 1/5 dev, 1/5 test."""
     clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in ACCENTS[language, "clean"]]
     other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in ACCENTS[language, "other"]]
     pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
@@ -126,25 +126,25 @@ def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
 
 
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
-    """The speaker `index` of a split; the same whatever the corpus's size."""
+    """Return the speaker `index` of a split, which does not depend on the size of the corpus."""
     rng = generator("speaker", seed, language, split, index)
-    # Golden-ratio steps: any run of training speakers holds the two kinds in their shares.
+    # Golden-ratio steps: any sequence of training speakers has the two kinds in their shares.
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
     ranges = CONDITIONS[kind]
     pool = voices(seed, language, kind, split)
 
-    def whole(bounds: Range) -> int:
+    def integer(bounds: Range) -> int:
         return int(rng.integers(int(bounds[0]), int(bounds[1]) + 1))
 
     return Speaker(
         number=100 + len(SPLITS) * index + SPLITS.index(split),
         kind=kind,
         voice=pool[index % len(pool)],
-        rate=whole(ranges.rate),
-        pitch=whole(ranges.pitch),
-        pitch_range=whole(ranges.pitch_range),
-        word_gap=whole(ranges.word_gap),
+        rate=integer(ranges.rate),
+        pitch=integer(ranges.pitch),
+        pitch_range=integer(ranges.pitch_range),
+        word_gap=integer(ranges.word_gap),
         signal_to_noise=float(rng.uniform(*ranges.signal_to_noise)),
         noise_slope=float(rng.uniform(*ranges.noise_slope)),
         reverberation_time=float(rng.uniform(*ranges.reverberation_time)),
@@ -155,23 +155,26 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
 
 
 def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
-    """Leave `before` and `after` seconds of silence around the speech of a waveform (S,), padding with zeros."""
+    """Trim or pad a waveform (S,) to `before` and `after` seconds of silence (zeros) around the speech."""
     loud = np.flatnonzero(np.abs(waveform) > 10 ** (SILENCE_THRESHOLD / 20) * np.abs(waveform).max())
     padding = (int(before * SAMPLE_RATE), int(after * SAMPLE_RATE))
     return np.pad(waveform[loud[0] : loud[-1] + 1], padding)
 
 
 def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.ndarray:
-    """Gaussian noise (samples,) of mean power 1, whose power falls with frequency to the power `slope`."""
+    """Return Gaussian noise (samples,) of mean power 1, whose power is proportional to frequency^-slope."""
     size = 1 << (samples - 1).bit_length()  # a length with large prime factors costs ten times the time
     spectrum = np.fft.rfft(rng.standard_normal(size))
-    frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; level below, against rumble
+    frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; flat below, against rumble
     noise = np.fft.irfft(spectrum * frequencies ** (-slope / 2), size)[:samples]
     return noise / np.sqrt(np.mean(noise**2))
 
 
 def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
-    """The waveform (S,) in a room: itself and a tail of exponentially decaying noise; s, dB; the same length."""
+    """Return the waveform (S,) in a room: itself and a tail of exponentially decaying noise, of the same length.
+
+    room: the seed of the tail; reverberation_time in s, direct_to_reverberant in dB.
+    """
     times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
     tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
     tail[: int(0.002 * SAMPLE_RATE)] = 0  # s until the first reflection
@@ -183,7 +186,7 @@ def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, dire
 
 
 def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The dry speech (S,) at 16 kHz as this speaker's room and microphone give it: int16 (S',), never clipped."""
+    """Return dry speech (S,) at 16 kHz as recorded in this speaker's room: int16 (S',), never clipped."""
     speech = trim(waveform, *rng.uniform(*SILENCE, size=2))
     speech = reverberate(speech, speaker.room, speaker.reverberation_time, speaker.direct_to_reverberant)
     decibels = speaker.signal_to_noise + rng.uniform(-UTTERANCE_SIGNAL_TO_NOISE, UTTERANCE_SIGNAL_TO_NOISE)
