@@ -236,7 +236,7 @@ def test_an_interrupted_reproduction_goes_on_and_a_finished_one_is_kept(tiny_cor
     assert [path.name for path in home.iterdir()] == ["1"]
     done = reproduce(run, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "goes on from epoch" in done.stdout
+    assert "continues from epoch" in done.stdout
     assert told(run)["verdict"] == "match"
     assert reproduce(run, folder=tmp_path).returncode == 0
     assert sorted(path.name for path in home.iterdir()) == ["1", "2"]

@@ -2,25 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from asr_ablations.experiment.utterances import UtteranceRow
 from asr_ablations.metrics.word_alignment import Pair, align
 
-Row = dict[str, Any]
 
-
-def error_report(rows: Sequence[Row]) -> str:
+def error_report(rows: Sequence[UtteranceRow]) -> str:
     """Per set: the rate; utterances with (reference->hypothesis) where they differ; substitutions, deletions and
     insertions by how often; words by their errors.
     """
     return "".join(_set_report(name, [row for row in rows if row["set"] == name]) for name in _names(rows))
 
 
-def _names(rows: Iterable[Row]) -> list[str]:
+def _names(rows: Iterable[UtteranceRow]) -> list[str]:
     return list(dict.fromkeys(row["set"] for row in rows))
 
 
-def _set_report(name: str, rows: list[Row]) -> str:
+def _set_report(name: str, rows: list[UtteranceRow]) -> str:
     pairs = [align(row["reference"].split(), row["hypothesis"].split()) for row in rows]
     counted = Counter(pair for aligned in pairs for pair in aligned)
     wrong = {pair: n for pair, n in counted.items() if pair[0] != pair[1]}

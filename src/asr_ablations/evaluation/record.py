@@ -10,7 +10,7 @@ from typing import Any
 from asr_ablations.evaluation.error_report import error_report
 from asr_ablations.evaluation.log_probs import Stored
 from asr_ablations.evaluation.pool import Decoded
-from asr_ablations.experiment.utterances import rates, utterance_row
+from asr_ablations.experiment.utterances import UtteranceRow, rates, utterance_row
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import write, write_csv, write_json
 
@@ -24,7 +24,7 @@ class Evaluation:
     folder: Path
     name: str
     content: dict[str, Any]
-    rows: list[Row]
+    rows: list[UtteranceRow]
 
     def write(self) -> Path:
         """<name>.json, and beside it the tables of utterances and speakers, and the errors in icefall's style."""
@@ -42,7 +42,7 @@ def name_of(decoder: str, content: dict[str, Any]) -> str:
     return f"{decoder}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
-def set_rows(stored: Stored, texts: Sequence[str]) -> list[Row]:
+def set_rows(stored: Stored, texts: Sequence[str]) -> list[UtteranceRow]:
     """Rows as those of utterances.csv, each utterance once, in the order of the ids."""
     return [
         utterance_row(stored.name, utterance, utterance.text, text)
@@ -50,7 +50,7 @@ def set_rows(stored: Stored, texts: Sequence[str]) -> list[Row]:
     ]
 
 
-def set_content(stored: Stored, decoded: Decoded, rows: list[Row], processes: int) -> dict[str, Any]:
+def set_content(stored: Stored, decoded: Decoded, rows: list[UtteranceRow], processes: int) -> dict[str, Any]:
     """Rates, counts and times of one set. real_time_factor: seconds of work a second of audio."""
     audio, utterances = stored.audio_seconds, max(1, len(rows))
     return {
@@ -69,18 +69,19 @@ def set_content(stored: Stored, decoded: Decoded, rows: list[Row], processes: in
     }
 
 
-def longer_rate(rows: Sequence[Row]) -> float:
+def longer_rate(rows: Sequence[UtteranceRow]) -> float:
     """CER over the longer of reference and hypothesis, 0…1 (papers/004 §4.1.1), of a whole set: the sum of the errors
     over the sum of those lengths.
     """
-    kinds = ("character_substitutions", "character_deletions", "character_insertions")
-    errors = sum(row[kind] for row in rows for kind in kinds)
+    errors = sum(
+        row["character_substitutions"] + row["character_deletions"] + row["character_insertions"] for row in rows
+    )
     return errors / max(1, sum(max(len(row["reference"]), len(row["hypothesis"])) for row in rows))
 
 
-def speakers(rows: Sequence[Row]) -> list[Row]:
+def speakers(rows: Sequence[UtteranceRow]) -> list[Row]:
     """Rates of every speaker of every set, the worst first."""
-    by_speaker: dict[tuple[str, str], list[Row]] = {}
+    by_speaker: dict[tuple[str, str], list[UtteranceRow]] = {}
     for row in rows:
         by_speaker.setdefault((row["set"], row["speaker"]), []).append(row)
     table = [{"set": name, "speaker": who, **rates(own)} for (name, who), own in by_speaker.items()]

@@ -1,23 +1,23 @@
 """Training and evaluation of one run, and what it leaves in its folder."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.summary import finish, log_result, summarise
 from asr_ablations.experiment.terminal import print_run
-from asr_ablations.experiment.utterances import transcribe_set
+from asr_ablations.experiment.utterances import UtteranceRow, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import Pruned
-from asr_ablations.tools.files import write_csv, write_json
+from asr_ablations.tools.files import Json, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.checkpoints import LastCheckpoint, RestoreState
@@ -26,14 +26,15 @@ from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLos
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
+from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 
 
-class Fit:
-    """The Trainer of a run with its callbacks and loggers. checkpoint: where an earlier attempt came to, None for none.
-    Of several ranks, only the first logs, evaluates and writes.
+class TrainingRun:
+    """The Trainer of a run with its callbacks and loggers. checkpoint: the last one of an earlier attempt, from which
+    training continues; None to start anew. Of several ranks, only the first logs, evaluates and writes.
     """
 
     def __init__(
@@ -44,22 +45,22 @@ class Fit:
         task: CTCTask,
         data: SpeechData,
         stop: StopRequest,
-        checkpoint: dict[str, Any] | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.cfg, self.record, self.task, self.data = cfg, record, task, data
-        if (told := notice(cfg.precision, cfg.tf32, devices)) and not rank():
-            print(told)
+        if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
+            print(message)
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
-        self.logger = None if rank() else build(cfg.logger)(record)
+        self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
-        self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._for_checkpoint)
-        go_on = RestoreState(checkpoint["ranks"] if checkpoint else None)
+        self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
+        restore = RestoreState(checkpoint["ranks"] if checkpoint else None)
         loggers = [self.table, *([self.logger] if self.logger else [])]
-        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), go_on])
+        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), restore])
 
     def callbacks(self) -> list[pl.Callback]:
-        """Callbacks of a training run, without the one that has to stand first and the one that has to stand last."""
+        """All callbacks but the one that has to be the first and the one that has to be the last."""
         best = ModelCheckpoint(
             dirpath=self.record.checkpoints,
             filename="best",
@@ -67,12 +68,12 @@ class Fit:
             enable_version_counter=False,
         )
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
-        pruning = build(self.cfg.pruning)(self.record.folder, best.monitor)
+        pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, best.monitor)
         own = [self.throughput, self.utilisation, FiniteLoss(), best, losses, progress]
         return own if pruning is None else [*own, pruning]
 
-    def execute(self) -> None:
-        """Train, evaluate, record. Raises Pruned for a run that is not worth going on with."""
+    def run(self) -> None:
+        """Train, evaluate, record. Raises Pruned for a run that is not worth continuing."""
         exit_code = 1
         try:
             self._train()
@@ -109,7 +110,7 @@ class Fit:
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
 
-    def _transcripts(self) -> list[dict[str, Any]]:
+    def _transcripts(self) -> list[UtteranceRow]:
         self.task.to(self.fitter.strategy.root_device)
         sets = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
         precision = self.fitter.precision_plugin.forward_context
@@ -122,18 +123,22 @@ class Fit:
             write_json(self.record.folder / layout.SUMMARY, self._summary([]))
             print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
 
-    def _summary(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        told = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, self.throughput)
-        return {**told, "phase_seconds": self.utilisation.phases}
+    def _summary(self, rows: Sequence[UtteranceRow]) -> Json:
+        summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, self.throughput)
+        return {**summary, "phase_seconds": self.utilisation.phases}
 
-    def _for_checkpoint(self) -> dict[str, Any]:
-        """What a checkpoint tells of its run: enough to know whose it is, and what its tables held."""
-        config = OmegaConf.to_container(self.record.cfg, resolve=True)
-        told = {"id": self.record.id, "fingerprint": self.record.fingerprint, "rows": self.table.rows}
-        return {**told, "config": config}
+    def _checkpoint_record(self) -> Json:
+        """What a checkpoint records of its run: enough to identify the run, and the number of rows in its table."""
+        return {
+            "id": self.record.id,
+            "fingerprint": self.record.fingerprint,
+            "rows": self.table.rows,
+            "config": OmegaConf.to_container(self.record.cfg, resolve=True),
+        }
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
+        """Record the seconds within the context as this phase."""
         started = time.perf_counter()
         yield
         self.record.phases[name] = time.perf_counter() - started

@@ -5,14 +5,16 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.fit import Fit
+from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.experiment.terminal import print_finished
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.folder import Run
@@ -20,10 +22,10 @@ from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.reader import read_environment
-from asr_ablations.runs.status import status_of
-from asr_ablations.tools.files import Json
+from asr_ablations.runs.status import DONE, PRUNED, status_of
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import assemble, device_count
+from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
@@ -32,11 +34,19 @@ log = logging.getLogger(__name__)
 _has_trained = False
 
 
+class Setup(NamedTuple):
+    """A run that is ready for its first step. record: its folder, of which nothing is written yet."""
+
+    record: Run
+    task: CTCTask
+    data: SpeechData
+
+
 def run(cfg: DictConfig) -> Path:
     """Train and evaluate one config; returns the run's folder.
 
-    What is finished is not trained again, what was interrupted or failed goes on from its last checkpoint. Raises
-    UsageError for what the config gets wrong, LeaseHeldError where another process is at the same run.
+    A finished run is not trained again; an interrupted or failed one continues from its last checkpoint. Raises
+    UsageError for a mistake in the config, LeaseHeldError if another process works on the same run.
     """
     check(cfg)
     devices = device_count(cfg)
@@ -52,8 +62,8 @@ def run(cfg: DictConfig) -> Path:
 
 
 def run_fresh(cfg: DictConfig) -> Path:
-    """As `run`, and in a process of its own if this one has trained before, as joblib's have: nothing of one arm may
-    reach the next.
+    """As `run`, but in a new process if this one has trained before (joblib reuses its processes): nothing of one arm
+    may affect the next.
     """
     global _has_trained
     if _has_trained:
@@ -63,46 +73,48 @@ def run_fresh(cfg: DictConfig) -> Path:
 
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
-    record, task, data = prepare(cfg)
-    status = record.status()
-    if status == "done" and not cfg.force:
+    record, task, data = set_up(cfg)
+    if record.status() == DONE and not cfg.force:
         if not rank():
             print_finished(record.folder)
         return record.folder
     if cfg.force and not rank():
         record.keep_previous()
-    if not cfg.force and _was_pruned(record, cfg):
+    if not cfg.force and _remains_pruned(record, cfg):
         return record.folder
     with record:
         checkpoint = None if cfg.force else _last_checkpoint(record)
         if checkpoint is not None:
-            _as_many_threads(record)
-        Fit(cfg, devices, record, task, data, stop, checkpoint).execute()
+            _restore_threads(record)
+        TrainingRun(cfg, devices, record, task, data, stop, checkpoint).run()
     return record.folder
 
 
-def prepare(cfg: DictConfig) -> tuple[Run, CTCTask, SpeechData]:
-    """Everything up to the first step: the run that this config is, its task and its data."""
+def set_up(cfg: DictConfig) -> Setup:
+    """Do everything that precedes the first step: build the task, prepare the corpus, read every split.
+
+    Raises UsageError for values out of range and for missing or bad data.
+    """
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
-    corpus = build(cfg.data)
+    corpus: Corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
     corpus.prepare()
     data.setup()
-    return Run(cfg, data.fingerprint), task, data
+    return Setup(Run(cfg, data.fingerprint), task, data)
 
 
-def _was_pruned(record: Run, cfg: DictConfig) -> bool:
-    """Whether it need not go on: it was pruned, and still may be."""
-    told = status_of(record.folder) or {}
-    if told.get("status") != "pruned" or build(cfg.pruning)(record.folder, "") is None:
+def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
+    """Whether the run was pruned and pruning is still on, so that it does not continue; prints why."""
+    status = status_of(record.folder) or {}
+    if status.get("status") != PRUNED or build(cfg.pruning)(record.folder, "") is None:
         return False
-    print(f"pruned already: {told['reason']}\nrun folder  {record.folder}\npruning=none goes on with it", flush=True)
+    print(f"pruned already: {status['reason']}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
     return True
 
 
-def _last_checkpoint(record: Run) -> Json | None:
-    """Where an earlier attempt at this run came to. One that cannot be read is put aside, and the run starts anew."""
+def _last_checkpoint(record: Run) -> Checkpoint | None:
+    """The last checkpoint of an earlier attempt at this run. An unreadable one is renamed, and the run starts anew."""
     path = last_checkpoint(record.folder)
     if not path.exists():
         return None
@@ -115,20 +127,23 @@ def _last_checkpoint(record: Run) -> Json | None:
         return None
     if not rank():
         position = checkpoint["position"]
-        print(f"goes on from epoch {position['epoch'] + 1}, batch {position['batches']}: {record.folder}", flush=True)
+        epoch, batch = position["epoch"] + 1, position["batches"]
+        print(f"continues from epoch {epoch}, batch {batch}: {record.folder}", flush=True)
     return checkpoint
 
 
-def _as_many_threads(record: Run) -> None:
-    """As the run began with: another number would sum in another order, and change the last bits of every number."""
+def _restore_threads(record: Run) -> None:
+    """Use as many threads as the run started with: another number would sum in another order, and change the last bits
+    of every number.
+    """
     threads = read_environment(record.folder)["hardware"]["threads"]
     if threads != torch.get_num_threads():
-        print(f"with {threads} threads, as it began", flush=True)
+        print(f"with {threads} threads, as the run started", flush=True)
         torch.set_num_threads(threads)
 
 
 def _in_processes(cfg: DictConfig) -> Path:
-    """Under torchrun where several ranks train together."""
+    """Run a config in new processes, under torchrun where several ranks train together; exits if they fail."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
         file.write(OmegaConf.to_yaml(cfg, resolve=True))
     try:
@@ -137,4 +152,4 @@ def _in_processes(cfg: DictConfig) -> Path:
         Path(file.name).unlink()
     if code:
         sys.exit(code)
-    return prepare(cfg)[0].folder
+    return set_up(cfg).record.folder

@@ -1,20 +1,28 @@
-"""What a run found, in one mapping and for its loggers."""
+"""The results of a run, in one mapping and for its loggers."""
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import Logger
 
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.utterances import rates
+from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.process import LAUNCHED
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.assembly import STREAMS, seed_of
 from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
 from asr_ablations.training.task import CTCTask
+
+EXAMPLES = 10
+"""Transcripts of each test set that a logger with tables shows."""
+EXAMPLE_COLUMNS = ["set", "id", "reference", "hypothesis"]
 
 
 def summarise(
@@ -23,18 +31,17 @@ def summarise(
     fitter: pl.Trainer,
     task: CTCTask,
     data: SpeechData,
-    rows: list[dict[str, Any]],
+    rows: Sequence[UtteranceRow],
     throughput: Throughput,
-) -> dict[str, Any]:
-    """summary.json: rates of every set of `rows`, counts, times, memory."""
+) -> Json:
+    """The content of summary.json: rates of every set in `rows`, counts, times in seconds, memory in bytes."""
     sets = dict.fromkeys(row["set"] for row in rows)
-    best = fitter.checkpoint_callback.best_model_score  # type: ignore[union-attr]
     return {
         "id": record.id,
         "name": record.name,
         "sets": {name: rates([row for row in rows if row["set"] == name]) for name in sets},
         "test_sets": list(data.corpus.test),
-        "best_validation_wer": None if best is None else float(best),
+        "best_validation_wer": _best_validation_wer(fitter),
         "parameters": sum(p.numel() for p in task.model.parameters()),
         "epochs": fitter.current_epoch,
         "steps": fitter.global_step,
@@ -51,26 +58,36 @@ def summarise(
     }
 
 
+def _best_validation_wer(fitter: pl.Trainer) -> float | None:
+    """The lowest WER of the first validation set, as a fraction; None before the first validation."""
+    best = fitter.checkpoint_callback
+    assert isinstance(best, ModelCheckpoint)
+    return None if best.best_model_score is None else float(best.best_model_score)
+
+
 def _peak_memory(fitter: pl.Trainer) -> int:
-    """Of the device's memory on a GPU, of this process on the CPU."""
+    """Peak memory in bytes: the device's on a GPU, this process's on a CPU."""
     if fitter.strategy.root_device.type == "cuda":
         return int(torch.cuda.max_memory_reserved())
     return peak_memory()
 
 
-def log_result(logger: Any, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Final rates for every logger, and example transcripts where the logger has tables."""
+def log_result(logger: Logger | None, summary: Json, rows: Sequence[UtteranceRow]) -> None:
+    """Log the final rates, and example transcripts where the logger shows tables."""
     if logger is None:
         return
-    for name, found in summary["sets"].items():
-        logger.log_metrics({f"final/{name}/{key}": found[key] for key in ("wer", "cer")})
-    if hasattr(logger, "log_table"):
-        examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:10]]
-        columns = ["set", "id", "reference", "hypothesis"]
-        logger.log_table("examples", columns=columns, data=[[row[c] for c in columns] for row in examples])
+    for name, final in summary["sets"].items():
+        logger.log_metrics({f"final/{name}/{key}": final[key] for key in ("wer", "cer")})
+    if isinstance(logger, LoggerOfTables):
+        examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
+        logger.log_table(
+            "examples",
+            columns=EXAMPLE_COLUMNS,
+            data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
+        )
 
 
-def finish(logger: Any, exit_code: int) -> None:
-    """End W&B's run: it shows a crashed run as finished unless it is told otherwise."""
-    if logger is not None and type(logger).__name__ == "WandbLogger":
-        logger.experiment.finish(exit_code=exit_code)
+def finish(logger: Logger | None, exit_code: int) -> None:
+    """End the logger's run with the exit code of ours, where it has such an end."""
+    if isinstance(logger, LoggerWithExitCode):
+        logger.finish(exit_code)

@@ -1,43 +1,53 @@
-"""A run's closing table."""
+"""The table that a run prints at its end."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from asr_ablations.experiment.utterances import UtteranceRow
 from asr_ablations.runs.reader import read_status, read_summary
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.terminal import console
 
 EXAMPLES = 3
 
 
-def print_run(folder: Path, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Error rates of every set, a few transcripts, time, and what to do next."""
-    console = Console(soft_wrap=True, highlight=False)
-    table = Table(title=summary["name"], title_justify="left")
-    for column in ("set", "utterances", "words", "WER %", "CER %", "S", "D", "I"):
-        table.add_column(column, justify="left" if column == "set" else "right")
-    for name, found in summary["sets"].items():
-        counts = [str(found[key]) for key in ("substitutions", "deletions", "insertions")]
-        rates = [f"{100 * found['wer']:.2f}", f"{100 * found['cer']:.2f}"]
-        table.add_row(name, str(found["utterances"]), str(found["words"]), *rates, *counts)
-    console.print(table)
-    shown = [row for row in rows if row["set"] == summary["test_sets"][0]]
-    for row in shown[:: max(1, len(shown) // EXAMPLES)][:EXAMPLES]:
-        console.print(f"reference   {row['reference']}\nhypothesis  {row['hypothesis']}\n", markup=False)
+def print_run(folder: Path, summary: Json, rows: Sequence[UtteranceRow]) -> None:
+    """Print the error rates of every set, a few transcripts, the time, and what to do next."""
+    terminal = console(soft_wrap=True)
+    terminal.print(_table(summary))
+    first_set = [row for row in rows if row["set"] == summary["test_sets"][0]]
+    for row in first_set[:: max(1, len(first_set) // EXAMPLES)][:EXAMPLES]:
+        terminal.print(f"reference   {row['reference']}\nhypothesis  {row['hypothesis']}\n", markup=False)
     seconds = summary["seconds"]
-    console.print(
+    terminal.print(
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
-        f"{3600 * summary['audio_hours_per_second']:.0f} s of audio a second in the training step\n"
+        f"{3600 * summary['audio_hours_per_second']:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
         "try next    python src/train.py -m rnn=lstm,gru precision=16",
         markup=False,
     )
 
 
+def _table(summary: Json) -> Table:
+    table = Table(title=summary["name"], title_justify="left")
+    for column in ("set", "utterances", "words", "WER %", "CER %", "S", "D", "I"):
+        table.add_column(column, justify="left" if column == "set" else "right")
+    for name, final in summary["sets"].items():
+        sizes = [str(final[key]) for key in ("utterances", "words")]
+        percents = [f"{100 * final[key]:.2f}" for key in ("wer", "cer")]
+        counts = [str(final[key]) for key in ("substitutions", "deletions", "insertions")]
+        table.add_row(name, *sizes, *percents, *counts)
+    return table
+
+
 def print_finished(folder: Path) -> None:
-    """That a run needs no training, and what it gave."""
+    """Print that a run needs no training, with its results."""
     summary = read_summary(folder)
     started = read_status(folder)["started"]
-    sets = ", ".join(f"{name} WER {100 * found['wer']:.2f} %" for name, found in summary["sets"].items())
-    print(f"done already, begun {started}: {sets}\nrun folder  {folder}\nforce=true starts anew and keeps this one")
+    sets = ", ".join(f"{name} WER {100 * final['wer']:.2f} %" for name, final in summary["sets"].items())
+    print(
+        f"done already, started {started}: {sets}\nrun folder  {folder}\n"
+        "force=true trains it anew and keeps this folder under another name"
+    )

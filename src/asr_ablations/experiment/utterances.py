@@ -1,6 +1,8 @@
-"""Decoding of whole splits, each utterance once."""
+"""Decoding of whole sets, each utterance once, and their error rates."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TypedDict
 
 import torch
 
@@ -10,8 +12,43 @@ from asr_ablations.metrics.error_counts import Errors, character_errors, word_er
 from asr_ablations.training.task import CTCTask
 
 
-def transcribe_set(task: CTCTask, data: SpeechData, name: str, precision: Any) -> list[dict[str, Any]]:
-    """Rows of utterances.csv for one split, in the order of the ids. precision: a context for the forward pass."""
+class UtteranceRow(TypedDict):
+    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds."""
+
+    set: str
+    id: str
+    speaker: str
+    reference: str
+    hypothesis: str
+    words: int
+    substitutions: int
+    deletions: int
+    insertions: int
+    characters: int
+    character_substitutions: int
+    character_deletions: int
+    character_insertions: int
+    audio: str
+    offset: float
+    duration: float
+
+
+class Rates(TypedDict):
+    """WER and CER of a set as fractions, and its counts; the errors are those in words."""
+
+    utterances: int
+    words: int
+    wer: float
+    cer: float
+    substitutions: int
+    deletions: int
+    insertions: int
+
+
+def transcribe_set(
+    task: CTCTask, data: SpeechData, name: str, precision: Callable[[], AbstractContextManager[object]]
+) -> list[UtteranceRow]:
+    """Decode one set; returns its rows in the order of the ids. precision: a context for the forward pass."""
     task.eval()
     utterances = {u.id: u for u in data.sets[name].utterances}
     rows = []
@@ -23,7 +60,7 @@ def transcribe_set(task: CTCTask, data: SpeechData, name: str, precision: Any) -
     return sorted(rows, key=lambda row: row["id"])
 
 
-def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> dict[str, Any]:
+def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:
     """One row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
@@ -40,14 +77,14 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "character_substitutions": characters.substitutions,
         "character_deletions": characters.deletions,
         "character_insertions": characters.insertions,
-        "audio": str(utterance.audio.resolve()),  # with the seconds below: what a report plays
+        "audio": str(utterance.audio.resolve()),  # with offset and duration, what a report plays
         "offset": utterance.offset,
         "duration": utterance.duration,
     }
 
 
-def rates(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """WER, CER and counts of the rows of one split."""
+def rates(rows: Sequence[UtteranceRow]) -> Rates:
+    """WER, CER and counts over the rows of one set."""
     words, characters = Errors(0, 0, 0, 0), Errors(0, 0, 0, 0)
     for row in rows:
         words += Errors(row["words"], row["substitutions"], row["deletions"], row["insertions"])

@@ -47,14 +47,14 @@ def show_plan(arms: Sequence[Arm], slots: Slots) -> list[Cost | None]:
 
 def measure(request: tuple[str, int]) -> Cost:
     """In a process of its own: the cost of the arm whose frozen config lies at a path."""
-    from asr_ablations.experiment.run import prepare
+    from asr_ablations.experiment.run import set_up
     from asr_ablations.training.quiet import quiet
 
     path, threads = Path(request[0]), request[1]
     cfg = load_frozen(path)
     cfg.threads = cfg.threads or threads
     quiet()
-    _, task, data = prepare(cfg)
+    _, task, data = set_up(cfg)
     train, size = _time_training(cfg, task, data)
     sets = {name: float(speech.durations.sum()) for name, speech in data.sets.items()}
     recognise = _time_recognition(task, data)

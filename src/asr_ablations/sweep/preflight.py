@@ -38,7 +38,7 @@ def look(texts: Sequence[str]) -> list[Looked]:
 
 
 def _look(cfg: Any, known: dict[str, str]) -> Looked:
-    from asr_ablations.experiment.run import prepare
+    from asr_ablations.experiment.run import set_up
 
     if not is_training(cfg):
         return Looked("", None)
@@ -47,7 +47,7 @@ def _look(cfg: Any, known: dict[str, str]) -> Looked:
         if key in known:
             _build(cfg)
         else:
-            known[key] = prepare(cfg)[0].fingerprint
+            known[key] = set_up(cfg).data.fingerprint
     except UsageError as error:
         return Looked("", str(error))
     except (MemoryError, RuntimeError):

@@ -201,7 +201,26 @@ class LoggerFactory(Protocol):
     """logger: from a run to a logger of Lightning's, beside the tables of the run folder."""
 
     def __call__(self, run: Run) -> Logger | None:
-        """None for no other logger. Called on the first rank only; must not wait for a network or a person."""
+        """None for no other logger. Called on the first rank only; must not wait for a network or a person.
+
+        The logger may have methods beyond those of Lightning: see LoggerOfTables and LoggerWithExitCode.
+        """
+
+
+@runtime_checkable
+class LoggerOfTables(Protocol):
+    """A logger that shows tables: it is given example transcripts of the final evaluation."""
+
+    def log_table(self, key: str, columns: list[str], data: list[list[str]]) -> None:
+        """Log the table `key`; data: rows with a value for each column."""
+
+
+@runtime_checkable
+class LoggerWithExitCode(Protocol):
+    """A logger whose own run has an end: it is ended with the exit code of the run, after everything was logged."""
+
+    def finish(self, exit_code: int) -> None:
+        """End the logger's run; exit_code: 0 for a run that is done or pruned, 1 for one that failed."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import psutil
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from asr_ablations.experiment.run import prepare
+from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import CONFIG
@@ -115,7 +115,7 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
         own.benchmark = {"minutes": minutes}
         own.outputs, own.sweep = str(folder.resolve()), "training"
         own.overrides = [told for told in cfg.overrides if not told.lstrip("+").startswith("benchmark")]
-    run = prepare(own)[0].folder  # wrong values are told here, in one line
+    run = set_up(own).record.folder  # wrong values are told here, in one line
     run.parent.mkdir(parents=True, exist_ok=True)
     config = run.parent / CONFIG
     write(config, OmegaConf.to_yaml(own, resolve=True))

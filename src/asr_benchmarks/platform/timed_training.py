@@ -8,8 +8,8 @@ from typing import Any
 import pytorch_lightning as pl
 
 from asr_ablations.config.entry import entry
-from asr_ablations.experiment.fit import Fit
-from asr_ablations.experiment.run import prepare
+from asr_ablations.experiment.fit import TrainingRun
+from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import device_count
 from asr_ablations.training.quiet import quiet
@@ -32,7 +32,7 @@ class Budget(pl.Callback):
         trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
 
 
-class TimedFit(Fit):
+class TimedTrainingRun(TrainingRun):
     """A run's training and evaluation as ever, with the budget among its callbacks."""
 
     def callbacks(self) -> list[pl.Callback]:
@@ -47,10 +47,10 @@ def main(cfg: Any) -> None:
     stop = StopRequest()
     stop.listen()
     try:
-        record, task, data = prepare(cfg)
+        record, task, data = set_up(cfg)
         if not rank():
             record.keep_previous()
         with record:
-            TimedFit(cfg, device_count(cfg), record, task, data, stop, None).execute()
+            TimedTrainingRun(cfg, device_count(cfg), record, task, data, stop, None).run()
     finally:
         stop.close()

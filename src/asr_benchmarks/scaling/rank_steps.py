@@ -12,7 +12,7 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.entry import entry
-from asr_ablations.experiment.run import prepare
+from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.quiet import quiet
@@ -52,7 +52,7 @@ def main(cfg: Any) -> None:
     """One rank's part; the first one writes the answer."""
     quiet()
     asked = cfg.benchmark
-    _, task, data = prepare(cfg)
+    _, task, data = set_up(cfg)
     clock = StepClock(asked.warmup)
     limits = {"max_epochs": -1, "max_steps": asked.warmup + asked.steps, "limit_val_batches": 0}
     fitter = trainer(cfg, device_count(cfg), [], [clock], **limits)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from asr_ablations.experiment.run import prepare
+from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.process import child_environment, command
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
@@ -112,7 +112,7 @@ def _counts(cfg: DictConfig, asked: Sequence[int] | None, there: int) -> list[in
 
 def _check_data(cfg: DictConfig, largest: int) -> None:
     """Make the corpus, and see that it fills the largest step."""
-    _, _, data = prepare(cfg)
+    data = set_up(cfg).data
     if (utterances := len(data.sets["train"])) < largest:
         raise choices("benchmark.batch and total", largest, f"at most the {utterances} training utterances in a step")
 

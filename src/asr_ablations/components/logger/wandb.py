@@ -19,6 +19,12 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
 
+    class FinishedWandbLogger(WandbLogger):
+        """Ends W&B's run itself: otherwise W&B shows a crashed run as finished."""
+
+        def finish(self, exit_code: int) -> None:
+            self.experiment.finish(exit_code=exit_code)
+
     config: Any = OmegaConf.to_container(run.cfg, resolve=True)
     of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
     experiment = wandb.init(
@@ -33,7 +39,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
         mode=mode(),
         settings=wandb.Settings(silent=True, console="off"),
     )
-    return WandbLogger(experiment=experiment)
+    return FinishedWandbLogger(experiment=experiment)
 
 
 def mode() -> Literal["online", "offline", "disabled", "shared"]:
