@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from asr_ablations.config.languages import look_up_in
+from asr_ablations.tools.paths import CONF
+
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 
@@ -32,6 +35,11 @@ def write_split(folder: Path, speakers: int, utterances: int, first: int) -> Non
             soundfile.write(chapter / f"{id_}.flac", samples, 16000, subtype="PCM_16")
             lines.append(f"{id_} {next(sentences).upper()}\n")
         (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def pytest_configure() -> None:
+    """Tests compose configs without a command, also while they are collected."""
+    look_up_in(CONF)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

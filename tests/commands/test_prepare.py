@@ -168,7 +168,7 @@ def test_a_mistake_ends_with_exit_code_2(corpora, tmp_path):
     assert "train-clean-100" in line
     done = run(["src/prepare.py", "alphabet=greek"], corpora, tmp_path)
     assert done.returncode == 2
-    assert done.stderr.strip() == "error: alphabet=greek: expected derived, english, language, polish"
+    assert done.stderr.strip() == "error: alphabet=greek: expected derived, en, language, pl"
 
 
 @pytest.mark.parametrize("line", [line for line in PYTHON if "prepare.py" in line])

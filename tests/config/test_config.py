@@ -168,7 +168,7 @@ def test_a_target_hidden_in_an_interpolation_is_not_called(escapes: int, tmp_pat
 @pytest.mark.parametrize("target", ["os.system", "asr_ablations", "torch.load", 3, "", "torchvision.nn.x"])
 def test_check_refuses_targets_of_strangers_before_anything_is_built(target: Any) -> None:
     cfg = compose()
-    OmegaConf.update(cfg, "languages.steps", [{"deep": {"_target_": target}}], force_add=True)
+    OmegaConf.update(cfg, "augment.steps", [{"deep": {"_target_": target}}], force_add=True)
     with pytest.raises(UsageError, match=f"_target_={target}: refused"):
         check(cfg)
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from asr_ablations.config.languages import alphabets
 from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.support import compose
+from tests.helpers.support import CONF
 
-ALPHABETS = {language: node.characters for language, node in compose().languages.items()}
+ALPHABETS = alphabets(CONF)
 every_language = pytest.mark.parametrize("language", ALPHABETS)
 
 

@@ -16,11 +16,17 @@ def check_targets(cfg: DictConfig) -> None:
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(one_line(error)) from error
     content = OmegaConf.to_container(cfg)
     assert isinstance(content, dict)
     content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
     _check_targets(content)
+
+
+def one_line(error: Exception) -> str:
+    """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
+    behind = error.__context__
+    return " ".join(str(behind if isinstance(behind, UsageError) else error).split())
 
 
 def _check_targets(node: object) -> None:

@@ -11,7 +11,6 @@ PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
 
 def check(cfg: DictConfig) -> None:
     """Check the values of plain keys. Raises UsageError with the value and the choices."""
-    _check_language(cfg)
     check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
@@ -38,16 +37,6 @@ def check(cfg: DictConfig) -> None:
         number("hardware.price_per_hour", price, least=0, also="null for none")
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
-
-
-def _check_language(cfg: DictConfig) -> None:
-    """The language chooses the alphabet where that is an interpolation."""
-    known = OmegaConf.select(cfg, "languages") or {}
-    characters = (OmegaConf.to_container(cfg).get("alphabet") or {}).get("characters")  # type: ignore[union-attr]
-    if "data.language" in str(characters) and cfg.data.language not in known:
-        raise choices(
-            "data.language", cfg.data.language, [*known, "or any with an alphabet of its own: alphabet=derived"]
-        )
 
 
 def _check_batch(cfg: DictConfig) -> None:

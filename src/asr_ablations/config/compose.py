@@ -13,6 +13,8 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.build import one_line
+from asr_ablations.config.languages import look_up_in
 from asr_ablations.runs.identity import short_name
 from asr_ablations.tools.errors import UsageError
 
@@ -26,6 +28,7 @@ def compose(
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")
+    look_up_in(conf)
     search = [] if folder is None else [f"hydra.searchpath=['file://{conf}']"]
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str((folder or conf).resolve())):
@@ -35,7 +38,7 @@ def compose(
         expected = f"expected {', '.join(error.options)}" if error.options else "there is no such file"
         raise UsageError(f"{group or folder or conf}={value}: {expected}") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(one_line(error)) from error
 
 
 def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:

@@ -13,8 +13,10 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.build import one_line
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name
+from asr_ablations.config.languages import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.paths import CONF, SOURCE
@@ -32,6 +34,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
     """
 
     def decorate(task: Task) -> Task:
+        look_up_in(CONF)  # here and not in main: a launcher's jobs unpickle the task, and run it without main
         command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
             _with_one_line_errors(task, checked)
         )
@@ -91,4 +94,4 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={value}: expected {', '.join(error.options)}"
-    return " ".join(str(error).split())
+    return one_line(error)

@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.build import one_line
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
 from asr_ablations.reproduction.attempt import make_absolute, start
@@ -86,7 +87,7 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(one_line(error)) from error
     return cfg
 
 

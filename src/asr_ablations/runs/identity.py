@@ -17,7 +17,6 @@ identity."""
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "pruning"),
-    "languages",  # what data.language can choose from: the chosen one stands in alphabet.characters
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 

@@ -22,8 +22,9 @@ EVALUATION_SPEAKERS, EVALUATION_UTTERANCES, EVALUATION_GROWTH = 8, 13, 3.6
 def generate(root: Path, hours: float, words: int, language: str, seed: int) -> Path:
     """Generate the corpus under `root` unless it is complete, continue where a run stopped, and return its folder.
 
-    hours: of the training split; words: size of the vocabulary; language: en or pl. The same arguments give the same
-    bytes. The folder holds train, dev-clean, dev-other, test-clean and test-other, each
+    hours: of the training split; words: size of the vocabulary; language: a code of
+    synthesis/languages. The same arguments give the same bytes. The folder holds train, dev-clean, dev-other,
+    test-clean and test-other, each
     <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz) and <speaker>-<chapter>.trans.txt (upper case), with
     vocabulary.txt, SPEAKERS.TXT and corpus.json, which is written last.
     Raises ValueError for arguments out of range, RuntimeError if espeak-ng fails.

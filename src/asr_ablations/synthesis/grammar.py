@@ -1,4 +1,4 @@
-"""A language: its grammar and its words."""
+"""A language: its grammar, its words and its voices."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ Productions = list[tuple[float, list[str]]]
 
 @dataclass(frozen=True)
 class Language:
-    """A grammar and its words.
+    """A grammar, its words and who speaks them.
 
     grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
     categories: category in capitals → its words, the most frequent first.
     polish_up: the last correction of a list of words (a → an).
+    accents: kind of speaker (clean, other) → espeak-ng's names of the voices that it may have.
     """
 
-    alphabet: str
     grammar: Mapping[str, Productions]
     categories: Mapping[str, Sequence[str]]
     polish_up: Callable[[list[str]], list[str]]
+    accents: Mapping[str, Sequence[str]]
 
 
 def parse_grammar(text: str) -> dict[str, Productions]:

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from asr_ablations.synthesis.grammar import Language, Productions
+from asr_ablations.synthesis.languages import load_language
 from asr_ablations.synthesis.speakers import SPLITS, generator
 
 LENGTHS = range(3, 11)  # words per sentence
@@ -18,19 +19,7 @@ ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank 
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
 # Which split may speak a sentence, by its hash: 4 of 16 sentences belong to the evaluation sets.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
-LANGUAGES = ("en", "pl")
 MINIMUM_WORDS = 60
-
-
-@lru_cache
-def load_language(name: str) -> Language:
-    """The language "en" or "pl". Raises ValueError for another."""
-    if name not in LANGUAGES:
-        raise ValueError(f"data.language={name!r} is not one of {', '.join(LANGUAGES)}")
-    # Imported here: their modules import this one, and only the language that is asked for is built.
-    from asr_ablations.synthesis import english, polish
-
-    return {"en": english, "pl": polish}[name].language()
 
 
 def partition(sentence: str) -> str:

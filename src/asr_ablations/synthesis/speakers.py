@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from asr_ablations.synthesis.languages import load_language
+
 SAMPLE_RATE = 16000  # Hz, of the corpus
 SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
 TRAIN_SHARE_OTHER = 0.4  # of the training speakers
@@ -63,12 +65,6 @@ UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
 SILENCE = (0.10, 0.30)  # s, before and after the speech
 SILENCE_THRESHOLD = -45  # dB of the peak
 
-ACCENTS = {
-    ("en", "clean"): ("en-us", "en", "en-gb-x-rp", "en-us-nyc"),
-    ("en", "other"): ("en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd"),
-    ("pl", "clean"): ("pl",),
-    ("pl", "other"): ("pl",),
-}
 CLEAN_VARIANTS = (
     "m1 m2 m3 m4 m5 m6 m7 m8 f1 f2 f3 f4 f5 Alex Alicia Annie Denis Gene Lee Mario Mike adam announcer aunty belinda "
     "benjamin david ed edward linda max michel miguel norbert pablo quincy robert sandro shelby steph victor"
@@ -117,8 +113,9 @@ def shuffled(items: list[Item], *key: object) -> list[Item]:
 
 def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
     """Return the voices of a kind that may speak in a split: disjoint shares of 3/5 train, 1/5 dev, 1/5 test."""
-    clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in ACCENTS[language, "clean"]]
-    other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in ACCENTS[language, "other"]]
+    accents = load_language(language).accents
+    clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in accents["clean"]]
+    other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in accents["other"]]
     pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
     pool = shuffled(pool, "voices", seed, language, kind)
     fifth = len(pool) // 5

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 
+from asr_ablations.config.checks import check
+from asr_ablations.config.languages import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
-from tests.helpers.support import component, compose, group_options
+from tests.helpers.support import CONF, component, compose, group_options
 
 WORDS = ["cool bees see", "aa a aaa", "llama", "no"]
 every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
@@ -69,16 +71,32 @@ def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
 
 
 def test_written_alphabets_do_not_ask_the_corpus() -> None:
-    assert component("alphabet", "english")(None).outputs == 29, "papers/003 §1.2"
-    assert component("alphabet", "polish")(None).outputs == 38
+    assert component("alphabet", "en")(None).outputs == 29, "papers/003 §1.2"
+    assert component("alphabet", "pl")(None).outputs == 38
 
 
-@pytest.mark.parametrize(("language", "name"), [("en", "english"), ("pl", "polish")])
-def test_the_language_chooses_its_alphabet(language: str, name: str) -> None:
-    assert compose(f"data.language={language}").alphabet.characters == compose(f"alphabet={name}").alphabet.characters
+@pytest.mark.parametrize("language", alphabets(CONF))
+def test_the_language_chooses_its_alphabet(language: str) -> None:
+    by_language, by_name = compose(f"data.language={language}"), compose(f"alphabet={language}")
+    assert by_language.alphabet.characters == by_name.alphabet.characters
 
 
-@pytest.mark.parametrize(("name", "outputs"), [("english", 29 + 1), ("polish", 38 + 1), ("derived", 8 + 1)])
+def test_alphabets_are_those_that_are_spelled_out() -> None:
+    assert {"en", "pl"} <= alphabets(CONF).keys() == {*group_options("alphabet")} - {"language", "derived"}
+
+
+@pytest.mark.parametrize("language", ["xx", "language", "derived", "../alphabet/en", None, 3])
+def test_an_unknown_language_is_named_with_the_choices(language: Any) -> None:
+    cfg = compose()
+    cfg.data.language = language
+    with pytest.raises(UsageError) as caught:
+        check(cfg)
+    known = ", ".join(alphabets(CONF))
+    expected = f"expected {known}, or any with an alphabet of its own: alphabet=derived"
+    assert str(caught.value) == f"data.language={language}: {expected}"
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("en", 29 + 1), ("pl", 38 + 1), ("derived", 8 + 1)])
 def test_the_model_has_an_output_for_each_character_and_the_checkpoint_knows_them(name: str, outputs: int) -> None:
     """papers/004 §4.4.3 has 30 with the separation character."""
     cfg = compose(f"alphabet={name}", "alphabet.separation=_", "width=8", "layers=1")

@@ -109,7 +109,7 @@ def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
         Aligned(run=None)
     with pytest.raises(UsageError, match=r"no run's folder"):
         Aligned(run=str(tmp_path))
-    polish = data_of(tiny_corpus, "alphabet=english", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
+    polish = data_of(tiny_corpus, "alphabet=en", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
     with pytest.raises(UsageError, match=r"its alphabet is"):
         Aligned(run=str(teacher)).prepare(polish.sets, torch.device("cpu"))
     held = data_of(tiny_corpus, "cache=features", f"cache.root={tmp_path}")

@@ -4,7 +4,10 @@ import re
 
 from asr_ablations.synthesis.grammar import Language, parse_grammar, words
 
-ALPHABET = "abcdefghijklmnopqrstuvwxyz '"
+ACCENTS = {
+    "clean": ("en-us", "en", "en-gb-x-rp", "en-us-nyc"),
+    "other": ("en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd"),
+}
 
 # Nouns: each class ordered by frequency of use; `singular:plural` for irregular plurals.
 NOUNS = {
@@ -463,4 +466,4 @@ VERBS_{T}
 def language() -> Language:
     """Return the English language."""
     verb_phrases = "".join(VERB_PHRASES.format(T=form, speak=SPEAK[form]) for form in FORMS)
-    return Language(ALPHABET, parse_grammar(GRAMMAR + verb_phrases), categories(), add_article_n)
+    return Language(parse_grammar(GRAMMAR + verb_phrases), categories(), add_article_n, ACCENTS)

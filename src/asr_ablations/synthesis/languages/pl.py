@@ -4,7 +4,7 @@ import re
 
 from asr_ablations.synthesis.grammar import Language, parse_grammar, words
 
-ALPHABET = "aąbcćdeęfghijklłmnńoópqrsśtuvwxyzźż "
+ACCENTS = {"clean": ("pl",), "other": ("pl",)}
 
 # Men: nominative/genitive (= accusative)/instrumental/nominative plural.
 MEN = """człowiek/człowieka/człowiekiem/ludzie pan/pana/panem/panowie chłopiec/chłopca/chłopcem/chłopcy
@@ -379,4 +379,4 @@ def lengthen_prepositions(sentence: list[str]) -> list[str]:
 
 def language() -> Language:
     """Return the Polish language."""
-    return Language(ALPHABET, grammar(), categories(), lengthen_prepositions)
+    return Language(grammar(), categories(), lengthen_prepositions, ACCENTS)

@@ -1,0 +1,32 @@
+"""The alphabet of a language: the characters of conf/alphabet/<language>.yaml, for ${characters_of:…} in a config."""
+
+from pathlib import Path
+
+import yaml
+from omegaconf import OmegaConf
+
+from asr_ablations.tools.errors import choices
+
+
+def look_up_in(conf: Path) -> None:
+    """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`.
+
+    The configs of a process are composed from one folder conf/, except where it reproduces a run by its recorded code.
+    """
+    OmegaConf.register_new_resolver("characters_of", lambda language: characters_of(conf, language), replace=True)
+
+
+def characters_of(conf: Path, language: object) -> str:
+    """The characters of a language's alphabet. Raises UsageError, with the choices, for one without a file."""
+    known = alphabets(conf)
+    if str(language) not in known:
+        other = "or any with an alphabet of its own: alphabet=derived"
+        raise choices("data.language", language, [*known, other])
+    return known[str(language)]
+
+
+def alphabets(conf: Path) -> dict[str, str]:
+    """Characters by language, from the files in conf/alphabet that spell them out."""
+    nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((conf / "alphabet").glob("*.yaml"))}
+    characters = {language: str(node.get("characters", "")) for language, node in nodes.items()}
+    return {language: spelled for language, spelled in characters.items() if spelled and "${" not in spelled}
