@@ -124,8 +124,8 @@ def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("lm.order=1", "lm.order=1: expected a whole number, 2 to 6"),
-        ("lm.order=7", "lm.order=7: expected a whole number, 2 to 6"),
+        ("lm.order=1", "lm.order=1: expected a whole number from 2 to 6"),
+        ("lm.order=7", "lm.order=7: expected a whole number from 2 to 6"),
         ("lm.unit=phone", "lm.unit=phone: expected word, character"),
         ("lm.prune=[1]", "lm.prune="),
         ("lm.prune=[0,2,1]", "lm.prune="),

@@ -6,12 +6,13 @@ import numpy as np
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.data.contracts import Augmentation
 
 
 class Chain(NoAugmentation):
-    """Each of `steps` on what the one before returned: those of waveforms first, then those of features."""
+    """Applies `steps` one after another, to the waveform and later to the features."""
 
-    def __init__(self, *, steps: Sequence[NoAugmentation]) -> None:
+    def __init__(self, *, steps: Sequence[Augmentation]) -> None:
         self.steps = steps
         self.changes_waveforms = any(step.changes_waveforms for step in steps)
 

@@ -1,4 +1,4 @@
-"""Another vocal tract: the frequency axis stretched or squeezed (after Jaitly & Hinton 2013, VTLP)."""
+"""Another vocal tract: the frequency axis stretched or compressed (after Jaitly & Hinton 2013, VTLP)."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from asr_ablations.tools.seeds import uniforms
 
 
 class FrequencyWarp(NoAugmentation):
-    """Features (B, T, F) read at bin f · a instead of f, linearly between bins, with a from 1 - most to 1 + most.
+    """Reads features (B, T, F) at bin f · a instead of f, linearly between bins, with a from 1 - most to 1 + most.
 
-    Drawn from (seed, epoch, utterance id).
+    a is drawn from (seed, epoch, utterance id). Raises ValueError for `most` outside 0 ≤ most < 1.
     """
 
     def __init__(self, *, most: float) -> None:
@@ -25,6 +25,6 @@ class FrequencyWarp(NoAugmentation):
         factors = torch.from_numpy(1 + self.most * (2 * draws - 1)).float()
         bins = features.shape[2]
         read = (torch.arange(bins) * factors[:, None]).clamp(max=bins - 1)
-        # triangle around the point that is read: a row of linear interpolation weights a bin, one product a batch
+        # triangles around the points that are read: a row of interpolation weights per bin, one product per batch
         weights = (1 - (torch.arange(bins)[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
         return features @ weights.to(features.device, non_blocking=True)

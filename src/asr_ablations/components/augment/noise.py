@@ -13,10 +13,11 @@ from asr_ablations.tools.seeds import uniforms
 
 
 class Noise(NoAugmentation):
-    """A stretch of one of the audio files under `folder`, at any depth, added to the waveform at lowest to highest dB
-    below the utterance's power; a file shorter than the utterance is repeated. Drawn from (seed, epoch, utterance id).
+    """Adds a part of one of the audio files under `folder`, at any depth, to the waveform. Its power is lowest to
+    highest dB below that of the utterance; a file shorter than the utterance is repeated.
 
-    Raises UsageError without a folder of audio.
+    File, position and ratio are drawn from (seed, epoch, utterance id). Raises UsageError without a folder of audio,
+    and ValueError for lowest above highest.
     """
 
     changes_waveforms = True
@@ -35,9 +36,9 @@ class Noise(NoAugmentation):
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
         if not samples.any():
             return samples
-        file, place, ratio = uniforms(3, seed, "noise", epoch, id_)
+        file, position, ratio = uniforms(3, seed, "noise", epoch, id_)
         decibels = self.lowest + ratio * (self.highest - self.lowest)
-        noise = _stretch(self.files[int(file * len(self.files))], place, len(samples))
+        noise = _part(self.files[int(file * len(self.files))], position, len(samples))
         speech = samples.astype(np.float32)
         powers = np.square(speech).mean(), np.square(noise).mean()
         if not powers[1]:
@@ -46,10 +47,10 @@ class Noise(NoAugmentation):
         return mixed.round().clip(-32768, 32767).astype(np.int16)
 
 
-def _stretch(path: Path, place: float, length: int) -> np.ndarray:
-    """`length` samples of the file from `place`, 0 to below 1, on, over again where it ends."""
+def _part(path: Path, position: float, length: int) -> np.ndarray:
+    """`length` samples (S,) of the file from `position`, 0 ≤ position < 1, repeated from its start where it ends."""
     seconds = audio.duration(path)
-    wanted = length / SAMPLE_RATE
-    offset = place * max(0.0, seconds - wanted)
-    noise = audio.read(path, offset, min(wanted, seconds)).astype(np.float32)
+    needed = length / SAMPLE_RATE
+    offset = position * max(0.0, seconds - needed)
+    noise = audio.read(path, offset, min(needed, seconds)).astype(np.float32)
     return np.resize(noise, length) if len(noise) else np.zeros(length, np.float32)

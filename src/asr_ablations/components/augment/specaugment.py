@@ -1,4 +1,4 @@
-"""SpecAugment: bands of frequencies and stretches of time set to the mean (Park et al. 2019)."""
+"""SpecAugment: bands of frequencies and spans of time set to the mean (Park et al. 2019)."""
 
 import numpy as np
 import torch
@@ -9,10 +9,10 @@ from asr_ablations.tools.seeds import uniforms
 
 
 class SpecAugment(NoAugmentation):
-    """Masks on normalised features (B, T, F), where 0 is the mean.
+    """Masks normalised features (B, T, F), where 0 is the mean.
 
-    frequency_masks bands of up to frequency_width bins; time_masks stretches an utterance of up to time_width frames,
-    none longer than time_share of it. Drawn from (seed, epoch, utterance id): batch mates and workers change nothing.
+    Each utterance gets frequency_masks bands of up to frequency_width bins, and time_masks spans of up to time_width
+    frames, none longer than the share time_share of the utterance. All are drawn from (seed, epoch, utterance id).
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class SpecAugment(NoAugmentation):
 
 
 def _spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
-    """Uniform draws (B, masks, 2) → begin and end (B, masks, 2) of spans of 0…widest within 0…size."""
+    """From uniform draws (B, masks, 2) to begin and end (B, masks, 2) of spans of 0…widest within 0…size."""
     width = np.floor(draws[..., 0] * (widest + 1))
     begin = np.floor(draws[..., 1] * (size - width + 1))
     return torch.from_numpy(np.stack([begin, begin + width], axis=-1)).float()
 
 
 def _covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
-    """Boolean (B, size): inside any of the spans."""
+    """Whether a position (B, size) is inside any of the spans (B, masks, 2)."""
     position = torch.arange(size, device=device)
     begin, end = spans.to(device, non_blocking=True)[..., None].unbind(2)
     return ((position >= begin) & (position < end)).any(dim=1)

@@ -1,4 +1,4 @@
-"""Speed perturbation: the waveform played faster or slower, pitch and all (Ko et al. 2015)."""
+"""Speed perturbation: the waveform played faster or slower, which also changes the pitch (Ko et al. 2015)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,9 +11,11 @@ from asr_ablations.tools.seeds import uniforms
 
 
 class Speed(NoAugmentation):
-    """Waveforms played at one of `factors` times their speed, each as likely, drawn from (seed, epoch, utterance id).
+    """Plays waveforms at one of `factors` times their speed, all equally likely, drawn from (seed, epoch, utterance
+    id).
 
-    An utterance that would become too short for CTC keeps its own speed in that epoch.
+    An utterance that would become too short for CTC keeps its own speed in that epoch. Raises ValueError for factors
+    outside 0.25 to 4.
     """
 
     changes_waveforms = True
@@ -28,6 +30,6 @@ class Speed(NoAugmentation):
         factor = self.factors[int(draw * len(self.factors))]
         if factor == 1 or not len(samples):
             return samples
-        # scipy's, which is the same to the last bit in a process of one thread and in one of several; torch's is not
+        # scipy's resampling: to the last bit the same with one thread and with several; torch's is not
         resampled = resample_poly(samples.astype(np.float32), factor.denominator, factor.numerator)
         return resampled.round().clip(-32768, 32767).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Computed features in one file a split, in 16 bits: what papers/004 §4.3 kept in TFRecords."""
+"""Computed features in one file per split, in 16 bits: what papers/004 §4.3 kept in TFRecords."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.contracts import Features
 
 
 class FeatureCache:
-    """Features (T, F) as float16, about three digits: not the very numbers that cache=none trains on. Under `root`."""
+    """Keeps features (T, F) as float16 under `root`: about three digits, so not exactly what cache=none trains on."""
 
     holds_features = True
 
-    def __init__(self, *, root: str | Path, features: nn.Module) -> None:
+    def __init__(self, *, root: str | Path, features: Features) -> None:
         self.root, self.features = Path(root).expanduser(), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        """Raises UsageError where audio cannot be read or the cache not written."""
         lengths = torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances])
-        bins = int(self.features.size)  # type: ignore[arg-type]
-        size = int(self.features.frames(lengths).sum()) * bins * 2  # type: ignore[operator]
-        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, _what(self.features))}")
+        bins = self.features.size
+        size = int(self.features.frames(lengths).sum()) * bins * 2
+        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, _content_hash(self.features))}")
         cache.build(utterances, self._read, size)
         return Cached(cache.folder, utterances, np.float16, (bins,))
 
@@ -43,8 +43,9 @@ class FeatureCache:
         return values, len(samples)
 
 
-def _what(features: nn.Module) -> str:
-    """A hash of all that the features are made of: classes, sizes, windows, filters."""
+def _content_hash(features: Features) -> str:
+    """A hash of everything that decides the features: classes, sizes, windows, filters."""
+    assert isinstance(features, nn.Module)
     digest = hashlib.blake2b(digest_size=8)
     for module in features.modules():
         plain = {key: value for key, value in vars(module).items() if isinstance(value, (int, float, str))}

@@ -1,4 +1,4 @@
-"""No cache on disk: audio files are decoded when they are read, and what fits is remembered."""
+"""No cache on disk: audio files are decoded when they are read, and kept in memory as far as it goes."""
 
 from collections.abc import Sequence
 
@@ -10,30 +10,30 @@ from asr_ablations.data.utterance import Utterance
 
 
 class NoCache:
-    """Reads audio files; each reading process remembers its share of `gigabytes` of samples after the first read."""
+    """Reads audio files; each reading process keeps its share of `gigabytes` of samples in memory."""
 
     holds_features = False
 
     def __init__(self, *, gigabytes: float) -> None:
         self.gigabytes = gigabytes
 
-    def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> "Remembering":
-        return Remembering(int(self.gigabytes * 1e9 / max(1, workers)))
+    def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> "MemoryStore":
+        return MemoryStore(int(self.gigabytes * 1e9 / max(1, workers)))
 
 
-class Remembering:
-    """Reads audio files and keeps up to `limit` bytes of samples in memory."""
+class MemoryStore:
+    """Reads audio files and keeps up to `limit` bytes of their samples in memory."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.kept: dict[Utterance, np.ndarray] = {}
+        self.samples: dict[Utterance, np.ndarray] = {}
         self.bytes = 0
 
     def read(self, utterance: Utterance) -> Recording:
-        samples = self.kept.get(utterance)
+        samples = self.samples.get(utterance)
         if samples is None:
             samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
             if self.bytes + samples.nbytes <= self.limit:
-                self.kept[utterance] = samples
+                self.samples[utterance] = samples
                 self.bytes += samples.nbytes
         return samples, len(samples)

@@ -1,4 +1,4 @@
-"""Decoded audio in one file a split: 16-bit samples at 16 kHz, 115 MB an hour."""
+"""Decoded audio in one file per split: 16-bit samples at 16 kHz, 115 MB per hour."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from asr_ablations.data.utterance import Utterance
 
 
 class PCM:
-    """The very samples that cache=none reads, so that training is bit-equal. Under `root`, for all runs to share."""
+    """Keeps the samples that cache=none reads under `root`, shared by all runs: training is bit-equal."""
 
     holds_features = False
 
@@ -20,7 +20,6 @@ class PCM:
         self.root = Path(root).expanduser()
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        """Raises UsageError where audio cannot be read or the cache not written."""
         size = round(sum(u.duration for u in utterances) * SAMPLE_RATE) * 2
         cache = CacheFolder(self.root, f"pcm-{name}-{cache_key(utterances)}")
         cache.build(utterances, _read, size)

@@ -2,21 +2,23 @@
 
 import torch
 
-from asr_ablations.components.decoder.checks import distance, whole
+from asr_ablations.components.decoder.checks import distance, width
 from asr_ablations.components.decoder.prefixes import best_text, prefix_search
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 
 
 class Beam:
-    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, each the most probable over all of its alignments that
-    the beam kept. beam_width: prefixes; prune_beams, prune_symbols: nats. Raises UsageError for values out of range.
+    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, each the most probable one by the sum over its
+    alignments that the beam has kept.
+
+    beam_width: number of prefixes; prune_beams, prune_symbols: in nats. Raises UsageError for values out of range.
     """
 
     searches = True
 
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, prune_symbols: float) -> None:
-        self.beam_width = whole("beam_width", beam_width)
+        self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
         self.search = prefix_search(alphabet)

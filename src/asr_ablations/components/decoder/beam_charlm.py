@@ -1,4 +1,4 @@
-"""Prefix beam search with an n-gram model of characters: the thesis's first try (papers/003 §2.2)."""
+"""Prefix beam search with an n-gram model of characters, the first attempt of papers/003 §2.2."""
 
 import heapq
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import kenlm
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, finite, plain, whole
+from asr_ablations.components.decoder.checks import distance, finite, plain, width
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
@@ -16,7 +16,7 @@ NEVER = float("-inf")
 
 
 class Prefix(NamedTuple):
-    """log P_ctc in nats of the alignments that end in a blank, and of those that end in the last symbol."""
+    """log P_ctc in nats of a prefix: of its alignments that end in a blank, and of those that end in a symbol."""
 
     blank: float
     symbol: float
@@ -29,7 +29,8 @@ class Prefix(NamedTuple):
 class BeamCharLM:
     """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, by log P_ctc + α log P_lm(characters) + β words.
 
-    lm: an n-gram model whose words are single characters, with `lm.model.SPACE` for the space; the rest as in BeamLM.
+    lm: an n-gram model whose words are single characters, with language_models.model.SPACE for the space; the rest as
+    in BeamLM.
     """
 
     searches = True
@@ -47,7 +48,7 @@ class BeamCharLM:
         beta: float,
     ) -> None:
         self.alphabet = plain(alphabet)
-        self.beam_width = whole("beam_width", beam_width)
+        self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
         self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
@@ -63,34 +64,34 @@ class BeamCharLM:
         for frame in row:
             beams = self._prune(self._extend(beams, frame), scores)
         finished: dict[str, float] = {}
-        for prefix, found in beams.items():  # "a" and "a " are one text
-            finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), found.total))
-        return max(finished, key=lambda text: finished[text] + scores.of(text) + scores.end(text))
+        for prefix, score in beams.items():  # "a" and "a " are one text
+            finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), score.total))
+        return max(finished, key=lambda text: finished[text] + scores.prefix(text) + scores.end(text))
 
     def _extend(self, beams: dict[str, Prefix], frame: np.ndarray) -> dict[str, Prefix]:
-        """Every prefix with every likely symbol of a frame. Spaces at the start and behind a space add nothing."""
+        """Every prefix with every likely symbol of a frame. A space at the start or after a space adds nothing."""
         after: dict[str, list[float]] = {}
         likely = np.flatnonzero(frame >= -self.prune_symbols).tolist() or [int(frame.argmax())]
-        for prefix, found in beams.items():
+        for prefix, score in beams.items():
             for index in likely:
                 p = float(frame[index])
                 if index == 0:
-                    _add(after, prefix, 0, found.total + p)
+                    _add(after, prefix, 0, score.total + p)
                     continue
                 symbol = self.alphabet.characters[index - 1]
                 if symbol == " " and (not prefix or prefix[-1] == " "):
-                    _add(after, prefix, 1, found.total + p)
+                    _add(after, prefix, 1, score.total + p)
                 elif prefix and symbol == prefix[-1]:
-                    _add(after, prefix, 1, found.symbol + p)
-                    _add(after, prefix + symbol, 1, found.blank + p)
+                    _add(after, prefix, 1, score.symbol + p)
+                    _add(after, prefix + symbol, 1, score.blank + p)
                 else:
-                    _add(after, prefix + symbol, 1, found.total + p)
+                    _add(after, prefix + symbol, 1, score.total + p)
         return {prefix: Prefix(*values) for prefix, values in after.items() if max(values) > NEVER}
 
     def _prune(self, beams: dict[str, Prefix], scores: "Scores") -> dict[str, Prefix]:
-        scored = [(found.total + scores.of(prefix), prefix) for prefix, found in beams.items()]
+        scored = [(score.total + scores.prefix(prefix), prefix) for prefix, score in beams.items()]
         least = max(scored)[0] - self.prune_beams
-        kept = heapq.nlargest(self.beam_width, (one for one in scored if one[0] >= least))
+        kept = heapq.nlargest(self.beam_width, (pair for pair in scored if pair[0] >= least))
         return {prefix: beams[prefix] for _, prefix in kept}
 
 
@@ -100,7 +101,7 @@ def _add(after: dict[str, list[float]], prefix: str, ending: int, p: float) -> N
 
 
 class Scores:
-    """α log P_lm + β words of prefixes, each from that of the prefix without its last character."""
+    """The scores α log P_lm + β words of prefixes, each computed from that of the prefix without its last character."""
 
     def __init__(self, ngrams: "kenlm.Model", alpha: float, beta: float) -> None:
         self.ngrams, self.alpha, self.beta = ngrams, alpha, beta
@@ -108,12 +109,12 @@ class Scores:
         ngrams.BeginSentenceWrite(start)
         self.known: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
 
-    def of(self, prefix: str) -> float:
-        """A word counts from its first letter."""
+    def prefix(self, prefix: str) -> float:
+        """The score of a prefix; a word counts from its first letter."""
         return self._look_up(prefix)[0]
 
     def end(self, prefix: str) -> float:
-        """What the end of the sentence adds."""
+        """What the end of the sentence adds to the score of a prefix."""
         score: float = self.ngrams.BaseScore(self._look_up(prefix)[1], "</s>", kenlm.State())
         return self.alpha * NATS * score
 

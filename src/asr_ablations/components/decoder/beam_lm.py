@@ -4,7 +4,7 @@ import kenlm
 import torch
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.checks import distance, finite, whole
+from asr_ablations.components.decoder.checks import distance, finite, width
 from asr_ablations.components.decoder.prefixes import best_text, prefix_search
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
@@ -14,9 +14,9 @@ from asr_ablations.language_models.model import NATS, WordModel, load_words
 class BeamLM:
     """(log_probs (B, T, V) in nats, lengths (B,)) → B texts.
 
-    lm: an ARPA file, a KenLM binary, or the folder that src/lm.py left; alpha, beta: the weights; unknown: added to
-    log P_lm of a word that the model does not know, in nats; the rest as in Beam. Raises UsageError for values out of
-    range and for a model that is missing, damaged, or of other letters.
+    lm: an ARPA file, a KenLM binary, or a folder that src/lm.py has written; alpha, beta: the weights α and β; unknown:
+    nats that are added to log P_lm of a word that the model does not know; the rest as in Beam. Raises UsageError for
+    values out of range and for a model that is missing, damaged, or of other letters.
     """
 
     searches = True
@@ -34,7 +34,7 @@ class BeamLM:
         beta: float,
         unknown: float,
     ) -> None:
-        self.beam_width = whole("beam_width", beam_width)
+        self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
         self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
@@ -51,8 +51,10 @@ class BeamLM:
 
 
 class Fusion(AbstractLanguageModel):
-    """What pyctcdecode asks of a model. Its own LanguageModel charges an unknown word, and β, for a text that ends in
-    a space, and does not weigh unfinished words by α: neither would leave α = β = 0 without effect.
+    """The scores of a decoder's language model, as pyctcdecode needs them.
+
+    pyctcdecode's own LanguageModel charges an unknown word, and β, for a text that ends in a space, and does not weigh
+    unfinished words by α: with either, α = β = 0 would have an effect.
     """
 
     def __init__(self, decoder: BeamLM) -> None:
@@ -72,11 +74,13 @@ class Fusion(AbstractLanguageModel):
         return state
 
     def score_partial_token(self, partial_token: str) -> float:
-        """What the letters of an unfinished word cost: nothing while a known word begins so."""
+        """The score of an unfinished word: 0 while it is the beginning of a known word."""
         return 0.0 if self.model.begins(partial_token) else self.decoder.alpha * self.decoder.unknown
 
     def score(self, prev_state: "kenlm.State", word: str, is_last_word: bool = False) -> tuple[float, "kenlm.State"]:
-        """α log P_lm of the word, and of the end of the sentence after the last, + β; and the state after the word."""
+        """α log P_lm of the word, and of the end of the sentence after the last word, + β; and the state after the
+        word.
+        """
         score, words, state = 0.0, 0, prev_state
         if word:
             state, words = kenlm.State(), 1

@@ -1,39 +1,36 @@
 """Values of decoders, checked where they are used."""
 
 import math
-from typing import Any
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
 
 
 def plain(alphabet: Alphabet) -> Alphabet:
-    """Raises UsageError for an alphabet with a separation character: no search knows yet that it stands for nothing."""
+    """The alphabet, if it has no separation character.
+
+    Raises UsageError for one that has: the searches do not know yet that it stands for nothing.
+    """
     if alphabet.separation:
         raise UsageError(f"alphabet.separation={alphabet.separation}: such models are decoded with decoder=greedy only")
     return alphabet
 
 
-def whole(name: str, value: Any) -> int:
-    """Raises UsageError for what is not a whole number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise choices(f"decoder.{name}", value, "a whole number, 1 or more")
-    return value
+def width(value: object) -> int:
+    """The value of decoder.beam_width. Raises UsageError for one that is not a whole number above 0."""
+    return whole("decoder.beam_width", value, 1)
 
 
-def finite(name: str, value: Any) -> float:
-    """Raises UsageError for what is not a finite number."""
-    if not _number(value) or not math.isfinite(value):
-        raise choices(f"decoder.{name}", value, "a finite number")
-    return float(value)
+def finite(name: str, value: object) -> float:
+    """The value of decoder.<name>. Raises UsageError for one that is not a finite number."""
+    if is_number(value):
+        return float(value)
+    raise choices(f"decoder.{name}", value, "a finite number")
 
 
-def distance(name: str, value: Any) -> float:
-    """Raises UsageError for what is not a number above 0; .inf is one."""
-    if not _number(value) or not value > 0:
-        raise choices(f"decoder.{name}", value, "a number above 0 (nats; .inf for none)")
-    return float(value)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def distance(name: str, value: object) -> float:
+    """The value of decoder.<name>. Raises UsageError for one that is not a number above 0; .inf is one."""
+    if value == math.inf or (is_number(value) and value > 0):
+        return float(value)
+    raise choices(f"decoder.{name}", value, "a number above 0 (nats; .inf for none)")

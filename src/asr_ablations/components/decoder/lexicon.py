@@ -1,19 +1,22 @@
-"""Search among the words of a dictionary only: papers/004 §2.2.2, after Scheidl et al. 2018. flashlight-text does it,
+"""Search among the words of a dictionary only (papers/004 §2.2.2, after Scheidl et al. 2018), by flashlight-text
 through torchaudio.
 """
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, plain, whole
+from asr_ablations.components.decoder.checks import distance, plain, width
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.words import read_words
 from asr_ablations.tools.errors import UsageError
+
+if TYPE_CHECKING:
+    from torchaudio.models.decoder import CTCDecoder
 
 BLANK, SPACE = "<blank>", "<space>"
 
@@ -21,8 +24,9 @@ BLANK, SPACE = "<blank>", "<space>"
 class Lexicon:
     """(log_probs (B, T, V) in nats, lengths (B,)) → B texts of listed words.
 
-    words: a file with a word a line, or the folder that src/lm.py left; beam_width, prune_beams as in Beam. Raises
-    UsageError for values out of range, an empty list, a word outside the alphabet, a missing extra.
+    words: a file with one word per line, or a folder that src/lm.py has written; beam_width, prune_beams as in Beam.
+    Raises UsageError for values out of range, an empty list, a word with letters outside the alphabet, and where
+    flashlight-text is not installed.
     """
 
     searches = True
@@ -30,7 +34,7 @@ class Lexicon:
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, words: str | None) -> None:
         if " " not in plain(alphabet).characters:
             raise UsageError(f"decoder=lexicon: the alphabet {alphabet.characters!r} has no space to end a word with")
-        self.beam_width = whole("beam_width", beam_width)
+        self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.space = alphabet.encode(" ")[0]
         file, listed = read_words(words, alphabet)
@@ -43,7 +47,7 @@ class Lexicon:
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
             return ""
-        # a word ends with a space: one frame more that is surely one, or the last word would be lost
+        # a word ends with a space: without another frame that is surely a space, the last word would be lost
         end = np.full((1, row.shape[1]), -1e4)
         end[0, self.space] = 0.0
         emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()
@@ -51,7 +55,7 @@ class Lexicon:
         return " ".join(best.words)
 
 
-def _search(alphabet: Alphabet, words: list[str], width: int, prune: float) -> Any:
+def _search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float) -> "CTCDecoder":
     try:
         from torchaudio.models.decoder import ctc_decoder
     except (ImportError, RuntimeError) as error:
@@ -63,7 +67,7 @@ def _search(alphabet: Alphabet, words: list[str], width: int, prune: float) -> A
         return ctc_decoder(
             lexicon=str(lexicon),
             tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.characters)],
-            beam_size=width,
+            beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
             log_add=True,  # the sum over alignments, as in the other searches; not the best one
             blank_token=BLANK,

@@ -1,4 +1,4 @@
-"""The outputs of one utterance after another."""
+"""Log-probabilities of one utterance after another."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,9 @@ import torch
 
 
 def rows(log_probs: torch.Tensor, lengths: torch.Tensor) -> Iterator[np.ndarray]:
-    """(B, T, V) and (B,) → B times (length, V) in float64, where sums of many small numbers stay exact enough."""
+    """From log_probs (B, T, V) and lengths (B,) to B arrays (length, V) in float64, in which sums of many small numbers
+    stay exact enough.
+    """
     everything = log_probs.detach().cpu().double().numpy()
     for row, length in zip(everything, lengths.tolist(), strict=True):
         yield row[:length]

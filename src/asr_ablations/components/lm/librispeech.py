@@ -21,7 +21,9 @@ class Expected(TypedDict):
 
 
 class LibriSpeechModel:
-    """name: of a file at the address, without .arpa.gz; files: their sizes and, where known, SHA-256.
+    """Installs the published model `name`, a file at `address` without its ending .arpa.gz.
+
+    files: sizes and, where known, SHA-256 of all of them.
 
     Raises UsageError for a name that is not in `files`, a download that fails, and a file of another size or hash.
     """

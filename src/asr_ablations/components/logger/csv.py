@@ -1,7 +1,7 @@
-"""Nothing beside the record: every run folder has metrics.csv anyway."""
+"""No other logger: every run folder has metrics.csv anyway."""
 
 from asr_ablations.runs.folder import Run
 
 
 def no_further_logger(run: Run) -> None:
-    """The record's metrics.csv is the log."""
+    """None: the run folder's metrics.csv is the log."""

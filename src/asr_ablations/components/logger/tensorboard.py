@@ -6,5 +6,5 @@ from asr_ablations.runs.folder import Run
 
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
-    """Look at them with: tensorboard --logdir outputs"""
+    """A logger whose files are displayed by: tensorboard --logdir outputs"""
     return TensorBoardLogger(save_dir=run.folder, name="", version="tensorboard")

@@ -1,23 +1,26 @@
-"""Weights & Biases: online where a login exists, else offline without asking; WANDB_MODE has the last word."""
+"""Weights & Biases: online where a login exists, else offline without a question; WANDB_MODE overrides both."""
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from asr_ablations.runs.folder import Run
+from asr_ablations.tools.files import Json
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import WandbLogger
+
+Mode = Literal["online", "offline", "disabled", "shared"]
 
 
 def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger":
     """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config.
 
-    Under a W&B agent the run is the agent's: id, project and entity come from its environment, and keys that the agent
-    sets have its values in W&B's config. The folder's name keeps the id of the content.
+    Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
+    agent sets have its values in W&B's config. The folder's name keeps the id of the content.
     """
     import wandb
     from omegaconf import OmegaConf
-    from pytorch_lightning.loggers import WandbLogger  # here: compare needs `mode` and no torch
+    from pytorch_lightning.loggers import WandbLogger  # imported late: compare needs `mode` without torch
 
     class FinishedWandbLogger(WandbLogger):
         """Ends W&B's run itself: otherwise W&B shows a crashed run as finished."""
@@ -25,7 +28,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
         def finish(self, exit_code: int) -> None:
             self.experiment.finish(exit_code=exit_code)
 
-    config: Any = OmegaConf.to_container(run.cfg, resolve=True)
+    config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
     of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
     experiment = wandb.init(
         project=None if of_agent else project,
@@ -42,13 +45,13 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
     return FinishedWandbLogger(experiment=experiment)
 
 
-def mode() -> Literal["online", "offline", "disabled", "shared"]:
-    """WANDB_MODE, else online with a login and offline without one."""
-    return os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")  # type: ignore[return-value]
+def mode() -> Mode:
+    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one."""
+    return cast(Mode, os.environ.get("WANDB_MODE")) or ("online" if _logged_in() else "offline")
 
 
 def _logged_in() -> bool:
-    """Whether a key lies in the environment or in netrc; asks no server."""
+    """Whether there is an API key in the environment or in netrc; contacts no server."""
     import netrc
 
     if os.environ.get("WANDB_API_KEY"):
