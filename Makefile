@@ -12,26 +12,42 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install lmplz train test test-fast lint format docs clean
+.PHONY: help install lock lmplz train test test-fast lint format docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 
-install:  ## make .venv with exact versions (about 7.5 GB with CUDA; TORCH_INDEX=<address of another torch build> to choose)
+# What `make train` needs is installed first, extras on top of it into the same environment, each once.
+EXTRAS ?=
+comma := ,
+empty :=
+space := $(empty) $(empty)
+WANTED = $(subst $(space),$(comma),$(sort $(subst $(comma),$(space),$(EXTRAS))))
+STAMP = $(ENVIRONMENT)/installed-$(or $(subst $(comma),-,$(WANTED)),base)
+install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve adds; TORCH_INDEX=<address of a torch build>)
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.10, 3.11 or 3.12 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
 	@mkdir -p $(ENVIRONMENTS)
 	@exec 9>$(ENVIRONMENT).lock; if command -v flock >/dev/null; then flock 9; fi; \
-	if [ ! -e $(ENVIRONMENT)/complete ]; then set -e; \
-		echo "Installing into $(ENVIRONMENT) (about 7.5 GB, some minutes; once a machine)"; \
-		rm -rf $(ENVIRONMENT) && $(PYTHON) -m venv $(ENVIRONMENT); \
+	if [ ! -e $(STAMP) ] && [ ! -e $(ENVIRONMENT)/installed-dev ]; then set -e; \
+		echo "Installing $(or $(WANTED),what training needs) into $(ENVIRONMENT) (some minutes; once a machine)"; \
+		[ -e $(ENVIRONMENT)/installed-base ] || { rm -rf $(ENVIRONMENT); $(PYTHON) -m venv $(ENVIRONMENT); }; \
 		$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX)) $(ENVIRONMENT)/bin/python -m pip install \
-			--disable-pip-version-check --quiet --progress-bar off -c constraints.txt '.[dev]'; \
+			--disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt '.$(if $(WANTED),[$(WANTED)])'; \
 		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
 		rm -rf build src/*.egg-info; \
-		touch $(ENVIRONMENT)/complete; \
+		touch $(ENVIRONMENT)/installed-base $(STAMP); \
 	fi
 	@if [ ! -e .venv ] || [ -L .venv ]; then ln -sfn $(ENVIRONMENT) .venv; \
 	else echo ".venv exists and is not a link made by this Makefile: move it away" >&2; exit 2; fi
+
+lock: EXTRAS = dev
+lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.12)
+	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.12. Written by: make lock"; \
+	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
+		--python-version 3.10 --extra dev --no-annotate --no-header --no-emit-index-url $(ARGS) \
+		--output-file .constraints pyproject.toml && \
+	sed -E "s/ ; python_full_version < '3\.13'$$//; s/ and python_full_version < '3\.13'//; s/python_full_version < '3\.13' and //" .constraints; } >.lock \
+		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
 
 # KenLM's own programs are not in its wheel. BOOST=<prefix> where Boost is not installed for the whole machine.
 PROGRAMS ?= .venv/bin
@@ -53,15 +69,19 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 
 PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+test: EXTRAS = dev
 test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
 	$(PYTEST) $(ARGS)
 
+test-fast: EXTRAS = dev
 test-fast: install  ## the tests without those marked slow
 	$(PYTEST) -m "not slow" $(ARGS)
 
+lint: EXTRAS = dev
 lint: install  ## ruff (check and format) and mypy
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
+format: EXTRAS = dev
 format: install  ## let ruff rewrite
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 

@@ -58,6 +58,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         try:
             home = getattr(get_object(target), "__module__", "") or ""
         except ImportError as error:
+            if isinstance(error.__cause__, UsageError):  # a package is missing, and the module has said which
+                raise error.__cause__ from None
             raise UsageError(f"_target_={target}: there is no such class or function") from error
         if not f"{home}.".startswith(TRUSTED):
             # asr_ablations.x.os.system begins as ours does: what counts is where the object was defined

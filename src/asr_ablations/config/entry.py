@@ -19,8 +19,11 @@ from asr_ablations.config.compose import sweep_name
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, UsageError
+from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CONF, SOURCE
 
+PLUGINS = {"optuna": "search", "joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
+"""The extras that bring launchers and sweepers of Hydra's."""
 Task = Callable[[Any], object]
 """A command: a config, or all configs of a sweep, to whatever it returns."""
 
@@ -93,5 +96,7 @@ def _stop(error: Exception) -> NoReturn:
 def _one_line(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
+        if extra := PLUGINS.get(value):
+            return f"{group}={value}: not installed; {installs(extra)}"
         return f"{group}={value}: expected {', '.join(error.options)}"
     return one_line(error)

@@ -18,6 +18,7 @@ from asr_ablations.evaluation.tuning_figure import draw
 from asr_ablations.experiment.utterances import rates
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.extras import require
 from asr_ablations.tools.files import write_csv, write_json
 
 Row = dict[str, Any]
@@ -67,6 +68,7 @@ def tune(cfg: DictConfig, number: int, decoder: Any, pool: Pool, stored: Stored,
 
 def _suggest(spaces: dict[str, Any], first: dict[str, float], asked: DictConfig) -> Any:
     """(values, a function that takes their WER) for each trial."""
+    require("search", "tune.trials", "optuna")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy's, of its next version
         import optuna

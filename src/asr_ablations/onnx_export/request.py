@@ -1,12 +1,11 @@
 """Checks of an export's options, before anything is loaded."""
 
-from importlib.util import find_spec
-
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.extras import require
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")
@@ -27,5 +26,4 @@ def check_request(cfg: DictConfig) -> None:
         raise choices("output", cfg.output, "a file that ends in .onnx")
     if not is_number(cfg.tolerance) or cfg.tolerance <= 0:
         raise choices("tolerance", cfg.tolerance, "a number above 0 (nats)")
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[export]' installs it")
+    require("export", "export.py", *PACKAGES)

@@ -10,6 +10,7 @@ from asr_ablations.components.logger.wandb import mode
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.markdown import asked, paragraph, table
 from asr_ablations.report.sections import sections
+from asr_ablations.tools.extras import installs
 
 LONGEST_TITLE = 128
 """Of a report, by W&B's own rule."""
@@ -22,7 +23,7 @@ def save_report(comparison: Comparison, entity: str, project: str) -> str:
     try:
         return f"W&B report: {report(comparison, entity, project).save().url}"
     except ImportError:
-        return "W&B report: not made; it needs pip install 'asr-ablations[report]'"
+        return f"W&B report: not made, it needs wandb-workspaces; {installs('report')}"
     except Exception as error:  # whatever a server answers, the comparison is written
         return f"W&B report: not made: {type(error).__name__}: {' '.join(str(error).split())}"
 

@@ -1,12 +1,11 @@
 """Checks of a transcription's options, before anything is loaded."""
 
-from importlib.util import find_spec
-
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.extras import require
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")
@@ -28,8 +27,7 @@ def check_request(cfg: DictConfig) -> None:
         raise choices("longest", cfg.longest, "1 second or more")
     whole("port", cfg.port, 0, 65535)
     if cfg.serve:
-        if missing := [name for name in SERVING if find_spec(name) is None]:
-            raise UsageError(f"{', '.join(missing)}: not installed; pip install -e '.[serve]' installs it")
+        require("serve", "serve=true", *SERVING)
     elif not requested_audio(cfg):
         raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
 

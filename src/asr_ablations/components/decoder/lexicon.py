@@ -14,6 +14,7 @@ from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.words import read_words
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.extras import installs
 
 if TYPE_CHECKING:
     from torchaudio.models.decoder import CTCDecoder
@@ -59,7 +60,7 @@ def _search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float)
     try:
         from torchaudio.models.decoder import ctc_decoder
     except (ImportError, RuntimeError) as error:
-        raise UsageError("decoder=lexicon needs flashlight-text: pip install 'asr-ablations[lexicon]'") from error
+        raise UsageError(f"decoder=lexicon: needs flashlight-text; {installs('lexicon')}") from error
 
     with TemporaryDirectory() as folder:
         lexicon = Path(folder) / "lexicon"

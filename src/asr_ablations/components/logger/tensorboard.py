@@ -3,6 +3,9 @@
 from pytorch_lightning.loggers import TensorBoardLogger
 
 from asr_ablations.runs.folder import Run
+from asr_ablations.tools.extras import require
+
+require("tensorboard", "logger=tensorboard", "tensorboard")  # here, so that a run is refused before it begins
 
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
