@@ -132,7 +132,7 @@ def test_the_same_sweep_again_trains_nothing(undisturbed: tuple[Path, dict[str, 
     written = {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")}
     code, out, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
     assert code == 0, errors
-    assert "4 of 4 arms were done already" in out
+    assert "4 of 4 arms were already done" in out
     assert {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")} == written
 
 
@@ -200,7 +200,7 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
     sweep.send_signal(signal.SIGINT)
     code, _, errors = finish(sweep)
     assert code == 130
-    assert "the same command goes on with them" in errors
+    assert "the same command continues them" in errors
     assert "Traceback" not in errors
     wait_for(lambda: not alive(tmp_path))
     assert finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))[0] == 0

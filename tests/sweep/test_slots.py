@@ -1,23 +1,23 @@
-"""GPUs and cores handed out to arms."""
+"""GPUs and cores that arms get."""
 
 import pytest
 
-from asr_ablations.sweep.slots import Slots, share_of_cores, slots, visible_gpus
+from asr_ablations.sweep.slots import Slots, machine_slots, share_of_cores, visible_gpus
 from asr_ablations.tools.errors import UsageError
 
 
-def assign(places: Slots, *wanted: int | None) -> list[list[str] | None]:
-    """What each arm gets, in turn; one that gets something keeps it."""
-    found = []
-    for key, gpus in enumerate(wanted):
-        got = places.fits(gpus)
-        if got is not None:
-            places.take(key, got)
-        found.append(got)
-    return found
+def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
+    """The GPUs that each arm gets, in turn; an arm that gets a place keeps it."""
+    assigned = []
+    for key, count in enumerate(needed):
+        gpus = slots.free_gpus(count)
+        if gpus is not None:
+            slots.take(key, gpus)
+        assigned.append(gpus)
+    return assigned
 
 
-def test_an_arm_a_gpu() -> None:
+def test_one_arm_per_gpu() -> None:
     assert assign(Slots(["0", "1"], jobs=2, per_gpu=1), 1, None, 1) == [["0"], ["1"], None]
 
 
@@ -31,36 +31,36 @@ def test_an_arm_of_several_gpus_has_them_for_itself() -> None:
 
 
 def test_what_is_given_back_is_handed_out_again() -> None:
-    places = Slots(["0"], jobs=1, per_gpu=1)
-    assert assign(places, 1) == [["0"]]
-    assert places.fits(1) is None
-    places.free(0)
-    assert places.fits(1) == ["0"]
+    slots = Slots(["0"], jobs=1, per_gpu=1)
+    assert assign(slots, 1) == [["0"]]
+    assert slots.free_gpus(1) is None
+    slots.free(0)
+    assert slots.free_gpus(1) == ["0"]
 
 
 def test_without_gpus_arms_take_places_alone() -> None:
     assert assign(Slots([], jobs=2, per_gpu=1), None, 0, None) == [[], [], None]
-    assert Slots([], jobs=1, per_gpu=1).fits(1) is None, "an arm that insists on a GPU never fits"
+    assert Slots([], jobs=1, per_gpu=1).free_gpus(1) is None, "an arm that insists on a GPU never fits"
 
 
-def test_ranks_that_name_no_gpus_get_one_each_where_there_are_any() -> None:
-    assert Slots(["0", "1", "2"], jobs=3, per_gpu=1).fits(None, ranks=2) == ["0", "1"]
-    assert Slots([], jobs=3, per_gpu=1).fits(None, ranks=2) == []
+def test_ranks_that_name_no_gpus_get_one_each_if_available() -> None:
+    assert Slots(["0", "1", "2"], jobs=3, per_gpu=1).free_gpus(None, ranks=2) == ["0", "1"]
+    assert Slots([], jobs=3, per_gpu=1).free_gpus(None, ranks=2) == []
 
 
 def test_defaults_follow_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f, 5")
     assert visible_gpus() == ["3", "GPU-1f", "5"]
-    assert slots(None, 2).jobs == 6
+    assert machine_slots(None, 2).jobs == 6
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert visible_gpus() == []
-    assert slots(None, 2).jobs == 1
+    assert machine_slots(None, 2).jobs == 1
 
 
 @pytest.mark.parametrize(("jobs", "per_gpu"), [(0, 1), (None, 0), (True, 1), (1.5, 1), ("all", 1)])
 def test_wrong_values_are_named(jobs: int, per_gpu: int) -> None:
     with pytest.raises(UsageError, match=r"hydra\.launcher\.(jobs|per_gpu)="):
-        slots(jobs, per_gpu)
+        machine_slots(jobs, per_gpu)
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Sweep files as W&B sweeps: what the values become, and W&B's own reading of the definition."""
+"""Sweep files as W&B sweeps: how values are written, and how W&B itself reads the definition."""
 
 import itertools
 from pathlib import Path
@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import QuotedString
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args, load_sweep_config
 
 from asr_ablations.config.compose import compose
-from asr_ablations.sweep.wandb import METHODS, arms, definition, parameter
+from asr_ablations.sweep.wandb import METHODS, count_arms, definition, parameter
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import CONF, REPOSITORY, group_options
 
@@ -56,18 +56,18 @@ def test_hydra_reads_back_what_an_agent_writes(value: str) -> None:
     """key={value} of Python's str, as W&B's create_sweep_command_args makes it."""
     parser = OverridesParser.create()
     (swept,) = parser.parse_overrides([f"key={value}"])
-    expected = [_value(one) for one in swept.sweep_iterator()]
+    expected = [_value(element) for element in swept.sweep_iterator()]
     read = []
-    for one in parameter("key", value, CONF)["values"]:
-        (line,) = create_sweep_command_args({"args": {"key": {"value": one}}})["args_no_hyphens"]
+    for element in parameter("key", value, CONF)["values"]:
+        (line,) = create_sweep_command_args({"args": {"key": {"value": element}}})["args_no_hyphens"]
         read.append(_value(parser.parse_overrides([line])[0].value()))
     assert read == expected
 
 
-def _value(one: Any) -> Any:
-    return (
-        one.text if isinstance(one, QuotedString) else [_value(part) for part in one] if isinstance(one, list) else one
-    )
+def _value(element: Any) -> Any:
+    if isinstance(element, list):
+        return [_value(part) for part in element]
+    return element.text if isinstance(element, QuotedString) else element
 
 
 def test_a_glob_is_a_groups_options() -> None:
@@ -75,7 +75,7 @@ def test_a_glob_is_a_groups_options() -> None:
 
 
 @pytest.mark.parametrize("file", DECODING, ids=lambda path: path.stem)
-def test_a_sweep_that_trains_nothing_is_none_for_agents(file: Path) -> None:
+def test_a_sweep_that_trains_nothing_is_refused(file: Path) -> None:
     with pytest.raises(UsageError, match="train nothing"):
         define(file)
 
@@ -83,22 +83,22 @@ def test_a_sweep_that_trains_nothing_is_none_for_agents(file: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*<_io.FileIO")  # W&B leaves the file open
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda path: path.stem)
 def test_every_sweep_file_becomes_a_definition_that_wandb_reads(file: Path, tmp_path: Path) -> None:
-    made = define(file)
+    written = define(file)
     path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump(made))
-    assert load_sweep_config(str(path)) == made
-    assert made["method"] in METHODS
-    assert (made["method"] == "grid") == (arms(made["parameters"]) is not None)
+    path.write_text(yaml.safe_dump(written))
+    assert load_sweep_config(str(path)) == written
+    assert written["method"] in METHODS
+    assert (written["method"] == "grid") == (count_arms(written["parameters"]) is not None)
 
 
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda path: path.stem)
 def test_what_an_agent_runs_is_an_arm_of_the_sweep_file(file: Path) -> None:
     """W&B's own expansion of the command, composed as Hydra would: the values asked for are the config's."""
-    made = define(file, "max_epochs=3")
-    chosen = {key: {"value": one.get("values", [one.get("min")])[-1]} for key, one in made["parameters"].items()}
+    written = define(file, "max_epochs=3")
+    chosen = {key: {"value": p.get("values", [p.get("min")])[-1]} for key, p in written["parameters"].items()}
     expanded = create_sweep_command_args({"args": chosen})
-    macros = {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [made["program"]], **expanded}
-    words = [w for word in create_sweep_command(made["command"]) for w in macros.get(word[2:-1], [word])]
+    macros = {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [written["program"]], **expanded}
+    words = [w for word in create_sweep_command(written["command"]) for w in macros.get(word[2:-1], [word])]
     assert words[:3] == ["/usr/bin/env", "python", "src/train.py"]
     assert words[3:7] == ["-cd", "sweeps", "-cn", file.stem]
     cfg = compose(CONF, words[7:], name=words[6], folder=REPOSITORY / words[4])
@@ -117,7 +117,8 @@ def _select(cfg: Any, key: str) -> Any:
 
 def test_the_grid_is_the_sweeps_arms() -> None:
     parameters = define(REPOSITORY / "sweeps" / "rnn_type.yaml")["parameters"]
-    assert arms(parameters) == len(list(itertools.product(*(one["values"] for one in parameters.values())))) == 9
+    grid = list(itertools.product(*(values["values"] for values in parameters.values())))
+    assert count_arms(parameters) == len(grid) == 9
 
 
 @pytest.mark.parametrize(
@@ -135,20 +136,20 @@ def test_the_metric_is_of_the_first_validation_set(overrides: list[str], name: s
 
 
 def test_a_sweep_file_elsewhere_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    made = define(sweep_file(tmp_path, "seed: 0,1"))
-    assert made["command"][4] == str(tmp_path)
+    written = define(sweep_file(tmp_path, "seed: 0,1"))
+    assert written["command"][4] == str(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("params", "method", "said"),
+    ("params", "method", "message"),
     [
         ("seed: range(0", None, "hydra.sweeper.params.seed: "),
         ("dropout: interval(0, 0.5)", "grid", "method=grid: dropout is an interval; expected random or bayes"),
         ("seed: 0,1", "best", "method=best: expected grid, random, bayes"),
     ],
 )
-def test_mistakes(params: str, method: str | None, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=said.replace("(", r"\(")):
+def test_mistakes(params: str, method: str | None, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
         define(sweep_file(tmp_path, params), method=method)
 
 

@@ -36,14 +36,14 @@ def parser() -> argparse.ArgumentParser:
 def write_wandb(options: argparse.Namespace) -> int:
     import yaml
 
-    from asr_ablations.sweep.wandb import arms, definition
+    from asr_ablations.sweep.wandb import count_arms, definition
     from asr_ablations.tools.files import write
 
     sweep = definition(options.file, REPOSITORY, options.overrides, method=options.method, project=options.project)
     target = options.output or Path("outputs") / f"{options.file.stem}.wandb.yaml"
     target.parent.mkdir(parents=True, exist_ok=True)
     write(target, yaml.safe_dump(sweep, sort_keys=False, allow_unicode=True))
-    number = arms(sweep["parameters"]) if sweep["method"] == "grid" else None
+    number = count_arms(sweep["parameters"]) if sweep["method"] == "grid" else None
     print(f"wrote {target}: {sweep['method']}{f' of {number} arms' if number else ', until you stop it'}")
     print("next, once:\n  wandb sweep", target)
     print("and with what that prints, in a checkout on every machine:")

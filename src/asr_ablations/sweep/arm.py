@@ -1,6 +1,6 @@
-"""One arm of a sweep: a frozen config, and what a process does that runs it."""
+"""One arm of a sweep: a frozen config, and the folder of its run."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -8,13 +8,15 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import OUTPUT_LOG, frozen_config
-from asr_ablations.tools.files import write
+from asr_ablations.tools.files import Json, write
 
 
 @dataclass(frozen=True)
-class Arm:
-    """A config on disk that nothing changes any more; `folder` is where its run lies. gpus: None for one a rank if
-    there are any; ranks: processes that train together.
+class FrozenArm:
+    """An arm whose config lies on disk, where later edits do not reach it.
+
+    folder: of its run; gpus: how many the config asks for, None for one per rank where the machine has GPUs; ranks:
+    processes that train together; overrides: what distinguishes the arm on the command line.
     """
 
     name: str
@@ -27,15 +29,20 @@ class Arm:
 
     @property
     def log(self) -> Path:
-        """What the arm's process says."""
+        """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
-    @staticmethod
-    def freeze(cfg: DictConfig, fingerprint: str) -> "Arm":
-        """Write the config. fingerprint: of its data."""
-        run = Run(cfg, fingerprint)
-        path = frozen_config(run.folder)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, OmegaConf.to_yaml(cfg))
-        gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
-        return Arm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))
+    def as_json(self) -> Json:
+        """The arm as the sweep's manifest records it."""
+        paths = {"config": str(self.config), "folder": str(self.folder)}
+        return {**asdict(self), **paths, "overrides": list(self.overrides)}
+
+
+def freeze_arm(cfg: DictConfig, fingerprint: str) -> FrozenArm:
+    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none."""
+    run = Run(cfg, fingerprint)
+    path = frozen_config(run.folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, OmegaConf.to_yaml(cfg))
+    gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
+    return FrozenArm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))

@@ -3,9 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from hydra.utils import get_method
 from omegaconf import DictConfig
@@ -14,89 +12,124 @@ from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import SWEEP
 from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sweep
-from asr_ablations.sweep.arm import Arm
+from asr_ablations.runs.status import DONE, FAILED
+from asr_ablations.sweep.arm import FrozenArm, freeze_arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.preflight import fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
-from asr_ablations.sweep.slots import slots
-from asr_ablations.sweep.states import DONE, FAILED, STOPPED, State
+from asr_ablations.sweep.slots import Slots, machine_slots
+from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.tools.checks import number, switch
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
+from asr_ablations.tools.files import Json, write_json
 from asr_ablations.tools.machine import iso
 
 SHOW = "asr_ablations.sweep.terminal.print_arms"
-"""What tells the end of a sweep, unless hydra.launcher.show names another."""
+"""The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
 
 
 class ArmsFailedError(Exception):
-    """Some arms are not done; what became of them has been told."""
+    """Some arms are not done; how each of them ended has been printed."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(configs: Sequence[DictConfig]) -> list[Arm]:
-    """Check every arm and write its config: what is edited from here on changes nothing.
+def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
+    """Check every arm and write its config: edits after this change nothing.
 
     Raises UsageError for the first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
-    arms: list[Arm] = []
+    arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
-        _put_aside(cfg, fingerprint)
-        arm = Arm.freeze(cfg, fingerprint)
+        _keep_previous(cfg, fingerprint)
+        arm = freeze_arm(cfg, fingerprint)
         Run(cfg, fingerprint).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
 
 
-def plan(arms: Sequence[Arm], jobs: int | None = None, per_gpu: int = 1) -> None:
-    """Say what the arms would cost on this machine."""
+def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -> None:
+    """Print what the arms would cost on this machine. jobs, per_gpu: as in `machine_slots`."""
     from asr_ablations.sweep.plan import show_plan
 
-    show_plan(arms, slots(jobs, per_gpu))
+    show_plan(arms, machine_slots(jobs, per_gpu))
 
 
-def run(script: Path, arms: Sequence[Arm], told: dict[str, Any], options: dict[str, Any]) -> list[State]:
-    """Write the sweep's manifest with what is `told` of it, run the arms, show them, and tell the end of each. Arms of
-    the same content, as a search may ask for, are run once.
+def run(
+    script: Path,
+    arms: Sequence[FrozenArm],
+    metadata: Json,
+    *,
+    jobs: int | None,
+    per_gpu: int,
+    timeout: float | None,
+    show: str | None,
+    fail_fast: bool,
+) -> list[State]:
+    """Write the sweep's manifest (`metadata` and the arms), run the arms, display them and report each result.
+
+    Arms of the same content, which a search may propose, are run once; the states are in the order of `arms` all the
+    same. metadata: how the sweep was started; jobs, per_gpu: as in `machine_slots`; timeout: minutes for each arm, None
+    for no limit; show: the name of a function that prints the results, given the folders; fail_fast: the first failure
+    stops the other arms.
+
+    Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
     """
-    asked, arms = arms, list({arm.id: arm for arm in arms}.values())
-    if arms:
-        _write_manifest(arms[0].folder.parent, arms, told)
-    places = slots(options["jobs"], options["per_gpu"])
-    _refuse_too_many_gpus(arms, places.gpus)
-    runner = Runner(script, arms, places, timeout=_minutes(options["timeout"]), fail_fast=bool(options["fail_fast"]))
+    different = list({arm.id: arm for arm in arms}.values())
+    if different:
+        _write_manifest(different[0].folder.parent, different, metadata)
+    slots = machine_slots(jobs, per_gpu)
+    _check_gpus(different, slots)
+    if timeout is not None:
+        number("hydra.launcher.timeout", timeout, above=0, also="null for no limit (in minutes)")
+    switch("hydra.launcher.fail_fast", fail_fast)
+    runner = Runner(script, different, slots, timeout=timeout, fail_fast=fail_fast)
     with LiveArms() as live:
         states = runner.run(live.show)
-    get_method(options.get("show") or SHOW)([arm.folder for arm in arms])
-    _tell_failures(states)
-    if runner.asked_to_stop is not None:
-        raise ArmsFailedError(128 + runner.asked_to_stop)
+    get_method(show or SHOW)([arm.folder for arm in different])
+    _report_unfinished(states)
+    if runner.stop_signal is not None:
+        raise ArmsFailedError(128 + runner.stop_signal)
     by_id = {state.arm.id: state for state in states}
-    return [by_id[arm.id] for arm in asked]
+    return [by_id[arm.id] for arm in arms]
 
 
-def _tell_failures(states: Sequence[State]) -> None:
+def objective(state: State) -> float:
+    """The figure that a search minimises: the best WER on the first validation set; NaN for a measurement, which has
+    none. Raises ArmsFailedError for an arm that is not done.
+    """
+    if state.status != DONE:
+        raise ArmsFailedError(1)
+    try:
+        summary = read_summary(state.arm.folder)
+    except FileNotFoundError:
+        return float("nan")
+    return float(summary["best_validation_wer"])
+
+
+def _report_unfinished(states: Sequence[State]) -> None:
+    """Print how many arms were skipped, and which failed or were stopped, with the reasons and the log files."""
     names = what_varies([state.arm.overrides for state in states])
     failed = [(name, state) for name, state in zip(names, states, strict=True) if state.status == FAILED]
     stopped = sum(state.status == STOPPED for state in states)
     skipped = sum(state.skipped for state in states)
     if skipped:
-        print(f"{skipped} of {len(states)} arms were done already")
+        print(f"{skipped} of {len(states)} arms were already done")
     if failed:
-        print(f"{len(failed)} of {len(states)} arms failed; the same command tries them again", file=sys.stderr)
+        print(f"{len(failed)} of {len(states)} arms failed; the same command runs them again", file=sys.stderr)
     for name, state in failed:
         print(f"  {name}: {state.reason}\n    {state.arm.log}", file=sys.stderr)
     if stopped:
-        print(f"{stopped} of {len(states)} arms were stopped; the same command goes on with them", file=sys.stderr)
+        print(f"{stopped} of {len(states)} arms were stopped; the same command continues them", file=sys.stderr)
 
 
-def _put_aside(cfg: DictConfig, fingerprint: str) -> None:
-    """Where a run is to start anew, or is a measurement: keep what there is beside."""
+def _keep_previous(cfg: DictConfig, fingerprint: str) -> None:
+    """Move an existing folder aside where the run is to start anew (force=true), or is a measurement."""
     if is_training(cfg) and not cfg.get("force"):
         return
     Run(cfg, fingerprint).keep_previous()
@@ -104,39 +137,18 @@ def _put_aside(cfg: DictConfig, fingerprint: str) -> None:
         cfg.force = False
 
 
-def _write_manifest(sweep: Path, arms: Sequence[Arm], launch: dict[str, Any]) -> None:
-    """The latest launch, and the arms of all launches under this name."""
+def _write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
+    """Record the latest launch, and the arms of all launches under this name."""
     try:
-        before = read_sweep(sweep)["arms"]
+        recorded = read_sweep(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError, KeyError):
-        before = []
-    told = {arm["id"]: arm for arm in before}
+        recorded = []
+    rows = {arm["id"]: arm for arm in recorded} | {arm.id: arm.as_json() for arm in arms}
+    write_json(sweep / SWEEP, {**metadata, "started": iso(time.time()), "arms": list(rows.values())})
+
+
+def _check_gpus(arms: Sequence[FrozenArm], slots: Slots) -> None:
+    """Raises UsageError for an arm that needs more GPUs than this machine has."""
     for arm in arms:
-        row = {**asdict(arm), "config": str(arm.config), "folder": str(arm.folder), "overrides": list(arm.overrides)}
-        told[arm.id] = row
-    write_json(sweep / SWEEP, {**launch, "started": iso(time.time()), "arms": list(told.values())})
-
-
-def _refuse_too_many_gpus(arms: Sequence[Arm], gpus: Sequence[str]) -> None:
-    for arm in arms:
-        if arm.gpus is not None and arm.gpus > len(gpus):
-            raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {len(gpus)}")
-
-
-def _minutes(timeout: Any) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise UsageError(f"hydra.launcher.timeout={timeout}: expected minutes above 0, or null for no limit")
-    return float(timeout)
-
-
-def objective(state: State) -> float:
-    """What a search makes small: the best WER on the first validation set. Raises ArmsFailedError without one."""
-    if state.status != DONE:
-        raise ArmsFailedError(1)
-    try:
-        summary = read_summary(state.arm.folder)
-    except FileNotFoundError:
-        return float("nan")  # a measurement has none
-    return float(summary["best_validation_wer"])
+        if arm.gpus is not None and arm.gpus > len(slots.gpus):
+            raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {len(slots.gpus)}")

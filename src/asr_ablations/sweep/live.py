@@ -1,26 +1,27 @@
-"""What becomes of a sweep's arms, while it runs: a live table in a terminal, a line a change elsewhere."""
+"""The arms of a sweep while it runs: a live table in a terminal, one line per change elsewhere."""
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from asr_ablations.sweep.states import RUNNING, State
+from asr_ablations.runs.status import DONE, FAILED, RUNNING
+from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.terminal import console
 
-COLOURS = {"done": "green", "running": "cyan", "failed": "red", "stopped": "yellow", "elsewhere": "magenta"}
+COLOURS = {DONE: "green", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
 
 
 class LiveArms:
-    """Shows states as they change."""
+    """A display of the arms' states as they change, as a context."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = console(soft_wrap=True)
         self._live: Live | None = None
-        self._told: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
 
     def __enter__(self) -> "LiveArms":
         if self.console.is_terminal:
@@ -35,43 +36,44 @@ class LiveArms:
             self._live.stop()
 
     def show(self, states: Sequence[State]) -> None:
-        """The states as they are now."""
+        """Display the current states; outside a terminal, print those that have changed."""
         if self._live is not None:
-            self._live.update(_Lazy(states))
+            self._live.update(_LazyTable(states))
             return
         names = what_varies([state.arm.overrides for state in states])
         for number, (name, state) in enumerate(zip(names, states, strict=True), start=1):
-            if state.status != self._told.get(state.arm.id, "waiting"):
-                self._told[state.arm.id] = state.status
+            if state.status != self._printed.get(state.arm.id, WAITING):
+                self._printed[state.arm.id] = state.status
                 line = f"arm {number} of {len(states)}: {name}: {state.status}"
-                more = f"  {state.reason}" if state.reason else ""
+                reason = f"  {state.reason}" if state.reason else ""
                 log = f"  {state.arm.log}" if state.status == RUNNING else ""
-                self.console.print(line + more + log, markup=False)
+                self.console.print(line + reason + log, markup=False)
 
 
-class _Lazy:
-    """The table, made when it is drawn: twice a second, not at each look at the processes."""
+class _LazyTable:
+    """A table that is built when it is drawn, twice a second, and not each time the processes are polled."""
 
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
 
     def __rich__(self) -> Table:
         table = Table(title="arms", title_justify="left")
-        for column in ("arm", "status", "epoch", "train loss", "WER %", "left"):
+        for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
             table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
         for name, state in zip(what_varies([s.arm.overrides for s in self.states]), self.states, strict=True):
-            told = state.progress() if state.status == RUNNING else {}
+            progress = state.progress() if state.status == RUNNING else {}
             status = f"[{COLOURS.get(state.status, 'dim')}]{state.status}[/]"
-            table.add_row(name, f"{status} {state.reason}".strip(), *_cells(told))
+            table.add_row(name, f"{status} {state.reason}".strip(), *_cells(progress))
         return table
 
 
-def _cells(told: dict[str, Any]) -> list[str]:
-    if not told:
+def _cells(progress: Json) -> list[str]:
+    """Epoch, training loss, WER in percent and time left (minutes:seconds); empty where they are not known yet."""
+    if not progress:
         return ["", "", "", ""]
-    share = told["batch"] / max(1, told["batches"])
-    epoch = f"{told['epoch'] + share:.1f}/{told['epochs']}"
-    loss = "" if told["loss"] is None else f"{told['loss']:.3f}"
-    wer = "" if told["wer"] is None else f"{100 * told['wer']:.1f}"
-    minutes, seconds = divmod(round(told["seconds_left"]), 60)
+    fraction = progress["batch"] / max(1, progress["batches"])
+    epoch = f"{progress['epoch'] + fraction:.1f}/{progress['epochs']}"
+    loss = "" if progress["loss"] is None else f"{progress['loss']:.3f}"
+    wer = "" if progress["wer"] is None else f"{100 * progress['wer']:.1f}"
+    minutes, seconds = divmod(round(progress["seconds_left"]), 60)
     return [epoch, loss, wer, f"{minutes}:{seconds:02d}"]

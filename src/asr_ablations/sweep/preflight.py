@@ -1,47 +1,53 @@
-"""All arms of a sweep looked at before the first one starts: wrong values are told now, not at arm 7."""
+"""All arms of a sweep are checked before the first one starts: a wrong value shows now, and not at arm 7."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.sweep.processes import ask
+from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Looked:
-    """fingerprint: of the arm's data; mistake: what is wrong with the arm, None if nothing."""
+class Checked:
+    """The result of a check. fingerprint: of the arm's data; mistake: what is wrong with the arm, None if nothing."""
 
     fingerprint: str
     mistake: str | None
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
-    """The fingerprint of each arm's data, which is made where it is made on first use. Raises UsageError that names the
-    arm and its mistake.
+    """The fingerprint of each arm's data; a corpus that is generated on first use is generated here.
+
+    Raises UsageError that names the arm and its mistake.
     """
-    texts = [OmegaConf.to_yaml(cfg) for cfg in configs]
-    looked: list[Looked] = ask(look, texts)
-    for cfg, found in zip(configs, looked, strict=True):
-        if found.mistake is not None:
-            raise UsageError(f"arm {' '.join(cfg.overrides) or 'default'}: {found.mistake}")
-    return [found.fingerprint for found in looked]
+    results = in_subprocess(check_arms, [OmegaConf.to_yaml(cfg) for cfg in configs])
+    for cfg, result in zip(configs, results, strict=True):
+        if result.mistake is not None:
+            raise UsageError(f"arm {' '.join(cfg.overrides) or 'default'}: {result.mistake}")
+    return [result.fingerprint for result in results]
 
 
-def look(texts: Sequence[str]) -> list[Looked]:
-    """In a process of its own: build every arm's model, read every corpus once."""
+def check_arms(texts: Sequence[str]) -> list[Checked]:
+    """Build the model of every arm, and read every corpus once. Runs in a subprocess. texts: the configs as YAML."""
     known: dict[str, str] = {}
-    return [_look(OmegaConf.create(text), known) for text in texts]
+    return [check_arm(_config(text), known) for text in texts]
 
 
-def _look(cfg: Any, known: dict[str, str]) -> Looked:
+def _config(text: str) -> DictConfig:
+    cfg = OmegaConf.create(text)
+    assert isinstance(cfg, DictConfig)
+    return cfg
+
+
+def check_arm(cfg: DictConfig, known: dict[str, str]) -> Checked:
+    """Check one arm. known: fingerprints by the config of the data, which this call adds to."""
     from asr_ablations.experiment.run import set_up
 
     if not is_training(cfg):
-        return Looked("", None)
+        return Checked("", None)
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
         if key in known:
@@ -49,15 +55,16 @@ def _look(cfg: Any, known: dict[str, str]) -> Looked:
         else:
             known[key] = set_up(cfg).data.fingerprint
     except UsageError as error:
-        return Looked("", str(error))
+        return Checked("", str(error))
     except (MemoryError, RuntimeError):
-        # too large for this machine or broken: the arm says so itself, in its own log, when its turn comes
+        # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
         if key not in known:
             raise
-    return Looked(known[key], None)
+    return Checked(known[key], None)
 
 
 def _build(cfg: DictConfig) -> None:
+    """Build what depends on the config alone, without reading the data."""
     from asr_ablations.config.build import build
     from asr_ablations.training.assembly import assemble, device_count
 
@@ -66,5 +73,5 @@ def _build(cfg: DictConfig) -> None:
 
 
 def is_training(cfg: DictConfig) -> bool:
-    """Whether the arm's result is a trained model, and not a measurement, which is taken anew each time."""
+    """Whether the arm's result is a trained model, and not a measurement, which is repeated each time."""
     return "max_epochs" in cfg and "benchmark" not in cfg

@@ -1,4 +1,4 @@
-"""Processes that run arms: forked from one that has torch loaded, or under torchrun."""
+"""The processes of arms: forked from one that has torch loaded, or started under torchrun."""
 
 import multiprocessing
 import os
@@ -8,32 +8,45 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from asr_ablations.runs.process import LAUNCHED, child_environment, command, main
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
-from asr_ablations.sweep.arm import Arm
+from asr_ablations.sweep.arm import FrozenArm
 
 PRELOAD = [
-    *("torch", "torchaudio", "pytorch_lightning", "torchmetrics.text", "wandb", "asr_ablations.experiment.run"),
-    *(
-        "asr_ablations.components.data.synthetic",
-        "asr_ablations.components.model.ds2",
-        "asr_ablations.components.logger.wandb",
-        "scipy.special",
-    ),
+    "torch",
+    "torchaudio",
+    "pytorch_lightning",
+    "torchmetrics.text",
+    "wandb",
+    "asr_ablations.experiment.run",
+    "asr_ablations.components.data.synthetic",
+    "asr_ablations.components.model.ds2",
+    "asr_ablations.components.logger.wandb",
+    "scipy.special",
 ]
-"""Imported once a sweep. Nothing here may touch CUDA: a process that was forked after that cannot use it."""
+"""Modules that are imported once per sweep. None of them may touch CUDA: a process that is forked after that cannot
+use it.
+"""
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+Started: TypeAlias = tuple[int, Callable[[], int | None]]
+"""The id of a process, and a function that returns its exit code, None while it runs."""
 
 
 class ArmProcess:
-    """A running arm: its process is a session of its own, so that it and all its children can be told to stop, or be
-    killed, together. Its output goes into the arm's log.
+    """A running arm. Its process leads a session of its own, so that it and all its children can be stopped or killed
+    together. Its output goes into the arm's log.
+
+    settings: environment variables of its own; threads: for all its ranks together.
     """
 
-    def __init__(self, script: Path, arm: Arm, settings: Mapping[str, str], threads: int | None) -> None:
-        self.arm, self.began = arm, time.monotonic()
+    def __init__(self, script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> None:
+        self.arm, self.started = arm, time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
         settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = _torchrun if arm.ranks > 1 else _fork
@@ -41,15 +54,15 @@ class ArmProcess:
 
     @property
     def seconds(self) -> float:
-        """Since it was started."""
-        return time.monotonic() - self.began
+        """Seconds since the process was started."""
+        return time.monotonic() - self.started
 
     def stop(self) -> None:
-        """Ask it to write its checkpoint and end."""
+        """Ask the process to write its checkpoint and end."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it and its children now."""
+        """End the process and its children now."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGKILL)
 
@@ -57,15 +70,12 @@ class ArmProcess:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # not yet a session of its own, or gone
+            # it has no session of its own yet, or has ended
             if self.exit_code() is None:
                 os.kill(self.pid, number)
 
 
-Started = tuple[int, Callable[[], int | None]]
-
-
-def _fork(script: Path, arm: Arm, settings: Mapping[str, str], threads: int | None) -> Started:
+def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
     arguments = (str(script), str(arm.config), str(arm.log), dict(settings), threads)
     process = context().Process(target=_run, args=arguments, name=arm.name)
     process.start()
@@ -73,12 +83,12 @@ def _fork(script: Path, arm: Arm, settings: Mapping[str, str], threads: int | No
     return process.pid, lambda: process.exitcode
 
 
-def _torchrun(script: Path, arm: Arm, settings: Mapping[str, str], threads: int | None) -> Started:
-    each = max(1, (threads or arm.ranks) // arm.ranks)
+def _torchrun(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
+    threads_per_rank = max(1, (threads or arm.ranks) // arm.ranks)
     with arm.log.open("ab") as log:
         process = subprocess.Popen(
-            command(script, arm.config, arm.ranks, each),
-            env={**child_environment(), "OMP_NUM_THREADS": str(each), **settings},
+            command(script, arm.config, arm.ranks, threads_per_rank),
+            env={**child_environment(), "OMP_NUM_THREADS": str(threads_per_rank), **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -87,49 +97,53 @@ def _torchrun(script: Path, arm: Arm, settings: Mapping[str, str], threads: int 
     return process.pid, process.poll
 
 
-def context() -> Any:
-    """multiprocessing over a server process that has everything heavy imported already."""
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(PRELOAD)
+def context() -> ForkServerContext:
+    """Multiprocessing over a server process that has imported everything heavy already."""
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(PRELOAD)
     # the server imports before anything sets its path
     os.environ["PYTHONPATH"] = child_environment()["PYTHONPATH"]
-    return found
+    return server
 
 
-def ask(question: Callable[[Any], Any], argument: Any) -> Any:
-    """The answer of `question(argument)` from a process of its own, whose output goes where ours does. Raises what it
-    raised, RuntimeError if it died.
+def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """The result of `function(argument)` from a new process, which shares our standard output.
+
+    Raises what the function raised, and RuntimeError if the process died.
     """
     ours, theirs = multiprocessing.Pipe()
-    process = context().Process(target=_answer, args=(question, argument, theirs, announce_launcher()))
+    process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
     process.start()
     theirs.close()
     try:
-        answer = ours.recv()
+        result: Result | BaseException = ours.recv()
     except EOFError:
         process.join()
-        raise RuntimeError(f"a helping process died with exit code {process.exitcode}") from None
+        raise RuntimeError(f"a subprocess of the launcher died with exit code {process.exitcode}") from None
     finally:
         if process.is_alive():
             process.join(timeout=10)
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
-def _answer(question: Callable[[Any], Any], argument: Any, connection: Connection, launcher: str) -> None:
+def _send_result(
+    function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
+) -> None:
+    """Runs in the new process."""
     from asr_ablations.runs.watchdog import follow_launcher
 
     os.environ[LAUNCHER] = launcher
     follow_launcher()
     try:
-        connection.send(question(argument))
+        connection.send(function(argument))
     except Exception as error:
         connection.send(error)
 
 
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
-    """In the forked process."""
+    """Runs in the forked process."""
     os.setsid()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()

@@ -4,14 +4,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 
 
 @dataclass
 class Slots:
-    """Places for arms: `jobs` at a time; a GPU takes `per_gpu` arms that want one GPU, or is one of several that an arm
-    has for itself. gpus: what CUDA_VISIBLE_DEVICES calls them.
+    """Places for `jobs` arms at a time. A GPU takes up to `per_gpu` arms that need one GPU each; an arm that needs
+    several GPUs has them for itself.
+
+    gpus: their names in CUDA_VISIBLE_DEVICES; taken: the GPUs of each arm that holds a place.
     """
 
     gpus: Sequence[str]
@@ -19,43 +21,47 @@ class Slots:
     per_gpu: int
     taken: dict[object, list[str]] = field(default_factory=dict)
 
-    def fits(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """The GPUs that an arm wanting so many (None: one a rank, if there are any) would get now; None if it must
-        wait.
+    def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
+        """GPUs for an arm that needs `gpus` of them (None: one per rank if available), the least loaded first, or None
+        if it has to wait.
         """
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
         load = {gpu: sum(list(held).count(gpu) for held in self.taken.values()) for gpu in self.gpus}
-        whole = {gpu for held in self.taken.values() if len(held) > 1 for gpu in held}
-        most = self.per_gpu if gpus == 1 else 1
-        free = sorted((gpu for gpu in self.gpus if gpu not in whole and load[gpu] < most), key=lambda gpu: load[gpu])
+        reserved = {gpu for held in self.taken.values() if len(held) > 1 for gpu in held}
+        limit = self.per_gpu if gpus == 1 else 1
+        free = sorted((g for g in self.gpus if g not in reserved and load[g] < limit), key=lambda gpu: load[gpu])
         return free[:gpus] if len(free) >= gpus else None
 
     def take(self, key: object, gpus: list[str]) -> None:
-        """Keep these until `free`."""
+        """Reserve a place and these GPUs until `free(key)`."""
         self.taken[key] = gpus
 
     def free(self, key: object) -> None:
-        """Give back what `take` took."""
+        """Give back the place and the GPUs of `take(key)`."""
         del self.taken[key]
 
 
-def slots(jobs: int | None, per_gpu: int) -> Slots:
-    """Those of this machine: by default an arm a GPU, else one. Raises UsageError for values out of range."""
-    for key, value in {"jobs": jobs, "per_gpu": per_gpu}.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise UsageError(f"hydra.launcher.{key}={value}: expected a whole number, 1 or more")
+def machine_slots(jobs: int | None, per_gpu: int) -> Slots:
+    """Slots of this machine.
+
+    jobs: arms at a time, None for as many as its GPUs take, or one without GPUs; per_gpu: arms that share a GPU. Raises
+    UsageError for values out of range.
+    """
+    if jobs is not None:
+        whole("hydra.launcher.jobs", jobs, 1)
+    whole("hydra.launcher.per_gpu", per_gpu, 1)
     gpus = visible_gpus()
     return Slots(gpus, jobs or max(1, len(gpus) * per_gpu), per_gpu)
 
 
 def visible_gpus() -> list[str]:
-    """Names of the GPUs that this process may use. Asks the driver, not torch: a process forked after CUDA has begun
-    cannot use it.
+    """Names of the GPUs that this process may use. They come from the driver and not from torch: a process that is
+    forked after CUDA was initialised cannot use it.
     """
-    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]
+    if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     import pynvml
 
     try:
@@ -66,7 +72,7 @@ def visible_gpus() -> list[str]:
 
 
 def share_of_cores(jobs: int) -> int:
-    """Threads for each of so many arms at a time; OMP_NUM_THREADS is the most."""
-    there = cores()
+    """Threads for each of `jobs` arms that run at the same time, at most OMP_NUM_THREADS."""
+    available = cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(there // jobs, int(limit) if limit.isdigit() and int(limit) else there))
+    return max(1, min(available // jobs, int(limit) if limit.isdigit() and int(limit) else available))

@@ -1,26 +1,30 @@
-"""What is known of an arm while its sweep runs, and in which words its end is told."""
+"""The state of an arm while its sweep runs, and the message for how it ended."""
 
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from asr_ablations.runs.layout import STATUS
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import UnreadableFileError, read_progress
-from asr_ablations.runs.status import status_of
-from asr_ablations.sweep.arm import Arm
-from asr_ablations.tools.files import write_json
+from asr_ablations.runs.status import DONE, FAILED, status_of
+from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.tools.files import Json, write_json
 
-WAITING, RUNNING, DONE, FAILED, STOPPED, ELSEWHERE = "waiting", "running", "done", "failed", "stopped", "elsewhere"
+WAITING, STOPPED, ELSEWHERE = "waiting", "stopped", "elsewhere"
+"""States that only a sweep knows, beside those of a run: DONE, FAILED and RUNNING."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
 class State:
-    """One arm: waiting, running, done, failed, stopped (it can go on), or elsewhere (another launcher is at it)."""
+    """One arm: waiting, running, done, failed, stopped (it can be continued), or elsewhere (another launcher runs it).
 
-    arm: Arm
+    reason: why it has this status; skipped: it was done before the sweep started; not_before: the monotonic time before
+    which it is not tried again.
+    """
+
+    arm: FrozenArm
     status: str = WAITING
     reason: str = ""
     skipped: bool = False
@@ -30,40 +34,42 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, FAILED, STOPPED)
 
-    def progress(self) -> dict[str, Any]:
-        """What the arm told last of epoch, loss and WER; empty before it has."""
+    def progress(self) -> Json:
+        """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
         try:
             return read_progress(self.arm.folder)
         except (FileNotFoundError, UnreadableFileError):
             return {}
 
-    def finish(self, exit_code: int, killed_for: str | None, memory_kills: int) -> None:
-        """Say what became of an arm whose process has ended. killed_for: why we ended it, if we did; memory_kills: how
-        many processes the system ended for want of memory while it ran.
+    def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
+        """Set status and reason of an arm whose process has ended.
+
+        kill_reason: why the launcher killed the process, if it did; memory_kills: how many processes the system killed
+        for lack of memory while it ran.
         """
-        told = status_of(self.arm.folder) or {}
+        recorded = status_of(self.arm.folder) or {}
         if exit_code == LEASE_HELD_EXIT_CODE:
-            self.status, self.reason = ELSEWHERE, "another launcher is at it"
+            self.status, self.reason = ELSEWHERE, "another launcher is running it"
         elif exit_code == 0:
             self.status = DONE
-        elif killed_for is not None:
-            self.status, self.reason = FAILED, killed_for
-            self._record(told)
-        elif exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM) or _interrupted(told):
-            self.status, self.reason = STOPPED, "stopped; it can go on"
-        elif told.get("status") == FAILED:
-            self.status, self.reason = FAILED, told["reason"]
+        elif kill_reason is not None:
+            self.status, self.reason = FAILED, kill_reason
+            self._record(recorded)
+        elif exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM) or _was_interrupted(recorded):
+            self.status, self.reason = STOPPED, "stopped; it can be continued"
+        elif recorded.get("status") == FAILED:
+            self.status, self.reason = FAILED, recorded["reason"]
         else:
-            self.status, self.reason = FAILED, _death(exit_code, memory_kills)
-            self._record(told)
+            self.status, self.reason = FAILED, _cause_of_death(exit_code, memory_kills)
+            self._record(recorded)
 
-    def _record(self, told: dict[str, Any]) -> None:
-        """The process could not say it itself."""
-        write_json(self.arm.folder / STATUS, {**told, "status": FAILED, "reason": self.reason})
+    def _record(self, recorded: Json) -> None:
+        """Write the failure into the run's status, which the process could not do itself."""
+        write_json(self.arm.folder / STATUS, {**recorded, "status": FAILED, "reason": self.reason})
 
 
 def memory_kills() -> int:
-    """Processes that the system has ended for want of memory, in this container."""
+    """How many processes the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:
@@ -71,15 +77,15 @@ def memory_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _interrupted(told: dict[str, Any]) -> bool:
-    """Of several ranks the exit code is torchrun's own."""
-    return told.get("status") == FAILED and str(told.get("reason", "")).startswith("interrupted")
+def _was_interrupted(recorded: Json) -> bool:
+    """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
+    return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
 
 
-def _death(exit_code: int, memory_kills: int) -> str:
+def _cause_of_death(exit_code: int, memory_kills: int) -> str:
     number = -exit_code if exit_code < 0 else exit_code - 128
     if number == signal.SIGKILL and memory_kills:
-        return "out of memory: ended by the system"
+        return "out of memory: killed by the system"
     if number in set(signal.Signals):
-        return f"ended by {signal.Signals(number).name}"
+        return f"killed by {signal.Signals(number).name}"
     return f"exit code {exit_code}"

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, open_dict
 
 from asr_ablations.runs.process import LAUNCHED, child_environment, command, load_frozen
 from asr_ablations.runs.reader import read_summary
-from asr_ablations.sweep.arm import Arm
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots
@@ -47,7 +47,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> dict[str, Any]:
     return {**found, "processes_to_forked": ratio, "notes": noise(later)}
 
 
-def _started(cfg: DictConfig, way: Callable[[Sequence[Arm]], None], arms: int, seen: list[list[float]]) -> float:
+def _started(cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, seen: list[list[float]]) -> float:
     """Seconds of the whole; those of each arm are added to `seen`."""
     with TemporaryDirectory() as folder:
         frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
@@ -66,18 +66,18 @@ def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
     return arm
 
 
-def _forked(arms: Sequence[Arm]) -> None:
+def _forked(arms: Sequence[FrozenArm]) -> None:
     """As a sweep does."""
     runner = Runner(SCRIPT, arms, Slots([], jobs=1, per_gpu=1), timeout=None, fail_fast=True)
     runner.run(lambda states: None)
 
 
-def _processes(arms: Sequence[Arm]) -> None:
+def _processes(arms: Sequence[FrozenArm]) -> None:
     for arm in arms:
         _quietly(command(SCRIPT, arm.config))
 
 
-def _in_one_process(arms: Sequence[Arm]) -> None:
+def _in_one_process(arms: Sequence[FrozenArm]) -> None:
     """What an arm leaves behind reaches the next, which is why sweeps do not run so."""
     _quietly([sys.executable, "-m", "asr_benchmarks.project.launch", *(str(arm.config) for arm in arms)])
 

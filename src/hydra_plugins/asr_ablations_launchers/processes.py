@@ -1,9 +1,9 @@
-"""Hydra launcher: every arm composed and frozen first, then one fresh process an arm."""
+"""Hydra launcher: every arm is composed and frozen first, then each runs in a fresh process."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
@@ -11,20 +11,30 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
+    from asr_ablations.sweep.states import State
+    from asr_ablations.tools.files import Json
+
 OPTIONS = {
-    "jobs": None,  # arms at a time; by default one a GPU, else one
+    "jobs": None,  # arms at a time; by default one per GPU, or one without GPUs
     "per_gpu": 1,  # arms that share a GPU
-    "timeout": None,  # minutes an arm may take
-    "show": None,  # a function of the folders that tells the end; by default a line an arm
+    "timeout": None,  # minutes that an arm may take
+    "show": None,  # a function of the folders that prints the results; by default one line per arm
     "fail_fast": False,  # true: the first arm that fails stops the others
 }
 
 
 class ProcessesLauncher(Launcher):
-    """One process an arm: arms share no seed, no environment, no memory, and one that dies takes no other with it."""
+    """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
+    the others alone.
 
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+    The options are those of OPTIONS, as `asr_ablations.sweep.launch.run` takes them.
+    """
+
+    def __init__(
+        self, *, jobs: int | None, per_gpu: int, timeout: float | None, show: str | None, fail_fast: bool
+    ) -> None:
+        self.jobs, self.per_gpu, self.timeout, self.show, self.fail_fast = jobs, per_gpu, timeout, show, fail_fast
         self.config: DictConfig | None = None
         self.hydra_context: HydraContext | None = None
 
@@ -32,36 +42,37 @@ class ProcessesLauncher(Launcher):
         self.hydra_context, self.config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        # imported here: Hydra imports every plugin at the start of every command
         from asr_ablations.sweep import launch
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         script = Path(sys.argv[0]).resolve()
         arms = launch.freeze(configs)
         if configs and configs[0].get("plan"):
-            launch.plan(arms, self.options["jobs"], self.options["per_gpu"])
-            self._end_a_search(len(arms))
+            launch.plan(arms, self.jobs, self.per_gpu)
+            self._end_search(len(arms))
             return []
-        states = launch.run(script, arms, self._told(), self.options)
-        return [self._result(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
+        states = launch.run(
+            script,
+            arms,
+            self._metadata(),
+            jobs=self.jobs,
+            per_gpu=self.per_gpu,
+            timeout=self.timeout,
+            show=self.show,
+            fail_fast=self.fail_fast,
+        )
+        return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
 
-    def _result(self, objective: Any, state: Any, cfg: DictConfig) -> JobReturn:
-        try:
-            value, status = objective(state), JobStatus.COMPLETED
-        except Exception as error:
-            value, status = error, JobStatus.FAILED
-        return JobReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
-
-    def _end_a_search(self, arms: int) -> None:
-        """A sweeper that searches would wait for results, which a plan has not."""
+    def _end_search(self, arms: int) -> None:
+        """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""
         assert self.config is not None
         runs = self.config.hydra.sweeper.get("n_trials")
         if runs is not None:
-            print(f"a search: these are the first {arms} of its {runs} runs; what the others are, their results decide")
+            print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
             raise SystemExit(0)
 
-    def _told(self) -> dict[str, Any]:
-        """What a reader types to have this sweep again, for its manifest."""
+    def _metadata(self) -> "Json":
+        """How the sweep was started, for its manifest: enough to type the same command again."""
         assert self.config is not None
         job = self.config.hydra.job
         sources = {source.provider: source.path for source in self.config.hydra.runtime.config_sources}
@@ -80,8 +91,18 @@ class ProcessesLauncher(Launcher):
         return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
-# Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one into
-# the next. Ours takes its name too, so that every config gets it, a sweep file of the user's as well: only a primary
+def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
+    """The result of an arm as Hydra's sweepers read it: the objective, or the error that took its place."""
+    overrides = list(state.arm.overrides)
+    try:
+        value = objective(state)
+    except Exception as error:
+        return JobReturn(overrides=overrides, cfg=cfg, status=JobStatus.FAILED, _return_value=error)
+    return JobReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
+
+
+# Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into
+# the next. Ours takes that name as well, so that every config gets it, a user's own sweep file included: only a primary
 # config could override the launcher by its own name.
 for _name in ("processes", "basic"):
     ConfigStore.instance().store(

@@ -1,9 +1,8 @@
-"""Hydra launcher for arms that are cheap and share much: all of them composed, then one call of the task with the list
-of their configs, in this process. Evaluation uses it: a store of log-probabilities, one pool and one table for all.
+"""Hydra launcher for arms that are cheap and share much: all of them are composed, then the task is called once in this
+process, with the list of their configs. Evaluation uses it: its arms share log-probabilities, a pool and a table.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
@@ -13,9 +12,9 @@ from omegaconf import DictConfig
 
 
 class TogetherLauncher(Launcher):
-    """One call for all arms."""
+    """Calls the task once for all arms."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self) -> None:
         self.config: DictConfig | None = None
         self.hydra_context: HydraContext | None = None
         self.task_function: TaskFunction | None = None
@@ -26,10 +25,10 @@ class TogetherLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         assert self.task_function is not None
         arms = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
-        found = self.task_function(arms)
+        results = self.task_function(arms)
         return [
             JobReturn(overrides=overrides, cfg=arm, status=JobStatus.COMPLETED, _return_value=value)
-            for overrides, arm, value in zip(job_overrides, arms, found, strict=True)
+            for overrides, arm, value in zip(job_overrides, arms, results, strict=True)
         ]
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
