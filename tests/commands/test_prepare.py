@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from asr_ablations.commands.prepare import prepare
+from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.config.build import build
 from asr_ablations.experiment.run import run as train
 from asr_ablations.tools.errors import UsageError

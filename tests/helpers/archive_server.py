@@ -1,4 +1,4 @@
-"""A web server on the loopback that resumes and breaks off as real ones do, and LibriSpeech archives to put on it."""
+"""A web server on the loopback that resumes and breaks connections as real ones do, and LibriSpeech archives for it."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ from pathlib import Path
 
 class Server(ThreadingHTTPServer):
     """files: contents by name. breaks: for each coming request, bytes after which the connection is cut. requests:
-    (path, Range) of those that came. resumes: whether Range is heeded.
+    (path, Range) of those received. resumes: whether Range is honoured.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.requests.append((self.path, asked))
+        requested = self.headers.get("Range")
+        self.server.requests.append((self.path, requested))
         content = self.server.files.get(self.path.rpartition("/")[2])
         if content is None:
             self.send_error(404)
             return
-        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.server.resumes else 0  # type: ignore[index]
+        start = int(re.fullmatch(r"bytes=(\d+)-", requested)[1]) if requested and self.server.resumes else 0  # type: ignore[index]
         if start >= len(content) > 0:
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")

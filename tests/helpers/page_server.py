@@ -20,15 +20,15 @@ def said(corpus: Path, number: int) -> tuple[Path, str]:
 
 @contextmanager
 def serving(run: Path, *overrides: str) -> Iterator[str]:
-    """The page's address while it is up; afterwards it has ended by itself, on one Ctrl-C."""
+    """Yield the address of the running page; afterwards one Ctrl-C must end it without a traceback."""
     command = [sys.executable, "src/transcribe.py", f"run={run}", "serve=true", "port=0", "gpus=0", *overrides]
     process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        told = process.stderr.readline()
-        found = re.match(r"(http://127\.0\.0\.1:\d+) ", told)
-        assert found, told + process.stderr.read()
-        yield found[1]
+        line = process.stderr.readline()
+        address = re.match(r"(http://127\.0\.0\.1:\d+) ", line)
+        assert address, line + process.stderr.read()
+        yield address[1]
     finally:
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=60)[1]
