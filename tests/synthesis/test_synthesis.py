@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.languages import alphabets
 from asr_ablations.synthesis import corpus, espeak, recordings, speakers
 from asr_ablations.synthesis.languages import codes, load_language
@@ -248,7 +249,7 @@ def test_noise_colour(slope):
     noise = speakers.coloured_noise(np.random.default_rng(0), 2**17, slope)
     assert np.mean(noise**2) == pytest.approx(1)
     power = np.abs(np.fft.rfft(noise)) ** 2
-    frequencies = np.fft.rfftfreq(len(noise), 1 / speakers.SAMPLE_RATE)
+    frequencies = np.fft.rfftfreq(len(noise), 1 / SAMPLE_RATE)
     octaves = [power[(frequencies >= f) & (frequencies < 2 * f)].mean() for f in (200, 400, 800, 1600, 3200)]
     assert np.diff(10 * np.log10(octaves)) == pytest.approx(-10 * np.log10(2) * slope, abs=0.6)
 
@@ -330,7 +331,7 @@ def test_more_hours_begin_with_the_same_utterances(tiny, tmp_path):
 def test_polish_is_spoken(tmp_path):
     sentence, samples = next(recordings.utterances(corpus.plan(tmp_path, 0.1, 300, "pl", 0)[0]))
     assert set(sentence) <= letters("pl") | {" "}
-    assert 0.5 < len(samples) / speakers.SAMPLE_RATE < 15
+    assert 0.5 < len(samples) / SAMPLE_RATE < 15
     assert 500 < np.abs(samples.astype(int)).max() < 32767
 
 

@@ -8,17 +8,17 @@ Productions = list[tuple[float, list[str]]]
 
 @dataclass(frozen=True)
 class Language:
-    """A grammar, its words and who speaks them.
+    """A grammar, its words and its voices.
 
     grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
     categories: category in capitals → its words, the most frequent first.
-    polish_up: the last correction of a list of words (a → an).
-    accents: kind of speaker (clean, other) → espeak-ng's names of the voices that it may have.
+    correct: applied last to the words of a sentence (a → an).
+    accents: kind of speaker (clean, other) → espeak-ng's names of its voices.
     """
 
     grammar: Mapping[str, Productions]
     categories: Mapping[str, Sequence[str]]
-    polish_up: Callable[[list[str]], list[str]]
+    correct: Callable[[list[str]], list[str]]
     accents: Mapping[str, Sequence[str]]
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.files import Json, read_json, write
 
 if TYPE_CHECKING:  # torch takes over a second to import
@@ -60,11 +61,11 @@ def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
     import torch
     from torchaudio.transforms import Resample
 
-    from asr_ablations.synthesis import espeak, speakers
+    from asr_ablations.synthesis import espeak
     from asr_ablations.synthesis.sentences import SentenceSampler
 
     # float64, so that rounding to 16 bits hides what processors round differently
-    resample = Resample(espeak.SAMPLE_RATE, speakers.SAMPLE_RATE, dtype=torch.float64)
+    resample = Resample(espeak.SAMPLE_RATE, SAMPLE_RATE, dtype=torch.float64)
     return SentenceSampler(language, words), resample.double()
 
 
@@ -113,8 +114,6 @@ def generate_speaker(job: Job) -> float:
 def _write_chapters(job: Job, speaker: int, folder: Path) -> Totals:
     """Write the recordings and transcripts of a speaker's chapters to <folder>/<chapter>."""
     import soundfile
-
-    from asr_ablations.synthesis.speakers import SAMPLE_RATE
 
     transcripts: dict[Path, list[str]] = {}
     seconds, words, digest = 0.0, 0, hashlib.sha256()

@@ -131,7 +131,7 @@ class SentenceSampler:
         if split is not None and split not in SPLITS:
             raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
         while True:
-            words = self.language.polish_up(self._expand("SENTENCE", [], rng))
+            words = self.language.correct(self._expand("SENTENCE", [], rng))
             if (
                 len(words) not in LENGTHS
                 or not self._known.issuperset(words)

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.languages import load_language
 
-SAMPLE_RATE = 16000  # Hz, of the corpus
 SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
 TRAIN_SHARE_OTHER = 0.4  # of the training speakers
 
