@@ -150,7 +150,7 @@ def test_wandb_mirrors_the_record(real_sweep):
     assert remote.factor == local.factor
     rates = [{(row["arm"], row["set"]): row["wer"] for row in found.rows} for found in (local, remote)]
     assert rates[0] == pytest.approx(rates[1])
-    seeds = [{(one.arm, one.set): one.p_seeds for one in found.differences} for found in (local, remote)]
+    seeds = [{(one.arm, one.set): one.p_seeds for one in found.contrasts} for found in (local, remote)]
     assert seeds[0].keys() == seeds[1].keys()
 
 

@@ -1,4 +1,4 @@
-"""A comparison of run folders: what it finds and what it says."""
+"""A comparison of run folders: its numbers and its sentences."""
 
 import json
 from pathlib import Path
@@ -31,39 +31,44 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sweep(tmp_path_factory.mktemp("outputs"), rates, seeds=4, ablation=ABLATION)
 
 
-def test_the_planted_effect_is_found_and_the_absent_one_is_not(sweep: Path) -> None:
-    found = compare([sweep], Options())
-    gru, rnn = found.differences
-    assert (gru.arm, rnn.arm, found.baseline) == ("gru", "rnn", "lstm")
-    assert gru.verdict.startswith("gru is ")
-    assert "WER worse than lstm on test (p " in gru.verdict
-    assert rnn.verdict.startswith("no difference shown between rnn and lstm on test")
-    assert "with 4 seeds anything under " in rnn.verdict
-    assert found.verdicts == [gru.verdict, rnn.verdict]
+def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:
+    comparison = compare([sweep], Options())
+    gru, rnn = comparison.verdicts
+    assert (gru.contrast.arm, rnn.contrast.arm, comparison.baseline) == ("gru", "rnn", "lstm")
+    assert (gru.outcome, rnn.outcome) == ("worse", "no difference shown")
+    assert gru.sentence.startswith("gru is ")
+    assert "WER worse than lstm on test (p " in gru.sentence
+    assert rnn.sentence.startswith("no difference shown between rnn and lstm on test")
+    assert "with 4 seeds anything under " in rnn.sentence
+    assert sections(comparison)[0].lines == [gru.sentence, rnn.sentence]
 
 
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
-    found = compare([sweep], Options())
-    for arm, row in zip(found.arms, found.rows, strict=True):
+    comparison = compare([sweep], Options())
+    for arm, row in zip(comparison.arms, comparison.rows, strict=True):
         rates = [run.summary["sets"]["test"]["wer"] for run in arm.runs]
         assert row["wer"] == pytest.approx(sum(rates) / 4)
         assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
         assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
-    wer = {row["arm"]: row["wer"] for row in found.rows}
-    gru = found.differences[0]
+    wer = {row["arm"]: row["wer"] for row in comparison.rows}
+    gru = comparison.contrasts[0]
     assert gru.difference == pytest.approx(wer["gru"] - wer["lstm"])
-    assert gru.low < gru.difference < gru.high
+    assert gru.speakers is not None
+    assert gru.speakers.low < gru.difference < gru.speakers.high
 
 
 @pytest.mark.parametrize("metric", ["wer", "cer"])
 def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
-    one = compare([sweep], Options(metric=metric)).differences[0]
-    other = compare([sweep], Options(metric=metric, baseline="gru")).differences[0]
-    assert (one.arm, other.arm) == ("gru", "lstm")
-    assert other.difference == pytest.approx(-one.difference)
-    assert (other.low, other.high) == pytest.approx((-one.high, -one.low))
-    assert other.p == pytest.approx(one.p)
-    assert f"{metric.upper()} better than gru" in other.verdict
+    first = compare([sweep], Options(metric=metric)).contrasts[0]
+    turned = compare([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
+    second = turned.contrast
+    assert (first.arm, second.arm) == ("gru", "lstm")
+    assert second.difference == pytest.approx(-first.difference)
+    assert first.speakers is not None
+    assert second.speakers is not None
+    assert (second.speakers.low, second.speakers.high) == pytest.approx((-first.speakers.high, -first.speakers.low))
+    assert second.p == pytest.approx(first.p)
+    assert f"{metric.upper()} better than gru" in turned.sentence
 
 
 def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
@@ -75,16 +80,16 @@ def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
 
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
-    found = compare([sweep], Options())
-    times = {(one.arm, one.target): one for one in found.reached}
+    comparison = compare([sweep], Options())
+    times = {(time.arm, time.target): time for time in comparison.times_to_accuracy}
     assert times["lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
     assert (times["lstm", 0.3].steps, times["lstm", 0.3].audio_hours, times["lstm", 0.3].epochs) == (20, 2.0, 4)
     assert times["gru", 0.01].seconds is None
-    assert {one.target for one in compare([sweep], Options(targets=[0.5])).reached} == {0.5}
+    assert {time.target for time in compare([sweep], Options(targets=[0.5])).times_to_accuracy} == {0.5}
 
 
 def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
-    """lstm's seeds take 40 and 50 s to a median of 0.3, gru's 100 and 80 s; one of rnn's never gets there."""
+    """lstm's seeds take 40 and 50 s to a median of 0.3, gru's 100 and 80 s; one of rnn's never reaches it."""
     slow, fast, never = [0.9, 0.5, 0.3, 0.3, 0.3], [0.9, 0.5, 0.3, 0.25, 0.2], [0.9, 0.8, 0.8, 0.8, 0.8]
     for choice, seconds, curves in (
         ("rnn=lstm", 10, (fast, [0.9, 0.9, 0.5, 0.3, 0.25])),
@@ -93,10 +98,11 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
     ):
         for seed, values in enumerate(curves):
             write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
-    found = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
-    ratios = {arm.name: relative_time(found.reached, arm.name, "lstm", 0.3) for arm in found.arms}
+    comparison = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
+    times = comparison.times_to_accuracy
+    ratios = {arm.name: relative_time(times, arm.name, "lstm", 0.3) for arm in comparison.arms}
     assert ratios == {"lstm": 1.0, "gru": pytest.approx((100 + 80) / (40 + 50)), "rnn": None}
-    (section,) = [one for one in sections(found) if "time / lstm" in one.head]
+    (section,) = [section for section in sections(comparison) if "time / lstm" in section.head]
     column = section.head.index("time / lstm")
     assert {row[0]: row[column] for row in section.rows} == {"lstm": "1.00", "gru": "2.00", "rnn": "NA"}
 
@@ -104,7 +110,7 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
 def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", curve=[0.9, 0.6, 0.4, 0.1])
     write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
-    rows = compare([tmp_path / "sweep"], Options()).equal
+    rows = compare([tmp_path / "sweep"], Options()).equal_cost
     assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
     assert {(row["arm"], row["mean"]) for row in rows} == {("lstm", 0.6), ("gru", 0.7)}
 
@@ -112,27 +118,31 @@ def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
 def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", "hardware.price_per_hour=3.6")
     write_run(tmp_path, "rnn=gru")
-    cost = {one.arm: one.cost for one in compare([tmp_path / "sweep"], Options(targets=[0.3])).reached}
+    times = compare([tmp_path / "sweep"], Options(targets=[0.3])).times_to_accuracy
+    cost = {time.arm: time.cost for time in times}
     assert cost == {"lstm": pytest.approx(40 * 3.6 / 3600), "gru": None}
 
 
-def test_records_without_times_are_told_and_keep_their_steps(tmp_path: Path) -> None:
+def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", seconds=None)
-    found = compare([tmp_path / "sweep"], Options(targets=[0.3]))
-    assert (found.reached[0].seconds, found.reached[0].steps, found.reached[0].audio_hours) == (None, 20, 2.0)
-    assert any("recorded no times" in line for line in found.warnings)
+    comparison = compare([tmp_path / "sweep"], Options(targets=[0.3]))
+    time = comparison.times_to_accuracy[0]
+    assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
+    assert any("recorded no times" in line for line in comparison.warnings)
 
 
-def test_one_seed_decides_nothing(tmp_path: Path) -> None:
-    found = compare([write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1)], Options(baseline="lstm"))
-    (one,) = found.differences
-    assert (one.p, one.p_seeds, one.detectable) == (None, None, None)
-    assert one.p_pairs < 0.001
-    assert one.verdict.startswith("undecided: gru is ")
-    assert "with 1 seed the noise of seeds is unknown" in one.verdict
+def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
+    comparison = compare([write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1)], Options(baseline="lstm"))
+    (verdict,) = comparison.verdicts
+    contrast = verdict.contrast
+    assert (contrast.p, contrast.p_seeds, contrast.detectable) == (None, None, None)
+    assert contrast.p_pairs < 0.001
+    assert verdict.outcome == "undecided"
+    assert verdict.sentence.startswith("undecided: gru is ")
+    assert "with 1 seed the noise of seeds is unknown" in verdict.sentence
 
 
-def test_code_versions_and_hardware_are_told_apart(tmp_path: Path) -> None:
+def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru", change=lambda path: edit(path / "environment.json", "0123456789", "fedcba9876"))
     write_run(tmp_path, "rnn=rnn", change=lambda path: edit(path / "environment.json", '"gpus": .*', '"gpus": ["H"]'))
@@ -143,12 +153,13 @@ def test_code_versions_and_hardware_are_told_apart(tmp_path: Path) -> None:
     assert "1 × H: rnn/0" in hardware
 
 
-def test_a_run_that_went_on_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_run_that_continued_elsewhere_gives_a_warning(tmp_path: Path) -> None:
     def change(folder: Path) -> None:
         path = folder / "environment.json"
-        told = json.loads(path.read_text())
-        other = {**told, "hardware": {"gpus": ["H200"]}, "code": {"commit": "fedcba9876543210", "dirty_diff": ""}}
-        path.write_text(json.dumps({**told, "resumed": [told, other]}))
+        environment = json.loads(path.read_text())
+        code = {"commit": "fedcba9876543210", "dirty_diff": ""}
+        other = {**environment, "hardware": {"gpus": ["H200"]}, "code": code}
+        path.write_text(json.dumps({**environment, "resumed": [environment, other]}))
 
     write_run(tmp_path, "rnn=lstm", change=change)
     code, hardware = compare([tmp_path / "sweep"], Options()).warnings
@@ -157,7 +168,7 @@ def test_a_run_that_went_on_elsewhere_is_told(tmp_path: Path) -> None:
 
 
 def speed(gpus: int, rate: float) -> Any:
-    """A change of a record: the machine has `gpus`, and the run read `rate` hours of audio a second."""
+    """A change of a record: the machine has `gpus`, and the run read `rate` hours of audio per second."""
 
     def change(path: Path) -> None:
         edit(path / "environment.json", '"gpus": .*', f'"gpus": {str(["H"] * gpus).replace(chr(39), chr(34))}')
@@ -166,7 +177,7 @@ def speed(gpus: int, rate: float) -> Any:
     return change
 
 
-def test_scaling_is_told_within_runs_that_are_otherwise_alike(tmp_path: Path) -> None:
+def test_scaling_is_measured_within_runs_that_are_otherwise_alike(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", "gpus=1", change=speed(4, 0.1))
     write_run(tmp_path, "rnn=gru", "gpus=4", change=speed(4, 0.3))
     arms = [Arm(run.folder.name, [run]) for run in load([tmp_path / "sweep"]).runs]
@@ -177,8 +188,8 @@ def test_scaling_is_told_within_runs_that_are_otherwise_alike(tmp_path: Path) ->
 def test_scaling_over_gpus(tmp_path: Path) -> None:
     write_run(tmp_path, "gpus=1", change=speed(4, 0.1))
     write_run(tmp_path, "gpus=4", change=speed(4, 0.3))
-    found = compare([tmp_path / "sweep"], Options()).scaling
-    assert [(row["gpus"], row["speed_up"], row["efficiency"]) for row in found] == [
+    rows = compare([tmp_path / "sweep"], Options()).scaling
+    assert [(row["gpus"], row["speed_up"], row["efficiency"]) for row in rows] == [
         (1, 1.0, 1.0), (4, pytest.approx(3), pytest.approx(0.75)),
     ]  # fmt: skip
 
@@ -186,16 +197,16 @@ def test_scaling_over_gpus(tmp_path: Path) -> None:
 def test_other_test_utterances_are_not_paired(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru", change=lambda path: edit(path / "utterances.csv", "test,0-1-0000", "test,0-1-9999"))
-    found = compare([tmp_path / "sweep"], Options())
-    assert found.differences == []
-    assert any("other utterances" in line for line in found.warnings)
+    comparison = compare([tmp_path / "sweep"], Options())
+    assert comparison.contrasts == []
+    assert any("other utterances" in line for line in comparison.warnings)
 
 
 def test_the_same_choice_and_seed_twice_counts_once(tmp_path: Path) -> None:
     first, second = write_run(tmp_path, sweep="a"), write_run(tmp_path, sweep="b")
-    found = compare([tmp_path / "a", tmp_path / "b"], Options())
-    assert [len(arm.runs) for arm in found.arms] == [1]
-    assert any(str(second) in line or str(first) in line for line in found.warnings)
+    comparison = compare([tmp_path / "a", tmp_path / "b"], Options())
+    assert [len(arm.runs) for arm in comparison.arms] == [1]
+    assert any(str(second) in line or str(first) in line for line in comparison.warnings)
 
 
 def test_an_arm_that_never_finished_is_named(tmp_path: Path) -> None:
@@ -225,5 +236,5 @@ def test_published_numbers_in_another_form_are_a_mistake(published: Any, tmp_pat
 
 
 def test_the_record_of_the_test_is_a_runs_own(tmp_path: Path) -> None:
-    """What run_folders invents has the head of utterances.csv that a run has."""
+    """The records that run_folders writes have the columns of utterances.csv that a run has."""
     assert set(read_run(write_run(tmp_path)).utterances[0]) >= {"set", "id", "speaker", "character_insertions"}

@@ -1,4 +1,4 @@
-"""What may differ between arms, and what is refused."""
+"""What may differ between arms, and which comparisons are refused."""
 
 import copy
 from dataclasses import replace
@@ -18,6 +18,7 @@ from asr_ablations.comparison.confounds import (
     find_factor,
     flatten,
 )
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
@@ -44,7 +45,7 @@ def refused(runs: list[RunRecord], *allow: str) -> dict[str, list[Any]]:
     return caught.value.keys
 
 
-def compared(runs: list[RunRecord], *allow: str) -> Any:
+def compared(runs: list[RunRecord], *allow: str) -> Comparison:
     return compare_runs(Records(runs, []), Options(allow=list(allow)), "test")
 
 
@@ -61,7 +62,7 @@ def test_a_planted_confound_is_refused_with_its_key_and_values() -> None:
     assert refused(runs) == {"batch.size": [8, 4]}
 
 
-def test_the_refusal_lists_a_key_a_line_and_the_way_out() -> None:
+def test_the_refusal_lists_a_key_per_line_and_the_way_out() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", "dropout=0.3", ablation=RNN)]
     with pytest.raises(ConfoundedError, match="--allow KEY") as caught:
         compared(runs)
@@ -70,39 +71,39 @@ def test_the_refusal_lists_a_key_a_line_and_the_way_out() -> None:
     assert "  dropout: 0.2, 0.3" in lines
 
 
-def test_allow_compares_and_says_so() -> None:
+def test_allow_compares_and_the_report_says_so() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", ablation=RNN)]
-    found = compared(runs, "batch.size")
-    assert found.allowed == ["batch.size"]
-    assert any("--allow" in line and "batch.size (8, 4)" in line for line in found.warnings)
-    assert [arm.name for arm in found.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
+    comparison = compared(runs, "batch.size")
+    assert comparison.allowed == ["batch.size"]
+    assert any("--allow" in line and "batch.size (8, 4)" in line for line in comparison.warnings)
+    assert [arm.name for arm in comparison.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
 
 
-def of_behaviour(run: RunRecord, version: int) -> RunRecord:
+def with_behaviour(run: RunRecord, version: int) -> RunRecord:
     return replace(run, environment={"behaviour": version})
 
 
 def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
-    """A record without a version is of the first."""
-    runs = [record("rnn=gru", ablation=RNN), of_behaviour(record("rnn=lstm", ablation=RNN), 2)]
+    """A record without a version counts as version 1."""
+    runs = [record("rnn=gru", ablation=RNN), with_behaviour(record("rnn=lstm", ablation=RNN), 2)]
     assert refused(runs) == {"behaviour": [1, 2]}
-    found = compared(runs, "behaviour")
-    assert [arm.name for arm in found.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
-    assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in found.warnings)
-    assert found.allowed == ["behaviour"]
+    comparison = compared(runs, "behaviour")
+    assert [arm.name for arm in comparison.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
+    assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in comparison.warnings)
+    assert comparison.allowed == ["behaviour"]
 
 
 def test_the_behaviour_is_never_taken_for_a_factor() -> None:
-    """Two runs of one config before and after a change of the code: refused, unless that is what is asked."""
-    runs = [record("seed=0"), of_behaviour(record("seed=1"), 2)]
+    """Two runs of the same config before and after a change of the code: refused, unless --allow names it."""
+    runs = [record("seed=0"), with_behaviour(record("seed=1"), 2)]
     assert refused(runs) == {"behaviour": [1, 2]}
     assert [arm.name for arm in compared(runs, "behaviour").arms] == ["behaviour=1", "behaviour=2"]
-    assert set(refused([record("rnn=gru"), of_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
+    assert set(refused([record("rnn=gru"), with_behaviour(record("rnn=lstm"), 3)])) == {"behaviour"}
 
 
-def test_the_same_behaviour_in_summary_and_environment_is_no_difference() -> None:
-    told = replace(record("rnn=gru"), summary={**record().summary, "behaviour": 2})
-    assert compared([told, of_behaviour(record("rnn=lstm"), 2)]).factor == ["rnn"]
+def test_the_same_behaviour_is_no_difference() -> None:
+    runs = [with_behaviour(record("rnn=gru"), 2), with_behaviour(record("rnn=lstm"), 2)]
+    assert compared(runs).factor == ["rnn"]
 
 
 def test_allow_takes_a_whole_group() -> None:
@@ -112,7 +113,7 @@ def test_allow_takes_a_whole_group() -> None:
 
 
 def test_a_confound_within_an_arm_is_refused_too() -> None:
-    """One seed of one arm ran with another batch size: it is no replicate."""
+    """A seed of an arm ran with another batch size, so it is no replicate."""
     runs = [
         record("rnn=gru", "seed=0", ablation=RNN),
         record("rnn=gru", "seed=1", "batch.size=4", ablation=RNN),
@@ -131,12 +132,12 @@ def test_seeds_machine_keys_and_the_place_of_the_data_are_no_difference() -> Non
 @pytest.mark.parametrize("group", [g for g in groups() if g not in NO_FACTORS])
 def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> None:
     """Also model, whose files set width and layers beside it."""
-    options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets
+    options = [name for name in group_options(group) if name != "language"]  # which is the same as another alphabet
     runs = [record(f"{group}={name}") for name in options]
-    found = compared(runs)
-    assert found.factor == ([group] if len(options) > 1 else [])
-    assert len(found.arms) == len(options)
-    assert len({arm.name for arm in found.arms}) == len(options)
+    comparison = compared(runs)
+    assert comparison.factor == ([group] if len(options) > 1 else [])
+    assert len(comparison.arms) == len(options)
+    assert len({arm.name for arm in comparison.arms}) == len(options)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,9 @@ def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> Non
 )
 def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, values: tuple[Any, Any]) -> None:
     runs = [record(f"{key}={value}") for value in values]
-    found = compared(runs)
-    assert found.factor == [key]
-    assert [arm.name for arm in found.arms] == [f"{key}={value}" for value in values]
+    comparison = compared(runs)
+    assert comparison.factor == [key]
+    assert [arm.name for arm in comparison.arms] == [f"{key}={value}" for value in values]
 
 
 def test_several_differing_groups_without_a_declared_factor_are_refused() -> None:
@@ -155,7 +156,7 @@ def test_several_differing_groups_without_a_declared_factor_are_refused() -> Non
     assert compared(runs, "precision").factor == ["rnn"]
 
 
-def test_a_width_asked_for_by_itself_does_not_follow_from_the_model() -> None:
+def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
     declared = {"factor": "model"}
     runs = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", ablation=declared)]
     assert "width" in refused(runs)
@@ -181,7 +182,7 @@ def test_other_data_are_refused_unless_they_are_the_factor() -> None:
     assert [arm.name for arm in compared(mine).arms] == ["data.held_out=7", "data.held_out=3"]
 
 
-def test_the_same_config_on_other_data_is_refused_with_words_that_fit() -> None:
+def test_the_same_config_on_other_data_is_refused_with_the_key_of_the_data() -> None:
     other = copy.deepcopy(DATA)
     other["sets"]["test"]["sha256"] = "other"
     assert list(refused([record("seed=0"), record("seed=1", data=other)])) == ["data.json.test"]
@@ -202,7 +203,7 @@ def test_two_factors_may_be_declared() -> None:
     ]  # fmt: skip
 
 
-def test_find_factor_of_one_arm_is_nothing() -> None:
+def test_a_single_arm_has_no_factor() -> None:
     runs = [record("seed=0"), record("seed=1")]
     assert find_factor(runs, differing(runs), []) == []
     assert [len(arm.runs) for arm in compared(runs).arms] == [2]

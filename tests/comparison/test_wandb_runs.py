@@ -1,4 +1,4 @@
-"""Runs as W&B's API gives them, from what the run itself had logged."""
+"""Records from the runs of W&B's API, with what the runs themselves had logged."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -37,18 +37,18 @@ def test_a_run_of_the_api_becomes_a_record() -> None:
 
 def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     rates = {"gru": (0.30, 0.31, 0.32), "lstm": (0.10, 0.11, 0.12)}
-    found = from_runs([api_run(name, rate, seed) for name, all_ in rates.items() for seed, rate in enumerate(all_)])
-    comparison = compare_runs(found, Options(baseline="lstm"), "group")
-    (one,) = comparison.differences
+    records = from_runs([api_run(name, rate, seed) for name, all_ in rates.items() for seed, rate in enumerate(all_)])
+    comparison = compare_runs(records, Options(baseline="lstm"), "group")
+    (verdict,) = comparison.verdicts
     assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
-    assert one.p == one.p_seeds
-    assert one.verdict.startswith("gru is 20.00 ± ")
+    assert verdict.contrast.p == verdict.contrast.p_seeds
+    assert verdict.sentence.startswith("gru is 20.00 ± ")
 
 
 def test_runs_that_did_not_finish_are_named() -> None:
-    found = from_runs([api_run("gru", 0.1, 0), api_run("lstm", 0.2, 0, state="crashed")])
-    assert [reason for _, reason in found.unfinished] == ["crashed"]
-    assert len(found.runs) == 1
+    records = from_runs([api_run("gru", 0.1, 0), api_run("lstm", 0.2, 0, state="crashed")])
+    assert [reason for _, reason in records.unfinished] == ["crashed"]
+    assert len(records.runs) == 1
 
 
 @pytest.mark.parametrize("path", ["", "project", "entity/project", "a/b/c/d", "a//c"])

@@ -176,7 +176,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
     assert comparison.factor == ["decoder"]
     assert {arm.name for arm in comparison.arms} == {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
     assert {row["set"] for row in comparison.rows} == {"test"}
-    assert len(comparison.differences) == 3
+    assert len(comparison.contrasts) == 3
 
 
 def record_as_a_run(run: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from asr_ablations.comparison.result import Arm, Comparison, Difference, Reached
+from asr_ablations.comparison.result import Arm, Comparison, Contrast, TimeToAccuracy, Verdict
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.interval import Interval
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
 WORDS = [
@@ -54,12 +55,8 @@ def comparison(folder: Path, seeds: int = 3, **changes: object) -> Comparison:
         "arms": arms,
         "sets": sets,
         "rows": [_row(arm, name) for arm in arms for name in sets],
-        "differences": [_difference(arm, name, m) for arm in list(ARMS)[1:] for name in sets for m in ("wer", "cer")],
-        "reached": [_reached(arm, n, target) for arm in arms for n in range(seeds) for target in TARGETS],
-        "verdicts": [
-            "rnn=gru: 2.0 points of WER below rnn=lstm on test-clean (95 % interval 0.9 to 3.1): better.",
-            "rnn=rnn: 11.0 points of WER above rnn=lstm on test-clean (95 % interval 9.4 to 12.5): worse.",
-        ],
+        "verdicts": [_verdict(arm, name, rate) for arm in list(ARMS)[1:] for name in sets for rate in ("wer", "cer")],
+        "times_to_accuracy": [_time(arm, n, target) for arm in arms for n in range(seeds) for target in TARGETS],
         "literature": ["Left open in papers/003; papers/002 reports LSTM ahead of GRU by 0.3 points."],
         "warnings": ["rnn=rnn, seed 2 ran on another processor than the others."],
         "unfinished": [(folder / "rnn=gru-9", "failed: CUDA out of memory")],
@@ -130,8 +127,8 @@ def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.
     for number in range(UTTERANCES):
         sentence = np.random.default_rng(number).choice(WORDS, 8 + number % 7)
         reference = [str(word) for word in sentence]
-        heard = [_heard(word, rate, generator) for word in reference]
-        texts = " ".join(reference), " ".join(word for word in heard if word)
+        hypothesis = [_recognised(word, rate, generator) for word in reference]
+        texts = " ".join(reference), " ".join(word for word in hypothesis if word)
         words, characters = word_errors(*texts), character_errors(*texts)
         rows.append({
             "set": name, "id": f"{name}-{number:04d}", "speaker": str(1000 + number % 4), "reference": texts[0],
@@ -144,7 +141,7 @@ def _utterances(name: str, rate: float, audio: list[Path], generator: np.random.
     return rows
 
 
-def _heard(word: str, rate: float, generator: np.random.Generator) -> str:
+def _recognised(word: str, rate: float, generator: np.random.Generator) -> str:
     drawn = generator.random() / rate
     return word if drawn > 1 else "" if drawn < 0.2 else f"{word} a" if drawn < 0.35 else word[:-1] + "ks"
 
@@ -163,41 +160,32 @@ def _row(arm: Arm, name: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _difference(arm: str, name: str, metric: str) -> Difference:
-    base = ARMS["rnn=lstm"] / (1 if metric == "wer" else 2.6)
-    own = ARMS[arm] / (1 if metric == "wer" else 2.6)
+def _verdict(arm: str, name: str, metric: str) -> Verdict:
+    scale = 1 if metric == "wer" else 2.6
+    base, own = ARMS["rnn=lstm"] / scale, ARMS[arm] / scale
     wide = 0.015 if name == "test-clean" else 0.03
     gap = own - base
-    verdict = "better" if gap + wide < 0 else "worse" if gap - wide > 0 else "no difference shown"
-    p = 0.2 if verdict.startswith("no") else 0.004
-    return Difference(
-        arm,
-        name,
-        metric,
-        base,
-        own,
-        gap,
-        gap - wide,
-        gap + wide,
-        0.004,
-        0.008,
-        0.03,
-        0.012,
-        verdict,
-        p,
-        p,
-        wide,
-        (3, 3),
-    )
+    outcome = "better" if gap + wide < 0 else "worse" if gap - wide > 0 else "no difference shown"
+    p = 0.2 if outcome.startswith("no") else 0.004
+    contrast = Contrast(
+        arm=arm, baseline="rnn=lstm", set=name, metric=metric, arm_mean=own, baseline_mean=base, seeds=(3, 3),
+        difference=gap, speakers=Interval(gap, wide, wide / 2, 3), interval=Interval(gap, wide, wide / 2, 2),
+        p_pairs=0.004, p_pairs_holm=0.008, p_seeds=0.03, p=p, p_holm=p, detectable=0.012, family=8,
+    )  # fmt: skip
+    side = "below" if gap < 0 else "above"
+    sentence = f"{arm}: {100 * abs(gap):.1f} points of {metric.upper()} {side} rnn=lstm on {name}: {outcome}."
+    return Verdict(contrast, outcome, sentence)
 
 
-def _reached(arm: Arm, seed: int, target: float) -> Reached:
+def _time(arm: Arm, seed: int, target: float) -> TimeToAccuracy:
     rows = [row for row in arm.runs[seed].metrics if (row["validation/dev-clean/wer"] or 1) <= target]
     if not rows:
-        return Reached(arm.name, seed, "wer", target, None, None, None, None)
+        return TimeToAccuracy(arm.name, seed, "wer", target, None, None, None, None)
     first = rows[0]
     step = float(first["step"] or 0) + 1
-    return Reached(arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS)
+    return TimeToAccuracy(
+        arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS
+    )
 
 
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
@@ -222,5 +210,5 @@ def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()
             gpu = 80 + 15 * generator.random() if phase == "train" else 20
             trained = round(0.02 * second / speed, 4)
-            each = f"{gpu + 4:.1f} {gpu - 4:.1f}"
-            table.writerow([second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, trained, each])
+            per_gpu = f"{gpu + 4:.1f} {gpu - 4:.1f}"
+            table.writerow([second, phase, round(cpu, 1), 1.2, 0, round(gpu, 1), 9.5, 250 + gpu, trained, per_gpu])

@@ -90,12 +90,8 @@ def test_of_all_alignments_with_the_fewest_errors_the_one_with_most_words_right(
 
 def test_swapping_the_texts_swaps_deletions_and_insertions() -> None:
     for seed in range(60):
-        there, back = word_errors(*sentences(seed)), word_errors(*reversed(sentences(seed)))
-        assert (there.substitutions, there.deletions, there.insertions) == (
-            back.substitutions,
-            back.insertions,
-            back.deletions,
-        )
+        errors, swapped = word_errors(*sentences(seed)), word_errors(*reversed(sentences(seed)))
+        assert counts(errors)[1:] == (swapped.substitutions, swapped.insertions, swapped.deletions)
 
 
 def test_rates_add_up_over_utterances_not_over_rates() -> None:
@@ -124,8 +120,8 @@ def readings(text: str) -> list[str]:
 
 
 def test_the_readings_of_alternations() -> None:
-    found = [reading.split() for reading in readings("a { b / c d / @ } e { f / g }")]
-    assert found == [["a", *mid, "e", end] for mid in (["b"], ["c", "d"], []) for end in "fg"]
+    words = [reading.split() for reading in readings("a { b / c d / @ } e { f / g }")]
+    assert words == [["a", *mid, "e", end] for mid in (["b"], ["c", "d"], []) for end in "fg"]
 
 
 def test_counts_are_sclites_on_csrnab() -> None:
@@ -134,8 +130,8 @@ def test_counts_are_sclites_on_csrnab() -> None:
     assert references.keys() == hypotheses.keys()
     speakers = {id_[:3]: Errors(0, 0, 0, 0) for id_ in references}
     for id_, text in references.items():
-        found = [word_errors(reading, hypotheses[id_]) for reading in readings(text)]
-        speakers[id_[:3]] += min(found, key=lambda errors: (errors.count, errors.substitutions))
+        errors_by_reading = [word_errors(reading, hypotheses[id_]) for reading in readings(text)]
+        speakers[id_[:3]] += min(errors_by_reading, key=lambda errors: (errors.count, errors.substitutions))
     assert sum(errors.count for errors in speakers.values()) == 169
     assert {name: counts(errors) for name, errors in speakers.items()} == {
         "4t0": (458, 64, 9, 12),

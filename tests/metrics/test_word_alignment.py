@@ -1,4 +1,4 @@
-"""Alignments against the counts of metrics.errors, which come from another algorithm."""
+"""Alignments against the counts of metrics.error_counts, which come from another algorithm."""
 
 import random
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,18 +51,18 @@ def test_numbers_in_csv_and_json_are_as_measured(comparison: Comparison, tmp_pat
     with written[".csv"].open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["wer"]) for row in rows] == [row["wer"] for row in comparison.rows]
-    told = json.loads(written[".json"].read_text())
-    assert told["differences"][0]["difference"] == comparison.differences[0].difference
-    assert [len(arm["runs"]) for arm in told["arms"]] == [2, 2]
-    assert "utterances" not in told["arms"][0]["runs"][0]
-    assert told["unfinished"][0][1] == "failed: out of memory"
+    content = json.loads(written[".json"].read_text())
+    assert content["differences"][0]["difference"] == comparison.contrasts[0].difference
+    assert [len(arm["runs"]) for arm in content["arms"]] == [2, 2]
+    assert "utterances" not in content["arms"][0]["runs"][0]
+    assert content["unfinished"][0][1] == "failed: out of memory"
 
 
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru")
-    found = compare([tmp_path / "sweep"], Options())
-    text = (write_texts(found, tmp_path / "out")[-1]).read_text()
+    comparison = compare([tmp_path / "sweep"], Options())
+    text = (write_texts(comparison, tmp_path / "out")[-1]).read_text()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
@@ -80,8 +81,7 @@ def test_latex_is_escaped_and_balanced(comparison: Comparison) -> None:
 
 
 def test_names_with_brackets_are_shown_as_they_are(comparison: Comparison) -> None:
-    from dataclasses import replace
-
-    odd = replace(comparison, rows=[{**comparison.rows[0], "arm": "data.train=[a]"}], verdicts=["x[bold] is worse"])
+    verdict = replace(comparison.verdicts[0], sentence="x[bold] is worse")
+    odd = replace(comparison, rows=[{**comparison.rows[0], "arm": "data.train=[a]"}], verdicts=[verdict])
     assert "data.train=[a]" in terminal(odd)
     assert "x[bold] is worse" in terminal(odd)

@@ -10,9 +10,8 @@ import pytest
 from matplotlib.image import imread
 
 from asr_ablations.comparison.result import Arm, Comparison
-from asr_ablations.report.curves import AXES, band, curve, metric_names, smooth
+from asr_ablations.report.curves import AXES, band, curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import curves, write_figures
-from asr_ablations.report.figures.throughput import sampled
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.plotting import HATCHES, LINES, MARKERS
 from tests.helpers.comparison import ARMS, EPOCHS, comparison
@@ -24,13 +23,13 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return comparison(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
-def written(found: Comparison, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return write_figures(found, tmp_path_factory.mktemp("figures"))
+def written(handmade: Comparison, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_figures(handmade, tmp_path_factory.mktemp("figures"))
 
 
 def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
@@ -42,7 +41,7 @@ def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
-def test_arms_are_told_apart_without_colour() -> None:
+def test_arms_can_be_distinguished_without_colour() -> None:
     assert len(set(LINES)) == len(set(MARKERS)) == len(set(HATCHES)) == 8
 
 
@@ -51,8 +50,8 @@ def test_the_figure_names_every_arm(written: list[Path]) -> None:
     assert all(f"{name} (3 seeds)" in text for name in ARMS)
 
 
-def test_utilisation_has_a_line_a_gpu_beside_the_mean(written: list[Path], found: Comparison, tmp_path: Path) -> None:
-    """papers/004 figure 8; where there is one GPU, it is the mean."""
+def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handmade: Comparison, tmp_path: Path) -> None:
+    """papers/004 figure 8; a single GPU is the mean."""
     text = next(path for path in written if path.name == "utilisation.svg").read_text()
     assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "GPU, mean", "CPU"))
     alone = comparison(tmp_path / "runs", seeds=1)
@@ -65,11 +64,11 @@ def test_utilisation_has_a_line_a_gpu_beside_the_mean(written: list[Path], found
     assert "GPU, mean" in text
 
 
-def test_the_targets_stand_in_the_curves_of_their_metric(found: Comparison, tmp_path: Path) -> None:
-    """A dotted line each."""
-    bare = replace(found, reached=[])
-    for comparison_, folder in ((found, tmp_path / "with"), (bare, tmp_path / "without")):
-        write_figures(comparison_, folder, [curves])
+def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
+    """A dotted line per target."""
+    bare = replace(handmade, times_to_accuracy=[])
+    for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
+        write_figures(drawn_comparison, folder, [curves])
     drawn = {
         folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
     }
@@ -80,48 +79,48 @@ def test_the_targets_stand_in_the_curves_of_their_metric(found: Comparison, tmp_
 
 
 def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
-    """matplotlib would read $…$ as a formula, and an SVG <script> as one."""
+    """matplotlib would read $…$ as a formula, and a browser <script> in an SVG as a script."""
     plain = comparison(tmp_path, seeds=1)
     arms = [replace(arm, name=f"<script>$\\frac{{{n}}}$") for n, arm in enumerate(plain.arms)]
     for path in write_figures(replace(plain, arms=arms), tmp_path / "figures"):
         assert path.suffix == ".png" or "<script" not in path.read_text()
 
 
-def test_nothing_to_draw_is_no_error(found: Comparison, tmp_path: Path) -> None:
+def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
     bare = RunRecord(tmp_path, {"seed": 0}, [], {}, [], [], {}, {})
-    empty = replace(found, arms=[Arm("a", [bare])], differences=[], reached=[], sets=[])
+    empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], times_to_accuracy=[], sets=[])
     assert write_figures(empty, tmp_path / "figures") == []
 
 
-def test_scaling_is_drawn_where_gpus_differ(found: Comparison, tmp_path: Path) -> None:
+def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
     counts = (1, 2, 4)
     arms = [
         Arm(f"gpus={n}", [replace(run, config={**run.config, "gpus": n}) for run in arm.runs])
-        for n, arm in zip(counts, found.arms, strict=True)
+        for n, arm in zip(counts, handmade.arms, strict=True)
     ]
-    paths = write_figures(replace(found, arms=arms, differing={"gpus": [1, 2, 4]}), tmp_path)
+    paths = write_figures(replace(handmade, arms=arms, differing={"gpus": [1, 2, 4]}), tmp_path)
     assert "scaling" in {path.stem for path in paths}
 
 
 @pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)])
-def test_a_curve_ends_where_training_ended(found: Comparison, axis: str, last: float) -> None:
-    run = found.arms[0].runs[0]
+def test_a_curve_ends_where_training_ended(handmade: Comparison, axis: str, last: float) -> None:
+    run = handmade.arms[0].runs[0]
     for metric in ("train/loss_epoch", "validation/dev-clean/wer"):
         drawn = curve(run, metric, axis)
         assert len(drawn.x) == EPOCHS
         assert drawn.x[-1] == pytest.approx(last)
 
 
-def test_a_run_without_times_has_no_curve_over_time(found: Comparison) -> None:
-    run = found.arms[0].runs[0]
+def test_a_run_without_times_has_no_curve_over_time(handmade: Comparison) -> None:
+    run = handmade.arms[0].runs[0]
     old = replace(run, metrics=[{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics])
     assert len(curve(old, "train/loss_epoch", "time").x) == 0
     assert len(curve(old, "train/loss_epoch", "epoch").x) == EPOCHS
     assert set(AXES) == {"epoch", "step", "audio", "time"}
 
 
-def test_a_band_is_the_span_of_its_seeds(found: Comparison) -> None:
-    curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in found.arms[0].runs]
+def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
+    curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
     spanned = band(curves)
     assert spanned is not None
     values = np.array([c.y for c in curves])
@@ -130,9 +129,9 @@ def test_a_band_is_the_span_of_its_seeds(found: Comparison) -> None:
     np.testing.assert_allclose(spanned.high, values.max(0))
 
 
-def test_metric_names_are_those_with_numbers(found: Comparison) -> None:
-    assert metric_names(found, "validation/", "/wer") == ["validation/dev-clean/wer"]
-    assert metric_names(found, "validation/", "/per") == []
+def test_metric_names_are_those_with_numbers(handmade: Comparison) -> None:
+    assert metric_names(handmade, "validation/", "/wer") == ["validation/dev-clean/wer"]
+    assert metric_names(handmade, "validation/", "/per") == []
 
 
 def test_smoothing_keeps_a_constant_and_the_mean() -> None:
@@ -140,6 +139,6 @@ def test_smoothing_keeps_a_constant_and_the_mean() -> None:
     assert len(smooth(np.zeros(0), 2)) == 0
 
 
-def test_sampled_throughput_is_audio_over_time(found: Comparison) -> None:
-    run = found.arms[0].runs[0]
-    assert sampled(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)
+def test_sampled_throughput_is_audio_over_time(handmade: Comparison) -> None:
+    run = handmade.arms[0].runs[0]
+    assert throughput_curve(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)

@@ -1,4 +1,4 @@
-"""The page's file: what is in it, what cannot break out of it, how large it is."""
+"""The file of the page: its content, its size, and that no text can break out of its data."""
 
 import base64
 import json
@@ -21,12 +21,12 @@ MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u20
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return comparison(tmp_path_factory.mktemp("runs"))
 
 
 class Elements(HTMLParser):
-    """Counts start tags and keeps what is in #data."""
+    """The start tags of a page, and the text in #data."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -43,29 +43,29 @@ class Elements(HTMLParser):
         self._inside = False
 
 
-def test_one_file_below_three_megabytes(found: Comparison, tmp_path: Path) -> None:
-    (path,) = write_page(found, tmp_path)
+def test_one_file_below_three_megabytes(handmade: Comparison, tmp_path: Path) -> None:
+    (path,) = write_page(handmade, tmp_path)
     assert path == tmp_path / "index.html"
     assert list(tmp_path.iterdir()) == [path]
     assert 1.5e6 < path.stat().st_size < 3e6
 
 
-def test_the_page_refers_to_nothing_outside(found: Comparison) -> None:
-    text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(found))
+def test_the_page_refers_to_nothing_outside(handmade: Comparison) -> None:
+    text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(handmade))
     assert not re.findall(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]+""", text)
     assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_text_of_a_run_cannot_leave_the_data(found: Comparison) -> None:
+def test_text_of_a_run_cannot_leave_the_data(handmade: Comparison) -> None:
     hostile = replace(
-        found,
+        handmade,
         title=MARKUP + "@@plotly@@",
         question=MARKUP,
-        verdicts=[MARKUP],
-        arms=[replace(arm, name=MARKUP + arm.name) for arm in found.arms],
+        verdicts=[replace(handmade.verdicts[0], sentence=MARKUP)],
+        arms=[replace(arm, name=MARKUP + arm.name) for arm in handmade.arms],
         rows=[{MARKUP: MARKUP, "wer": float("nan")}],
     )
-    plain, attacked = Elements(render(found)), Elements(render(hostile))
+    plain, attacked = Elements(render(handmade)), Elements(render(hostile))
     assert attacked.tags == plain.tags
     data = json.loads(attacked.data)
     assert data["title"] == MARKUP + "@@plotly@@"
@@ -83,15 +83,15 @@ def test_embedded_json_is_strict_and_safe(value: object) -> None:
     json.loads(text, parse_constant=refuse)
 
 
-def test_the_worst_are_those_with_the_highest_rates(found: Comparison) -> None:
+def test_the_worst_are_those_with_the_highest_rates(handmade: Comparison) -> None:
     rates: dict[tuple[str, str], list[float]] = {}
-    for row in (row for arm in found.arms for run in arm.runs for row in run.utterances):
+    for row in (row for arm in handmade.arms for run in arm.runs for row in run.utterances):
         errors = row["substitutions"] + row["deletions"] + row["insertions"]
         rates.setdefault((row["set"], row["id"]), []).append(errors / row["words"])
     means = sorted((float(np.mean(values)) for values in rates.values()), reverse=True)
-    shown = worst(found)
-    assert [one["rate"] for one in shown] == pytest.approx(means[:10])
-    assert all(len(one["heard"]) == len(found.arms) for one in shown)
+    shown = worst(handmade)
+    assert [utterance["rate"] for utterance in shown] == pytest.approx(means[:10])
+    assert all(len(utterance["recognised"]) == len(handmade.arms) for utterance in shown)
 
 
 def test_a_recording_is_the_audio_of_the_utterance(tmp_path: Path) -> None:
@@ -122,18 +122,18 @@ def test_what_cannot_be_played_is_left_out(row: dict[str, str]) -> None:
     assert recording(row, 10**6) is None
 
 
-def test_recordings_keep_to_their_share_of_the_page(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = worst(found)[0]["audio"]
-    monkeypatch.setattr("asr_ablations.report.page.utterances.AUDIO_BYTES", int(2.5 * len(one)))
-    assert sum(bool(shown["audio"]) for shown in worst(found)) == 2
+def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = worst(handmade)[0]["audio"]
+    monkeypatch.setattr("asr_ablations.report.page.utterances.AUDIO_BYTES", int(2.5 * len(address)))
+    assert sum(bool(shown["audio"]) for shown in worst(handmade)) == 2
 
 
-def test_the_config_table_shows_what_differs(found: Comparison) -> None:
-    shown = {row["key"]: row for row in content(found)["config"]}
+def test_the_config_table_shows_what_differs(handmade: Comparison) -> None:
+    shown = {row["key"]: row for row in content(handmade)["config"]}
     assert set(shown) == {"rnn._target_", "seed"}
     assert shown["seed"]["arm rnn=gru"] == "0, 1, 2"
 
 
-def test_environments_that_are_the_same_are_shown_once(found: Comparison) -> None:
-    (only,) = content(found)["environments"]
+def test_environments_that_are_the_same_are_shown_once(handmade: Comparison) -> None:
+    (only,) = content(handmade)["environments"]
     assert len(only["runs"]) == 9

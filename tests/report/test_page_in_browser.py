@@ -1,4 +1,4 @@
-"""The page in Chromium: it opens, asks nobody, and its controls do what they say."""
+"""The page in Chromium: it opens, sends no requests, and its controls work."""
 
 import itertools
 import shutil
@@ -38,25 +38,25 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> SimpleNamespace:
-    """The page when its curves are drawn, with what it asked for and complained of on the way."""
+    """The page with its curves drawn, with its requests and errors on the way."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    asked: list[str] = []
+    requests: list[str] = []
     errors: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(file.as_uri())
     page.wait_for_selector("#utilisation .scatterlayer .trace", state="attached")
-    return SimpleNamespace(page=page, asked=asked, errors=errors)
+    return SimpleNamespace(page=page, requests=requests, errors=errors)
 
 
 @pytest.fixture
 def visited(browser: Any, file: Path) -> Iterator[SimpleNamespace]:
-    found = visit(browser, file)
-    yield found
-    found.page.close()
-    assert found.errors == []
-    assert [url for url in found.asked if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
+    visited = visit(browser, file)
+    yield visited
+    visited.page.close()
+    assert visited.errors == []
+    assert [url for url in visited.requests if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
 
 
 def curves(page: Any) -> list[dict[str, Any]]:
@@ -67,11 +67,11 @@ def curves(page: Any) -> list[dict[str, Any]]:
     )
 
 
-def test_it_opens_without_an_error_or_a_request(browser: Any, file: Path) -> None:
-    found = visit(browser, file)
-    assert found.errors == []
-    assert {url.split(":")[0] for url in found.asked} <= {"file", "data", "blob"}
-    found.page.close()
+def test_the_page_opens_without_an_error_or_a_request(browser: Any, file: Path) -> None:
+    visited = visit(browser, file)
+    assert visited.errors == []
+    assert {url.split(":")[0] for url in visited.requests} <= {"file", "data", "blob"}
+    visited.page.close()
 
 
 def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
@@ -79,20 +79,20 @@ def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
     assert text.index("rnn=gru: 2.0 points") < text.index("Results") < text.index("Curves")
 
 
-def test_time_to_accuracy_tells_the_metric_and_the_ratio(visited: SimpleNamespace) -> None:
+def test_time_to_accuracy_has_the_metric_and_the_ratio(visited: SimpleNamespace) -> None:
     rows = visited.page.locator("#reached tbody tr").all_inner_texts()
     assert len(rows) == 9
     assert all(row.split("\t")[1] == "WER" for row in rows)
     assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1"] * 3
 
 
-def test_scaling_is_shown_where_there_is_any(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
+def test_scaling_is_shown_if_it_was_measured(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
     assert visited.page.is_hidden("#s-scaling")
     speeds = {"n": 3, "audio_hours_per_second": 0.1}
     rows = [{"gpus": n, **speeds, "speed_up": 0.9 * n, "efficiency": 0.9} for n in (1, 4)]
-    found = visit(browser, write_page(comparison(tmp_path / "runs", seeds=1, scaling=rows), tmp_path)[0])
-    assert found.page.locator("#scaling tbody tr").all_inner_texts()[1].split("\t") == ["4", "3", "3.60", "360", "90"]
-    found.page.close()
+    scaled = visit(browser, write_page(comparison(tmp_path / "runs", seeds=1, scaling=rows), tmp_path)[0])
+    assert scaled.page.locator("#scaling tbody tr").all_inner_texts()[1].split("\t") == ["4", "3", "3.60", "360", "90"]
+    scaled.page.close()
 
 
 def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
@@ -109,12 +109,12 @@ def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
 
 def test_an_arm_is_switched_off_and_on_with_the_keyboard(visited: SimpleNamespace) -> None:
     page = visited.page
-    before = [one["name"] for one in curves(page)]
+    before = [line["name"] for line in curves(page)]
     page.focus("#arms label:nth-child(2) input")
     page.keyboard.press("Space")
-    assert [one["name"] for one in curves(page)] == [name for name in before if name != "rnn=gru"]
+    assert [line["name"] for line in curves(page)] == [name for name in before if name != "rnn=gru"]
     page.keyboard.press("Space")
-    assert [one["name"] for one in curves(page)] == before
+    assert [line["name"] for line in curves(page)] == before
 
 
 def test_smoothing_makes_curves_smoother(visited: SimpleNamespace) -> None:
@@ -146,7 +146,7 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
     assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
 
 
-def test_a_line_a_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
+def test_a_line_per_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
     visited.page.select_option("#resource", "gpu_percent")
     names = visited.page.evaluate("document.getElementById('utilisation').data.map((line) => line.name)")
     assert [name for name in names if "lstm" in name] == ["rnn=lstm", "rnn=lstm, GPU 0", "rnn=lstm, GPU 1"]
@@ -198,8 +198,8 @@ def test_markup_in_names_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)><b>"
     arms = [replace(plain.arms[0], name=name), *plain.arms[1:]]
     file = write_page(replace(plain, arms=arms, title=name), tmp_path)[0]
-    found = visit(browser, file)
-    assert found.page.inner_text("h1") == name
-    assert found.page.locator("main img, main b, svg img").count() == 0
-    assert found.errors == []
-    found.page.close()
+    visited = visit(browser, file)
+    assert visited.page.inner_text("h1") == name
+    assert visited.page.locator("main img, main b, svg img").count() == 0
+    assert visited.errors == []
+    visited.page.close()

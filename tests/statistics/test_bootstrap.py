@@ -1,4 +1,4 @@
-"""Intervals over speakers hold what they promise."""
+"""Intervals over speakers."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from scipy import stats
 from asr_ablations.statistics.bootstrap import speaker_interval
 
 
-def corpus(generator: np.random.Generator, speakers: int, each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Differences in errors, words and speakers: a speaker's mean difference is drawn about 0.3 errors in 10 words."""
-    owner = np.arange(speakers).repeat(each)
+def corpus(generator: np.random.Generator, speakers: int, utterances: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Differences in errors, words and speakers: a speaker's mean difference is drawn around 0.3 errors in 10 words."""
+    owner = np.arange(speakers).repeat(utterances)
     words = generator.integers(5, 16, len(owner)).astype(float)
     own = 0.03 + 0.02 * generator.standard_normal(speakers)[owner]
     return words * own + generator.standard_normal(len(owner)), words, owner.astype(str)
@@ -18,21 +18,21 @@ def corpus(generator: np.random.Generator, speakers: int, each: int) -> tuple[np
 def test_standard_error_is_the_textbooks_for_equal_speakers() -> None:
     """Equal words: the rate is a mean over speakers, whose standard error is s / √n."""
     errors = np.random.default_rng(0).normal(2, 1, 30)
-    found = speaker_interval(errors, np.full(30, 10.0), np.arange(30).astype(str))
-    assert found.standard_error == pytest.approx(errors.std(ddof=1) / 10 / np.sqrt(30), rel=0.03)
-    assert found.estimate == pytest.approx(errors.mean() / 10)
+    interval = speaker_interval(errors, np.full(30, 10.0), np.arange(30).astype(str))
+    assert interval.standard_error == pytest.approx(errors.std(ddof=1) / 10 / np.sqrt(30), rel=0.03)
+    assert interval.estimate == pytest.approx(errors.mean() / 10)
 
 
 @pytest.mark.parametrize("speakers", [5, 30])
 def test_the_interval_is_students_for_equal_speakers(speakers: int) -> None:
     errors = np.random.default_rng(1).normal(2, 1, speakers)
-    found = speaker_interval(errors, np.full(speakers, 10.0), np.arange(speakers).astype(str), replicates=100_000)
+    interval = speaker_interval(errors, np.full(speakers, 10.0), np.arange(speakers).astype(str), replicates=100_000)
     expected = stats.ttest_1samp(errors / 10, 0).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.002)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=0.002)
 
 
 def test_utterances_of_one_speaker_are_not_independent() -> None:
-    """Each of 6 speakers said one thing 50 times: that tells no more than once did."""
+    """Each of 6 speakers said the same sentence 50 times: that adds no information."""
     once = np.array([1.0, -1, 2, 0, 1, 3])
     ten, names = np.full(6, 10.0), np.arange(6).astype(str)
     single = speaker_interval(once, ten, names)
@@ -40,16 +40,16 @@ def test_utterances_of_one_speaker_are_not_independent() -> None:
     assert (single.low, single.high) == pytest.approx((often.low, often.high))
 
 
-def test_one_speaker_falls_back_on_utterances() -> None:
-    found = speaker_interval(np.array([0.0, 1, 2, 1]), np.full(4, 5.0), np.array(["a"] * 4))
-    assert found.units == 4
-    assert found.low < found.estimate < found.high
+def test_a_single_speaker_falls_back_on_utterances() -> None:
+    interval = speaker_interval(np.array([0.0, 1, 2, 1]), np.full(4, 5.0), np.array(["a"] * 4))
+    assert interval.degrees == 3
+    assert interval.low < interval.estimate < interval.high
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_nothing_to_draw_from_tells_nothing(count: int) -> None:
-    found = speaker_interval(np.ones(count), np.full(count, 4.0), np.array(["a"] * count))
-    assert (found.low, found.high) == (-np.inf, np.inf)
+def test_with_nothing_to_draw_from_the_interval_is_unbounded(count: int) -> None:
+    interval = speaker_interval(np.ones(count), np.full(count, 4.0), np.array(["a"] * count))
+    assert (interval.low, interval.high) == (-np.inf, np.inf)
 
 
 def test_the_same_records_give_the_same_interval() -> None:

@@ -30,7 +30,7 @@ def skewed(sigma: float) -> Gains:
 def coverage(gains: Gains, speakers: int, noise: float, sizes: tuple[int, int]) -> float:
     """The share of trials whose interval holds the truth.
 
-    gains: a speaker's own difference in errors a word; noise: standard deviation of an utterance's difference in
+    gains: a speaker's own difference in errors per word; noise: standard deviation of an utterance's difference in
     errors; sizes: fewest and most utterances of a speaker, of 5 to 15 words each.
     """
     generator = np.random.default_rng(speakers)
@@ -39,8 +39,8 @@ def coverage(gains: Gains, speakers: int, noise: float, sizes: tuple[int, int]) 
         owner = np.arange(speakers).repeat(generator.integers(sizes[0], sizes[1] + 1, speakers))
         words = generator.integers(5, 16, len(owner)).astype(float)
         errors = words * gains(generator, speakers)[owner] + noise * generator.standard_normal(len(owner))
-        found = speaker_interval(errors, words, owner.astype(str), replicates=500)
-        hits += found.low <= TRUTH <= found.high
+        interval = speaker_interval(errors, words, owner.astype(str), replicates=500)
+        hits += interval.low <= TRUTH <= interval.high
     return hits / TRIALS
 
 
@@ -62,6 +62,6 @@ def test_coverage_is_95_percent_within_2(gains: Gains, noise: float, sizes: tupl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("speakers", [5, 40])
-def test_a_difference_that_few_speakers_carry_is_covered_less(speakers: int) -> None:
-    """The known limit, which the docstring tells: no interval of so few units knows of the speaker that is missing."""
+def test_a_difference_that_few_speakers_carry_is_covered_less_often(speakers: int) -> None:
+    """The known limit that the docstring names: no interval of so few units can know the speaker that is missing."""
     assert 0.85 <= coverage(skewed(1.0), speakers, 0.5, (20, 20)) <= 0.93

@@ -1,4 +1,4 @@
-"""Two noises in one verdict: false alarms of identical arms, and effects that are there."""
+"""Noise of seeds and of speakers in the same verdict: false alarms of identical arms, and true effects."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ def test_twenty_sweeps_of_identical_arms_raise_at_most_one_alarm() -> None:
     assert sum(smallest_p(generator, 3, 0.01, 1) <= 0.05 for _ in range(20)) <= 1
 
 
-def test_the_matched_pairs_of_one_seed_would_raise_many() -> None:
-    """Why the verdict does not rest on them: one seed's utterances know nothing of the next seed's."""
+def test_the_matched_pairs_of_a_single_seed_would_raise_many_alarms() -> None:
+    """Why the verdict does not rest on them: the utterances of a seed hold no noise of seeds."""
     generator = np.random.default_rng(0)
     ps = [
         matched_pairs((arm(generator, 1, 0.1, 0.03) - arm(generator, 1, 0.1, 0.03))[0].tolist()).p for _ in range(200)
@@ -52,32 +52,32 @@ def test_the_matched_pairs_of_one_seed_would_raise_many() -> None:
     assert np.mean(np.array(ps) <= 0.05) > 0.2
 
 
-def test_an_effect_is_found() -> None:
+def test_an_effect_is_measured() -> None:
     generator = np.random.default_rng(0)
-    found = sum(smallest_p(generator, 3, 0.003, 2, effect=0.1) <= 0.05 for _ in range(20))
-    assert found >= 18
+    detected = sum(smallest_p(generator, 3, 0.003, 2, effect=0.1) <= 0.05 for _ in range(20))
+    assert detected >= 18
 
 
 def test_p_is_never_below_welchs_nor_the_interval_narrower_than_either() -> None:
     generator = np.random.default_rng(0)
     for _ in range(50):
-        one, other = arm(generator, 3, 0.1, 0.01), arm(generator, 3, 0.12, 0.01)
-        found = error_difference(one, other, np.full(100, 8.0), SPEAKERS)
-        assert found.p is not None
-        assert found.p_seeds is not None
-        assert found.standard_error is not None
-        assert found.speakers is not None
-        assert found.p >= found.p_seeds - 1e-12
-        assert found.standard_error >= found.speakers.standard_error
+        first, second = arm(generator, 3, 0.1, 0.01), arm(generator, 3, 0.12, 0.01)
+        measured = error_difference(first, second, np.full(100, 8.0), SPEAKERS)
+        assert measured.p is not None
+        assert measured.p_seeds is not None
+        assert measured.interval is not None
+        assert measured.speakers is not None
+        assert measured.p >= measured.p_seeds - 1e-12
+        assert measured.interval.standard_error >= measured.speakers.standard_error
 
 
-def test_one_seed_leaves_it_open() -> None:
-    found = rate_difference(np.array([0.1]), np.array([0.2, 0.21]), 100)
-    assert (found.p, found.p_seeds, found.half_width, found.detectable(0.05)) == (None, None, None, None)
-    assert found.difference == pytest.approx(-0.105)
+def test_a_single_seed_leaves_it_open() -> None:
+    measured = rate_difference(np.array([0.1]), np.array([0.2, 0.21]), 100)
+    assert (measured.p, measured.p_seeds, measured.interval, measured.detectable(0.05)) == (None, None, None, None)
+    assert measured.difference == pytest.approx(-0.105)
 
 
-def test_shared_variance_is_what_seeds_do_differently_by_speaker() -> None:
+def test_shared_variance_is_how_seeds_differ_by_speaker() -> None:
     words, owners = np.full(100, 8.0), SPEAKERS
     even = np.outer([1.0, 2.0, 3.0], np.ones(100))  # seeds differ, and alike on every speaker
     assert shared_variance(even, words, owners) == pytest.approx(0)
@@ -87,12 +87,12 @@ def test_shared_variance_is_what_seeds_do_differently_by_speaker() -> None:
 
 
 def test_speakers_enter_where_seeds_agree() -> None:
-    """All seeds gain on one speaker of two: no seed noise, and still nothing to say of other speakers."""
+    """All seeds gain on one of two speakers: no noise of seeds, and still no evidence for other speakers."""
     owners, words = np.array(["a"] * 10 + ["b"] * 10), np.full(20, 8.0)
     gain = np.array([1.0] * 10 + [0.0] * 10)
-    found = error_difference(np.tile(2 + gain, (3, 1)), np.full((3, 20), 2.0), words, owners)
-    assert found.p_seeds is not None
-    assert found.p_seeds < 0.001
-    assert found.p is not None
-    assert found.p > 0.05
-    assert found.speakers == speaker_interval(gain, words, owners)
+    measured = error_difference(np.tile(2 + gain, (3, 1)), np.full((3, 20), 2.0), words, owners)
+    assert measured.p_seeds is not None
+    assert measured.p_seeds < 0.001
+    assert measured.p is not None
+    assert measured.p > 0.05
+    assert measured.speakers == speaker_interval(gain, words, owners)

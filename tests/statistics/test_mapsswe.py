@@ -13,7 +13,7 @@ from tests.helpers.support import shared_data
 
 def sgml_places(name: str) -> dict[str, Places]:
     """Places of errors by utterance, from the alignment that sclite made."""
-    found = {}
+    places_by_id = {}
     text = shared_data(f"golden/wer/sctk/{name}").read_text()
     for id_, aligned in re.findall(r'<PATH id="(.*?)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
         places, word = [], 0
@@ -21,8 +21,8 @@ def sgml_places(name: str) -> dict[str, Places]:
             if kind != "C":
                 places.append(2 * word + (kind != "I"))
             word += kind != "I"
-        found[id_] = places
-    return found
+        places_by_id[id_] = places
+    return places_by_id
 
 
 def nist(name: str) -> dict[str, float]:
@@ -39,14 +39,14 @@ def nist(name: str) -> dict[str, float]:
         ("file2.sgml", "file1.sgml", "test1b.stats.mapsswe"),
     ],
 )
-def test_it_is_sc_stats(first: str, second: str, output: str) -> None:
+def test_the_result_is_that_of_sc_stats(first: str, second: str, output: str) -> None:
     ours, theirs = sgml_places(first), sgml_places(second)
     assert sum(map(len, ours.values())) + sum(map(len, theirs.values())) == 16  # 9 and 7 in NIST's report
     segments = [d for id_ in ours for d in segment_differences([ours[id_]], [theirs[id_]])]
-    found, expected = matched_pairs(segments), nist(output)
+    result, expected = matched_pairs(segments), nist(output)
     for key, value in expected.items():
-        assert getattr(found, key) == pytest.approx(value, abs=5e-4), key
-    assert found.p < 0.05  # (Stat Diff: Yes)
+        assert getattr(result, key) == pytest.approx(value, abs=5e-4), key
+    assert result.p < 0.05  # (Stat Diff: Yes)
 
 
 def automaton(length: int, first: Places, second: Places) -> list[tuple[int, int]]:
@@ -91,7 +91,7 @@ def test_places_of_errors_by_hand() -> None:
 
 
 def test_several_seeds_share_their_segments_and_count_once() -> None:
-    """Three equal seeds are one seed: a mean, not three times the evidence."""
+    """Three equal seeds give the mean of one seed, not three times the evidence."""
     ours, theirs = [1, 3, 21], [9, 21]
     assert segment_differences([ours] * 3, [theirs] * 3) == pytest.approx(segment_differences([ours], [theirs]))
 
@@ -103,5 +103,5 @@ def test_p_is_the_normals() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0], [0.0] * 9])
-def test_without_spread_nothing_is_told(values: list[float]) -> None:
+def test_without_spread_the_test_decides_nothing(values: list[float]) -> None:
     assert (matched_pairs(values).z, matched_pairs(values).p) == (0, 1)

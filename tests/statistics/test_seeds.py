@@ -37,16 +37,16 @@ def test_nothing_to_pool() -> None:
 
 
 def alarms(deviations: tuple[float, ...], effect: float = 0.0) -> tuple[float, float]:
-    """How often Welch's test and the pooled one find the second of arms with three seeds each other than the first."""
+    """How often Welch's test and the pooled test call the second arm different from the first; three seeds per arm."""
     generator = np.random.default_rng(len(deviations))
-    found = np.zeros(2)
+    counts = np.zeros(2)
     for _ in range(TRIALS):
         arms = [generator.normal(0, deviation, 3).tolist() for deviation in deviations]
         difference = np.mean(arms[1]) + effect - np.mean(arms[0])
         variance, degrees = pooled_variance(arms)
         tests = (welch_error(arms[1], arms[0]), (np.sqrt(variance * 2 / 3), degrees))
-        found += [t_test(difference, *one) <= 0.05 for one in tests]
-    welch, pooled = found / TRIALS
+        counts += [t_test(difference, *test) <= 0.05 for test in tests]
+    welch, pooled = counts / TRIALS
     return welch, pooled
 
 
@@ -65,13 +65,13 @@ def test_welch_keeps_its_level_where_pooling_does_not(deviations: tuple[float, .
         assert pooled == pytest.approx(0.05, abs=0.01)
 
 
-def test_what_pooling_would_find_more() -> None:
+def test_what_pooling_would_gain() -> None:
     welch, pooled = alarms((1, 1, 1), effect=4)
     assert (welch, pooled) == (pytest.approx(0.88, abs=0.02), pytest.approx(0.98, abs=0.02))
 
 
 def test_equal_counts_of_a_small_test_set_are_no_proof() -> None:
-    """Two seeds an arm with 7 and 7, 8 and 8 errors of 100 words: by chance, not by a variance of zero."""
+    """Two seeds per arm with 7 and 7, 8 and 8 errors in 100 words: equal by chance, not by a variance of zero."""
     error, degrees = welch_error([0.07, 0.07], [0.08, 0.08], grain=0.01)
     assert error == pytest.approx(0.01 / np.sqrt(12))
     assert t_test(0.01, error, degrees) > 0.05
@@ -104,7 +104,7 @@ def test_holm_is_its_definition(seed: int) -> None:
 
 
 def test_detectable_is_cohens() -> None:
-    """Cohen (1988), table 2.4.1: at power 0.80 and two-sided 0.05, d = 0.50 takes 64 a group, d = 0.80 takes 26."""
+    """Cohen (1988), table 2.4.1: at power 0.80 and two-sided 0.05, d = 0.50 takes 64 per group, d = 0.80 takes 26."""
     for count, effect in ((64, 0.50), (26, 0.80)):
         assert detectable(np.sqrt(2 / count), 2 * count - 2) == pytest.approx(effect, abs=0.01)
 

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from asr_ablations.statistics.time_to_accuracy import (
-    Row,
+    Validation,
     at_budget,
     choose_targets,
-    kept_accuracies,
+    running_medians,
     spent_by_all,
     time_to_accuracy,
     validations,
 )
 
 
-def metrics(values: list[float], seconds: float = 60.0) -> list[Row]:
-    rows: list[Row] = []
+def metrics(values: list[float], seconds: float = 60.0) -> list[dict[str, float | None]]:
+    rows: list[dict[str, float | None]] = []
     for epoch, value in enumerate(values):
         place = {"epoch": float(epoch), "step": 10.0 * (epoch + 1) - 1}
         rows.append({**place, "train/loss_epoch": 1.0, "wer": None})
@@ -25,15 +25,15 @@ def metrics(values: list[float], seconds: float = 60.0) -> list[Row]:
     return rows
 
 
-def curve(values: list[float]) -> list[Row]:
+def curve(values: list[float]) -> list[Validation]:
     return validations(metrics(values), "wer")
 
 
-def test_one_good_validation_is_not_enough() -> None:
+def test_a_single_good_validation_is_not_enough() -> None:
     """The median of the last three reaches 0.2 at the fifth, though the third alone had."""
-    found = time_to_accuracy(curve([0.9, 0.5, 0.1, 0.4, 0.2, 0.15]), 0.2)
-    assert found is not None
-    assert (found["seconds"], found["steps"], found["audio_hours"], found["epochs"]) == (300, 50, 5, 5)
+    reached = time_to_accuracy(curve([0.9, 0.5, 0.1, 0.4, 0.2, 0.15]), 0.2)
+    assert reached is not None
+    assert reached.spent == {"seconds": 300, "steps": 50, "audio_hours": 5, "epochs": 5}
 
 
 def test_never_is_never() -> None:
@@ -43,27 +43,27 @@ def test_never_is_never() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_the_definition(seed: int) -> None:
+def test_time_to_accuracy_is_its_definition(seed: int) -> None:
     generator = np.random.default_rng(seed)
     values = (np.linspace(0.9, 0.1, 20) + 0.1 * generator.standard_normal(20)).tolist()
     for target in (0.6, 0.4, 0.2, 0.01):
         ends = [end for end in range(3, 21) if median(values[end - 3 : end]) <= target]
-        found = time_to_accuracy(curve(values), target)
-        assert (None if found is None else found["epochs"]) == (ends[0] if ends else None)
+        reached = time_to_accuracy(curve(values), target)
+        assert (None if reached is None else reached.spent["epochs"]) == (ends[0] if ends else None)
 
 
 def test_a_harder_target_never_takes_less() -> None:
     rows = curve([0.9, 0.5, 0.6, 0.3, 0.35, 0.2, 0.1, 0.1, 0.1])
     ends = [time_to_accuracy(rows, target / 100) for target in range(90, 5, -1)]
-    times = [np.inf if end is None else end["seconds"] for end in ends]
+    times = [np.inf if end is None else end.spent["seconds"] for end in ends]
     assert times == sorted(times)  # type: ignore[type-var]
 
 
 def test_a_record_without_times_has_steps_and_epochs() -> None:
     rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in metrics([0.3, 0.2, 0.1])]
-    found = time_to_accuracy(validations(rows, "wer"), 0.2)
-    assert found is not None
-    assert (found["seconds"], found["audio_hours"], found["steps"], found["epochs"]) == (None, None, 30, 3)
+    reached = time_to_accuracy(validations(rows, "wer"), 0.2)
+    assert reached is not None
+    assert reached.spent == {"seconds": None, "audio_hours": None, "steps": 30, "epochs": 3}
 
 
 def test_equal_budgets() -> None:
@@ -76,9 +76,9 @@ def test_equal_budgets() -> None:
 
 def test_chosen_targets_are_reached_by_all_by_half_and_by_one() -> None:
     curves = [curve([0.9, 0.6, 0.5, 0.4, end]) for end in (0.41, 0.3, 0.2)]
-    floors = sorted(min(kept_accuracies(rows)) for rows in curves)
+    floors = sorted(min(running_medians(rows)) for rows in curves)
     targets = choose_targets(curves)
     assert all(time_to_accuracy(rows, targets[0]) is not None for rows in curves)
-    assert time_to_accuracy(min(curves, key=lambda rows: min(kept_accuracies(rows))), targets[-1]) is not None
+    assert time_to_accuracy(min(curves, key=lambda rows: min(running_medians(rows))), targets[-1]) is not None
     assert floors[0] <= targets[-1] <= floors[0] + 0.001
     assert choose_targets([curve([0.9])]) == []

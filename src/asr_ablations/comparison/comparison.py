@@ -1,37 +1,39 @@
-"""Runs compared: loaded, guarded, grouped into arms, measured."""
+"""Runs compared: loaded, checked for confounds, grouped into arms, measured."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from asr_ablations.comparison.arms import find_baseline, group
+from asr_ablations.comparison.circumstances import circumstance_warnings
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
+    Differing,
     confounds,
     declared_factor,
     differing,
     find_factor,
-    shown,
+    value_text,
     within,
 )
-from asr_ablations.comparison.differences import differences
+from asr_ablations.comparison.contrasts import contrasts
 from asr_ablations.comparison.literature import beside_the_literature
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table import table_rows
-from asr_ablations.comparison.time_to_accuracy import at_equal_cost, reached, scaling
+from asr_ablations.comparison.time_to_accuracy import at_equal_cost, scaling, times_to_accuracy
+from asr_ablations.comparison.verdict import verdict
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, load
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import Json
 
 LARGEST_RATE = 2.0
-"""Errors can be more than words; a target above is a percentage by mistake."""
+"""Largest accepted target: errors can outnumber words, but a higher value is a percentage by mistake."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a comparison can be asked. targets: rates as fractions."""
+    """What a user can choose for a comparison. targets: rates as fractions."""
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
@@ -40,26 +42,28 @@ class Options:
 
 
 def compare(folders: Sequence[Path], options: Options) -> Comparison:
-    """Compare the runs of folders. Raises ConfoundedError where they differ in more than the factor."""
+    """Compare the runs in folders. Raises ConfoundedError where they differ in more than the factor."""
     return compare_runs(load(folders), options, title=" ".join(folder.resolve().name for folder in folders))
 
 
-def compare_runs(found: Records, options: Options, title: str) -> Comparison:
-    """The same of runs that were loaded before, wherever from."""
+def compare_runs(records: Records, options: Options, title: str) -> Comparison:
+    """Compare runs that are loaded already, from wherever. Raises as compare does."""
     if options.metric not in ("wer", "cer"):
         raise choices("metric", options.metric, "wer or cer")
-    runs = found.runs
+    runs = records.runs
     if not runs:
-        raise UsageError(f"{title}: no run is finished: {'; '.join(f'{f.name} {why}' for f, why in found.unfinished)}")
-    differ, factor, overruled = _guard(runs, options.allow)
+        reasons = "; ".join(f"{folder.name} {reason}" for folder, reason in records.unfinished)
+        raise UsageError(f"{title}: no run is finished: {reasons}")
+    differ, factor, overruled = _find_factor(runs, options.allow)
     arms, warnings = group(runs, factor, list(differ))
-    ablation: dict[str, Any] = next((run.config["ablation"] for run in runs if run.config.get("ablation")), {})
+    ablation: Json = next((run.config["ablation"] for run in runs if run.config.get("ablation")), {})
     baseline = find_baseline(str(options.baseline or ablation.get("baseline") or arms[0].name), arms)
     sets = _test_sets(runs)
     rows = table_rows(arms, sets)
-    against, uncompared = differences(arms, baseline, sets, options.metric)
-    targets = _rates(options.targets or [float(target) for target in ablation.get("targets") or []])
-    times, timeless = reached(arms, options.metric, targets)
+    measured, uncompared = contrasts(arms, baseline, sets, options.metric)
+    verdicts = [verdict(contrast) for contrast in measured]
+    targets = _targets(options.targets or [float(target) for target in ablation.get("targets") or []])
+    times, untimed = times_to_accuracy(arms, options.metric, targets)
     return Comparison(
         title=title,
         question=ablation.get("question"),
@@ -69,24 +73,28 @@ def compare_runs(found: Records, options: Options, title: str) -> Comparison:
         arms=arms,
         sets=sets,
         rows=rows,
-        differences=against,
-        reached=times,
-        verdicts=[one.verdict for one in against],
-        literature=beside_the_literature(ablation, arms, baseline, rows, against),
-        warnings=[*found.warnings, *_overruled(overruled), *warnings, *_told_apart(arms), *uncompared, *timeless],
-        unfinished=found.unfinished,
-        differing={key: [shown(value) for value in values] for key, values in differ.items()},
+        verdicts=verdicts,
+        times_to_accuracy=times,
+        literature=beside_the_literature(ablation, arms, baseline, rows, verdicts),
+        warnings=[
+            *records.warnings,
+            *_overruled(overruled),
+            *warnings,
+            *circumstance_warnings(arms),
+            *uncompared,
+            *untimed,
+        ],
+        unfinished=records.unfinished,
+        differing={key: [value_text(value) for value in values] for key, values in differ.items()},
         metric=options.metric,
-        equal=at_equal_cost(arms, options.metric),
+        equal_cost=at_equal_cost(arms, options.metric),
         scaling=scaling(arms),
         allowed=list(overruled),
     )
 
 
-def _guard(
-    runs: Sequence[RunRecord], allow: Sequence[str]
-) -> tuple[dict[str, list[Any]], list[str], dict[str, list[Any]]]:
-    """All differing keys, the factor, and those of them that were allowed beyond it. Raises ConfoundedError."""
+def _find_factor(runs: Sequence[RunRecord], allow: Sequence[str]) -> tuple[Differing, list[str], Differing]:
+    """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
     differ = differing(runs)
     factor = declared_factor(runs) or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
@@ -96,65 +104,18 @@ def _guard(
     return differ, factor, beyond
 
 
-def _rates(targets: list[float]) -> list[float]:
-    """The targets; raises UsageError for what is no rate, such as 20 for 20 %."""
+def _targets(targets: list[float]) -> list[float]:
+    """The targets; raises UsageError for a value that is no rate, such as 20 for 20 %."""
     for target in targets:
         if not 0 < target <= LARGEST_RATE:
             raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
     return targets
 
 
-def _overruled(beyond: dict[str, list[Any]]) -> list[str]:
-    told = "by --allow the arms also differ in {} ({}): what the factor does cannot be told from it"
-    return [told.format(key, ", ".join(map(shown, values))) for key, values in beyond.items()]
+def _overruled(beyond: Differing) -> list[str]:
+    warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
+    return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
 
 
 def _test_sets(runs: Sequence[RunRecord]) -> list[str]:
     return list(dict.fromkeys(str(name) for run in runs for name in run.summary.get("test_sets", [])))
-
-
-def _told_apart(arms: Sequence[Arm]) -> list[str]:
-    """Warnings where runs differ in what is no part of their config: code, versions, hardware. Also where a run is of
-    several: it was interrupted, and went on elsewhere.
-    """
-    warnings = []
-    for what, read, meaning in _CIRCUMSTANCES:
-        by_value: dict[str, list[str]] = {}
-        for arm in arms:
-            for run in arm.runs:
-                told = ", then ".join(dict.fromkeys(map(read, _environments(run))))
-                by_value.setdefault(told, []).append(f"{arm.name}/{run.seed}")
-        if len(by_value) > 1 or any(", then " in value for value in by_value):
-            told = "; ".join(f"{value}: {', '.join(names)}" for value, names in by_value.items())
-            warnings.append(f"the runs are of different {what}, {meaning} ({told})")
-    return warnings
-
-
-def _environments(run: RunRecord) -> list[dict[str, Any]]:
-    """That in which a run began, and those in which it went on after an interruption."""
-    return [run.environment, *run.environment.get("resumed", [])]
-
-
-def _code(environment: dict[str, Any]) -> str:
-    code = environment.get("code", {})
-    diff = code.get("dirty_diff", "")
-    changes = f" with changes {hashlib.sha256(diff.encode()).hexdigest()[:6]}" if diff else ""
-    return f"{code.get('commit', 'unknown')[:8]}{changes}"
-
-
-def _versions(environment: dict[str, Any]) -> str:
-    versions = environment.get("versions", {})
-    return f"torch {versions.get('torch', 'unknown')}, Python {versions.get('python', 'unknown')}"
-
-
-def _hardware(environment: dict[str, Any]) -> str:
-    told = environment.get("hardware", {})
-    gpus = told.get("gpus", [])
-    return f"{len(gpus)} × {gpus[0]}" if gpus else f"{told.get('processor', 'unknown')}, {told.get('cores', '?')} cores"
-
-
-_CIRCUMSTANCES = (
-    ("code", _code, "which may change results"),
-    ("versions", _versions, "which may change results"),
-    ("hardware", _hardware, "so their times cannot be compared"),
-)

@@ -3,8 +3,7 @@
 import functools
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
@@ -12,34 +11,38 @@ from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.paths import CONF
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = DATA
-"""Stands for the hash of each set of data.json among the keys: data.json.train and so on."""
+"""Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
 
 BEHAVIOUR = "behaviour"
-"""Stands among the keys for the version of the code's behaviour that a run was made with."""
+"""Key for the version of the code's behaviour that a run was made with."""
+
+Differing = dict[str, list[object]]
+"""Dotted keys of configs, each with its different values."""
 
 
 class ConfoundedError(UsageError):
-    """Arms that differ in more than the factor; `keys` are those beyond it with their values."""
+    """The arms differ in more than the factor; `keys` are the other keys with their values."""
 
     def __init__(
         self,
         factor: Sequence[str],
-        keys: dict[str, list[Any]],
+        keys: Differing,
         reason: str = "the runs have no factor that could explain:",
     ) -> None:
         self.keys = keys
-        told = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
-        lines = [f"  {key}: {', '.join(map(shown, values))}" for key, values in keys.items()]
-        hint = "  (--allow KEY compares all the same, and the report says so; --allow takes whole groups too)"
-        super().__init__("\n".join([told, *lines, hint]))
+        head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
+        lines = [f"  {key}: {', '.join(map(value_text, values))}" for key, values in keys.items()]
+        hint = "  (--allow KEY compares nevertheless, and the report says so; --allow takes whole groups too)"
+        super().__init__("\n".join([head, *lines, hint]))
 
 
-def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Leaves by dotted key; a list is one leaf."""
+def flatten(node: object, prefix: str = "") -> dict[str, object]:
+    """The leaves of a config by dotted key; a list is a single leaf."""
     if not isinstance(node, dict):
         return {prefix.rstrip("."): node}
     return {key: value for name, child in node.items() for key, value in flatten(child, f"{prefix}{name}.").items()}
@@ -50,70 +53,71 @@ def within(key: str, roots: Iterable[str]) -> bool:
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
-def shown(value: Any) -> str:
-    """A config's value as a user would write it; a key that a run has not is told."""
+def value_text(value: object) -> str:
+    """A value of a config as a user would write it; (none) for a key that a run does not have."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 MISSING = object()
 
 
-def content(run: RunRecord) -> dict[str, Any]:
+def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     leaves = {key: value for key, value in flatten(run.config).items() if not within(key, NOT_COMPARED)}
-    hashes = {f"{FINGERPRINT}.{name}": _fingerprint(told) for name, told in run.data.get("sets", {}).items()}
+    sets = run.data.get("sets", {})
+    hashes = {f"{FINGERPRINT}.{name}": _fingerprint(description) for name, description in sets.items()}
     return {**leaves, **hashes, BEHAVIOUR: behaviour(run)}
 
 
 def behaviour(run: RunRecord) -> int:
-    """The version of the code's behaviour; what W&B kept without one counts as the first."""
+    """The version of the code's behaviour; a record without a version, as from W&B, counts as version 1."""
     version = run.environment.get(BEHAVIOUR)
     return 1 if version is None else int(version)
 
 
-def _fingerprint(told: dict[str, Any]) -> str:
-    return next((str(value) for key, value in told.items() if "hash" in key or "sha" in key), json.dumps(told))
+def _fingerprint(description: Json) -> str:
+    hashes = (str(value) for key, value in description.items() if "hash" in key or "sha" in key)
+    return next(hashes, json.dumps(description))
 
 
-def differing(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
-    """Keys whose values are not the same in all runs, with the values there are."""
+def differing(runs: Sequence[RunRecord]) -> Differing:
+    """Keys whose values are not the same in all runs, with their different values."""
     contents = [content(run) for run in runs]
-    if any(not run.data for run in runs):  # a record from before data.json, or from W&B: nothing can be said
-        contents = [{key: v for key, v in one.items() if not within(key, [FINGERPRINT])} for one in contents]
-    keys = dict.fromkeys(key for one in contents for key in one)
-    found = {}
-    for key in keys:
-        values: list[Any] = []
-        for one in contents:
-            if (value := one.get(key, MISSING)) not in values:
-                values.append(value)
-        if len(values) > 1:
-            found[key] = values
-    return found
+    if any(not run.data for run in runs):  # a record without data.json, as from W&B: data cannot be compared
+        contents = [
+            {key: value for key, value in leaves.items() if not within(key, [FINGERPRINT])} for leaves in contents
+        ]
+    values = {key: _distinct(contents, key) for key in dict.fromkeys(key for leaves in contents for key in leaves)}
+    return {key: distinct for key, distinct in values.items() if len(distinct) > 1}
 
 
-def confounds(runs: Sequence[RunRecord], factor: Sequence[str], found: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The differing keys that neither are nor follow from the factor."""
-    follows = {key for key in derived(factor) if not _asked_differently(runs, key)}
+def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
+    """The different values of a key, which need not be hashable, in the order of the runs."""
+    values: list[object] = []
+    for leaves in contents:
+        if (value := leaves.get(key, MISSING)) not in values:
+            values.append(value)
+    return values
+
+
+def confounds(runs: Sequence[RunRecord], factor: Sequence[str], differ: Differing) -> Differing:
+    """The differing keys that neither are the factor nor follow from it."""
+    follows = {key for key in derived(factor) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
         follows.add(FINGERPRINT)
-    return {key: values for key, values in found.items() if not within(key, [*factor, *follows])}
+    return {key: values for key, values in differ.items() if not within(key, [*factor, *follows])}
 
 
-def find_factor(runs: Sequence[RunRecord], found: dict[str, list[Any]], allowed: Sequence[str]) -> list[str]:
-    """The one group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
-    own = {key: values for key, values in found.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
-    followers = {
-        key for key in own for other in own
-        if within(key, derived([other.split(".")[0], other])) and not within(key, [other.split(".")[0]])
-        and not _asked_differently(runs, key)
-    }  # fmt: skip
+def find_factor(runs: Sequence[RunRecord], differ: Differing, allowed: Sequence[str]) -> list[str]:
+    """The group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
+    own = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
+    followers = {key for key in own if not _set_differently(runs, key) and _follows_from_another(key, own)}
     own = {key: values for key, values in own.items() if key not in followers and not within(key, allowed)}
     roots = list(dict.fromkeys(key.split(".")[0] for key in own))
     if len(roots) > 1:
         reason = "no factor is declared (ablation.factor), and the runs differ in several keys:"
         raise ConfoundedError([], own, reason)
-    if not roots and found:
+    if not roots and differ:
         return list(allowed)
     leaf = list(own)
     explained = all(within(key, derived(leaf)) for key in followers)
@@ -121,27 +125,32 @@ def find_factor(runs: Sequence[RunRecord], found: dict[str, list[Any]], allowed:
     return leaf if alone else roots
 
 
+def _follows_from_another(key: str, keys: Iterable[str]) -> bool:
+    """Whether conf/ computes the key from a different group of the keys."""
+    groups = [(other.split(".")[0], other) for other in keys]
+    return any(within(key, derived([root, other])) and not within(key, [root]) for root, other in groups)
+
+
 def declared_factor(runs: Sequence[RunRecord]) -> list[str]:
-    """ablation.factor of the runs as a list, empty where none declares one. Raises UsageError for several."""
-    told = {json.dumps(_as_list((run.config.get("ablation") or {}).get("factor"))) for run in runs}
-    told.discard("[]")
-    if len(told) > 1:
-        raise UsageError(f"the runs declare different factors (ablation.factor): {' and '.join(sorted(told))}")
-    return list(json.loads(told.pop())) if told else []
+    """ablation.factor of the runs as a list, empty where none declares it. Raises UsageError for several."""
+    factors = {json.dumps(_as_list((run.config.get("ablation") or {}).get("factor"))) for run in runs} - {"[]"}
+    if len(factors) > 1:
+        raise UsageError(f"the runs declare different factors (ablation.factor): {' and '.join(sorted(factors))}")
+    return list(json.loads(factors.pop())) if factors else []
 
 
-def _as_list(value: Any) -> list[str]:
-    return [] if value is None else [str(v) for v in value] if isinstance(value, list) else [str(value)]
+def _as_list(value: object) -> list[str]:
+    return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def _asked_differently(runs: Sequence[RunRecord], key: str) -> bool:
-    """Whether the runs' own overrides set the key to different values: then it follows from nothing."""
-    asked = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
-    return len(asked) > 1
+def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:
+    """Whether the runs' own overrides set the key to different values: then it does not follow from another key."""
+    lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
+    return len(lines) > 1
 
 
 def derived(factor: Sequence[str]) -> set[str]:
-    """Keys whose value conf/ computes from the factor, directly or through others."""
+    """Keys whose value conf/ computes from the factor, directly or through other keys."""
     known = set(factor)
     while more := {key for key, sources in _references() if key not in known and _draws_on(sources, known)}:
         known |= more
@@ -154,10 +163,11 @@ def _draws_on(sources: tuple[str, ...], known: set[str]) -> bool:
 
 @functools.cache
 def _references() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """(key, keys it is interpolated from) of every file of conf/. What a file of a group sets outside of the group,
-    as a model its width, follows from the choice of that group.
+    """Pairs of a key and the keys that it is interpolated from, in all files of conf/.
+
+    What a file of a group sets outside the group, as a model sets its width, follows from the choice of that group.
     """
-    found = []
+    references = []
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         group = ".".join(path.parent.relative_to(CONF).parts)
@@ -168,5 +178,5 @@ def _references() -> tuple[tuple[str, tuple[str, ...]], ...]:
             if everywhere and not within(key, [group]):
                 sources.append(group)
             if sources:
-                found.append((name, tuple(sources)))
-    return tuple(found)
+                references.append((name, tuple(sources)))
+    return tuple(references)

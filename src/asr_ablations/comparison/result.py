@@ -1,62 +1,79 @@
-"""What a comparison found: made by sweep.comparison, shown by report."""
+"""The result of a comparison: made by comparison.comparison, shown by report."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.interval import Interval
+from asr_ablations.statistics.time_to_accuracy import Axis
 
 ALPHA = 0.05
 """The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
 
+Outcome = Literal["better", "worse", "no difference shown", "undecided"]
+"""What a verdict says of the arm; undecided: a single seed decides nothing."""
+
 
 @dataclass(frozen=True)
 class Arm:
-    """One choice of the factor, run with one or more seeds."""
+    """A choice of the factor, run with one or more seeds."""
 
     name: str
     runs: list[RunRecord]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """An arm against the baseline on one test set. Rates and differences of rates are fractions, not percent.
+class Contrast:
+    """An arm against the baseline on a test set. Rates and differences of rates are fractions, not percent.
 
-    low, high: 95 % interval by bootstrap over speakers; p_pairs: matched pairs (MAPSSWE), p_pairs_holm: after Holm's
-    correction over arms; p_seeds: Welch over seeds, None with fewer than two seeds an arm; detectable: the smallest
-    difference that this many seeds could have shown, None likewise.
+    seeds: of the arm and of the baseline. difference: the arm's rate less the baseline's. speakers: its 95 % interval
+    by bootstrap over speakers, None where a record has no utterances; interval: the verdict's own, over seeds and
+    speakers together.
 
-    The verdict's own: p over seeds and speakers together, p_holm after Holm's correction over all verdicts, half_width
-    of its 95 % interval; None with fewer than two seeds an arm. p_pooled: what p_holm would be were all arms equally
-    noisy, a sensitivity analysis. seeds: of the arm and of the baseline. What needs utterances (low, high, p_pairs) is
-    not a number where a record has none.
+    The verdict rests on p, over seeds and speakers together, and on p_holm, which is p after Holm's correction over all
+    `family` contrasts of the comparison. p_pooled: what p_holm would be if all arms were equally noisy, a sensitivity
+    analysis. p_seeds: Welch's test over seeds alone. detectable: the smallest true difference that these seeds would
+    show in four cases of five. All of these and `interval` are None with fewer than two seeds per arm.
+
+    p_pairs: matched pairs (MAPSSWE), and p_pairs_holm: after Holm's correction over the arms of the set; nan where a
+    record has no utterances.
     """
 
     arm: str
+    baseline: str
     set: str
     metric: str
-    baseline_mean: float
     arm_mean: float
+    baseline_mean: float
+    seeds: tuple[int, int]
     difference: float
-    low: float
-    high: float
+    speakers: Interval | None
+    interval: Interval | None
     p_pairs: float
     p_pairs_holm: float
-    p_seeds: float | None
-    detectable: float | None
-    verdict: str
+    p_seeds: float | None = None
     p: float | None = None
     p_holm: float | None = None
-    half_width: float | None = None
-    seeds: tuple[int, int] = (1, 1)
     p_pooled: float | None = None
+    detectable: float | None = None
+    family: int = 1
 
 
 @dataclass(frozen=True)
-class Reached:
-    """Time to accuracy of one run: what it took until `metric` on the validation set reached `target`; None: never.
+class Verdict:
+    """What a contrast shows: in a word or two, and in a sentence."""
 
-    cost: in the currency of hardware.price_per_hour; None without a price.
+    contrast: Contrast
+    outcome: Outcome
+    sentence: str
+
+
+@dataclass(frozen=True)
+class TimeToAccuracy:
+    """What a run had spent when `metric` on the validation set reached `target`; None: it never did.
+
+    seconds and hours of audio of training; cost: in the currency of hardware.price_per_hour, None without a price.
     """
 
     arm: str
@@ -70,12 +87,64 @@ class Reached:
     cost: float | None = None
 
 
+class TableRow(TypedDict):
+    """Means over the seeds of an arm on a test set, with standard deviations (_sd); None for what no run recorded.
+
+    n: the number of seeds. Rates are fractions; the counts of errors and words are per run.
+    """
+
+    arm: str
+    set: str
+    n: int
+    wer: float | None
+    wer_sd: float | None
+    cer: float | None
+    cer_sd: float | None
+    substitutions: float | None
+    deletions: float | None
+    insertions: float | None
+    words: float | None
+    utterances: float | None
+    parameters: float | None
+    epochs: float | None
+    steps: float | None
+    audio_hours: float | None
+    train_seconds: float | None
+    train_seconds_sd: float | None
+    best_validation_wer: float | None
+    best_validation_wer_sd: float | None
+    last_validation_wer: float | None
+    last_validation_wer_sd: float | None
+
+
+class EqualCost(TypedDict):
+    """The validation rate of an arm when each run had spent `budget` on an axis: mean, deviation over n seeds."""
+
+    arm: str
+    axis: Axis
+    budget: float
+    mean: float
+    deviation: float | None
+    n: int
+
+
+class Scaling(TypedDict):
+    """Throughput with a number of GPUs, over n runs; speed_up is relative to the fewest GPUs, efficiency per GPU."""
+
+    gpus: int
+    n: int
+    audio_hours_per_second: float
+    speed_up: float
+    efficiency: float
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """All that a report shows. rows: the table, one an arm and test set, with plain values.
+    """Everything that a report shows.
 
-    equal: validation rates at equal steps, audio, time (arm, axis, budget, mean, deviation, n); scaling: throughput by
-    number of GPUs; metric: of the verdicts and of the time to accuracy; allowed: keys that --allow overruled.
+    rows: the table, by arm and test set. metric: of the verdicts and of the time to accuracy. differing: the keys of
+    the configs that are not the same in all runs, with their values as text; allowed: those that --allow accepted.
+    unfinished: folders of runs without a result, each with the reason.
     """
 
     title: str
@@ -85,15 +154,22 @@ class Comparison:
     baseline: str
     arms: list[Arm]
     sets: list[str]
-    rows: list[dict[str, Any]]
-    differences: list[Difference]
-    reached: list[Reached]
-    verdicts: list[str]
+    rows: list[TableRow]
+    verdicts: list[Verdict]
+    times_to_accuracy: list[TimeToAccuracy]
     literature: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unfinished: list[tuple[Path, str]] = field(default_factory=list)
-    differing: dict[str, list[Any]] = field(default_factory=dict)
+    differing: dict[str, list[str]] = field(default_factory=dict)
     metric: str = "wer"
-    equal: list[dict[str, Any]] = field(default_factory=list)
-    scaling: list[dict[str, Any]] = field(default_factory=list)
+    equal_cost: list[EqualCost] = field(default_factory=list)
+    scaling: list[Scaling] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        return [verdict.contrast for verdict in self.verdicts]
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [run for arm in self.arms for run in arm.runs]

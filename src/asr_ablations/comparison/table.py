@@ -1,67 +1,71 @@
-"""The table of a comparison: one row an arm and test set."""
+"""The table of a comparison: a row per arm and test set."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from asr_ablations.comparison.result import Arm
+from asr_ablations.comparison.result import Arm, TableRow
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
 
 
-def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[dict[str, Any]]:
-    """Means over seeds of the last weights; None for what no run of the arm recorded. Rates are fractions."""
+def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:
+    """The rows of all arms on all test sets, measured with the weights at the end of training."""
     return [_row(arm, name) for arm in arms for name in sets]
 
 
-def _row(arm: Arm, name: str) -> dict[str, Any]:
-    def final(key: str) -> Callable[[RunRecord], Any]:
-        return lambda run: run.summary.get("sets", {}).get(name, {}).get(key)
+def _row(arm: Arm, name: str) -> TableRow:
+    wer, wer_sd = _spread(arm, lambda run: final_value(run, name, "wer"))
+    cer, cer_sd = _spread(arm, lambda run: final_value(run, name, "cer"))
+    train, train_sd = _spread(arm, lambda run: run.summary.get("seconds", {}).get("train"))
+    best, best_sd = _spread(arm, lambda run: run.summary.get("best_validation_wer"))
+    last, last_sd = _spread(arm, _last_validation)
+    return TableRow(
+        arm=arm.name,
+        set=name,
+        n=len(arm.runs),
+        wer=wer,
+        wer_sd=wer_sd,
+        cer=cer,
+        cer_sd=cer_sd,
+        substitutions=_mean(arm, lambda run: final_value(run, name, "substitutions")),
+        deletions=_mean(arm, lambda run: final_value(run, name, "deletions")),
+        insertions=_mean(arm, lambda run: final_value(run, name, "insertions")),
+        words=_mean(arm, lambda run: final_value(run, name, "words")),
+        utterances=_mean(arm, lambda run: final_value(run, name, "utterances")),
+        parameters=_mean(arm, lambda run: run.summary.get("parameters")),
+        epochs=_mean(arm, lambda run: run.summary.get("epochs")),
+        steps=_mean(arm, lambda run: run.summary.get("steps")),
+        audio_hours=_mean(arm, lambda run: run.summary.get("audio_hours_seen")),
+        train_seconds=train,
+        train_seconds_sd=train_sd,
+        best_validation_wer=best,
+        best_validation_wer_sd=best_sd,
+        last_validation_wer=last,
+        last_validation_wer_sd=last_sd,
+    )
 
-    row: dict[str, Any] = {"arm": arm.name, "set": name, "n": len(arm.runs)}
-    for rate in ("wer", "cer"):
-        row[rate], row[f"{rate}_sd"] = _spread(arm, final(rate))
-    for count in ("substitutions", "deletions", "insertions", "words", "utterances"):
-        row[count] = _mean(arm, final(count))
-    row["parameters"] = _mean(arm, lambda run: run.summary.get("parameters"))
-    row["epochs"] = _mean(arm, lambda run: run.summary.get("epochs"))
-    row["steps"] = _mean(arm, lambda run: run.summary.get("steps"))
-    row["audio_hours"] = _mean(arm, lambda run: run.summary.get("audio_hours_seen"))
-    row["train_seconds"], row["train_seconds_sd"] = _spread(arm, _train_seconds)
-    row["best_validation_wer"], row["best_validation_wer_sd"] = _spread(arm, _best_validation)
-    row["last_validation_wer"], row["last_validation_wer_sd"] = _spread(arm, _last_validation)
-    return row
 
-
-def _train_seconds(run: RunRecord) -> float | None:
-    return run.summary.get("seconds", {}).get("train")
-
-
-def _best_validation(run: RunRecord) -> float | None:
-    return run.summary.get("best_validation_wer")
-
-
-def _last_validation(run: RunRecord) -> float | None:
-    values = validation_values(run, "wer")
-    return values[-1] if values else None
+def final_value(run: RunRecord, name: str, key: str) -> float | None:
+    """A rate or count of a set in summary.json; None where the run did not record it."""
+    value: float | None = run.summary.get("sets", {}).get(name, {}).get(key)
+    return value
 
 
 def validation_set(run: RunRecord) -> str | None:
-    """The set whose WER chooses the best checkpoint: the first of validation."""
+    """The set whose WER chooses the best checkpoint: the first validation set."""
     sets = (run.config.get("data") or {}).get("validation") or []
     return str(sets[0]) if sets else None
 
 
-def validation_values(run: RunRecord, metric: str) -> list[float]:
-    """The metric of every validation on that set."""
-    key = f"validation/{validation_set(run)}/{metric}"
-    return [value for row in run.metrics if (value := row.get(key)) is not None]
+def _last_validation(run: RunRecord) -> float | None:
+    key = f"validation/{validation_set(run)}/wer"
+    return next((value for row in reversed(run.metrics) if (value := row.get(key)) is not None), None)
 
 
-def _known(arm: Arm, read: Callable[[RunRecord], Any]) -> list[float]:
+def _known(arm: Arm, read: Callable[[RunRecord], float | None]) -> list[float]:
     return [float(value) for run in arm.runs if (value := read(run)) is not None]
 
 
-def _mean(arm: Arm, read: Callable[[RunRecord], Any]) -> float | int | None:
+def _mean(arm: Arm, read: Callable[[RunRecord], float | None]) -> float | int | None:
     values = _known(arm, read)
     if not values:
         return None
@@ -69,6 +73,6 @@ def _mean(arm: Arm, read: Callable[[RunRecord], Any]) -> float | int | None:
     return int(mean) if mean.is_integer() else mean
 
 
-def _spread(arm: Arm, read: Callable[[RunRecord], Any]) -> tuple[float | None, float | None]:
+def _spread(arm: Arm, read: Callable[[RunRecord], float | None]) -> tuple[float | None, float | None]:
     values = _known(arm, read)
     return mean_and_deviation(values) if values else (None, None)

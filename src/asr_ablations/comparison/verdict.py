@@ -1,54 +1,63 @@
-"""A difference in words that a researcher would sign."""
+"""The verdict on a contrast, in words that a researcher would sign."""
 
 import math
 
-from asr_ablations.comparison.result import Difference
+from asr_ablations.comparison.result import ALPHA, Contrast, Outcome, Verdict
 
 SEED_NOISE = "on LibriSpeech's test-clean it is 0.06 to 0.17 WER (AlgoPerf's logs)"
 
 
-def is_shown(found: Difference, alpha: float) -> bool:
-    """Whether the verdict says worse or better: its own p, with seeds and speakers in it, after correction."""
-    return found.p_holm is not None and found.p_holm <= alpha
+def verdict(contrast: Contrast) -> Verdict:
+    """The verdict; with fewer than two seeds per arm it says nothing beyond these utterances."""
+    return Verdict(contrast, _outcome(contrast), _sentence(contrast))
 
 
-def verdict(found: Difference, baseline: str, family: int, alpha: float) -> str:
-    """One sentence; rates in percent. With fewer than two seeds an arm it claims nothing beyond these utterances.
-
-    family: how many verdicts were corrected together.
-    """
-    if found.half_width is None or found.p_holm is None:
-        return _one_seed(found, baseline)
-    sign = "worse" if found.difference > 0 else "better"
-    size = f"{_percent(found.difference)} ± {_percent(found.half_width)} {found.metric.upper()} {sign}"
-    corrected = f" after Holm's correction over {family}" if family > 1 else ""
-    told = f"{_p(found.p_holm)}{corrected}; {_seeds(found)}"
-    if is_shown(found, alpha):
-        return f"{found.arm} is {size} than {baseline} on {found.set} ({told})"
-    missed = f"; with {_seeds(found)} anything under {_percent(found.detectable)} would be missed"
-    sentence = f"no difference shown between {found.arm} and {baseline} on {found.set} ({size}, {told})"
-    return sentence + (missed if found.detectable is not None else "")
+def _outcome(contrast: Contrast) -> Outcome:
+    """The outcome rests on the contrast's own p, with seeds and speakers in it, after correction."""
+    if contrast.p_holm is None:
+        return "undecided"
+    return _sign(contrast) if contrast.p_holm <= ALPHA else "no difference shown"
 
 
-def _one_seed(found: Difference, baseline: str) -> str:
-    size = f"{_percent(found.difference)} {found.metric.upper()}"
-    sign = "worse" if found.difference > 0 else "better"
-    there, pairs = f"on {found.set}", ""
-    if not math.isnan(found.p_pairs):
-        there, pairs = f"on these utterances of {found.set}", f" (matched pairs {_p(found.p_pairs_holm)})"
-    sentence = f"undecided: {found.arm} is {size} {sign} than {baseline} {there}{pairs}"
-    return f"{sentence}, but with {_seeds(found)} the noise of seeds is unknown; {SEED_NOISE}"
+def _sign(contrast: Contrast) -> Outcome:
+    return "worse" if contrast.difference > 0 else "better"
 
 
-def _seeds(found: Difference) -> str:
-    own, base = found.seeds
+def _sentence(contrast: Contrast) -> str:
+    """Rates in percent."""
+    if contrast.interval is None or contrast.p_holm is None:
+        return _single_seed(contrast)
+    rate = f"{_percent(contrast.difference)} ± {_percent(contrast.interval.half_width)} {contrast.metric.upper()}"
+    corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
+    size, evidence = f"{rate} {_sign(contrast)}", f"{_p(contrast.p_holm)}{corrected}; {_seeds(contrast)}"
+    if contrast.p_holm <= ALPHA:
+        return f"{contrast.arm} is {size} than {contrast.baseline} on {contrast.set} ({evidence})"
+    pair = f"{contrast.arm} and {contrast.baseline} on {contrast.set}"
+    sentence = f"no difference shown between {pair} ({size}, {evidence})"
+    if contrast.detectable is None:
+        return sentence
+    return f"{sentence}; with {_seeds(contrast)} anything under {_percent(contrast.detectable)} would be missed"
+
+
+def _single_seed(contrast: Contrast) -> str:
+    size = f"{_percent(contrast.difference)} {contrast.metric.upper()} {_sign(contrast)}"
+    extent, pairs = f"on {contrast.set}", ""
+    if not math.isnan(contrast.p_pairs):
+        extent = f"on these utterances of {contrast.set}"
+        pairs = f" (matched pairs {_p(contrast.p_pairs_holm)})"
+    sentence = f"undecided: {contrast.arm} is {size} than {contrast.baseline} {extent}{pairs}"
+    return f"{sentence}, but with {_seeds(contrast)} the noise of seeds is unknown; {SEED_NOISE}"
+
+
+def _seeds(contrast: Contrast) -> str:
+    own, base = contrast.seeds
     if own == base:
         return f"{own} seed{'s' if own > 1 else ''}"
     return f"{own} against {base} seeds"
 
 
-def _percent(fraction: float | None) -> str:
-    return "?" if fraction is None else f"{100 * abs(fraction):.2f}"
+def _percent(fraction: float) -> str:
+    return f"{100 * abs(fraction):.2f}"
 
 
 def _p(p: float) -> str:

@@ -1,12 +1,13 @@
-"""Weights & Biases as a mirror of the records: runs read from it, comparisons logged to it."""
+"""Runs read from Weights & Biases, which mirrors a part of their records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has neither utterances nor fingerprints of data, versions of "
@@ -14,8 +15,24 @@ UNCHECKED = (
 )
 
 
+class ApiRun(Protocol):
+    """The part of a run of wandb.Api that a record is made from."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def config(self) -> Json: ...
+    def scan_history(self) -> Iterable[Json]:
+        """Every row that was logged."""
+        ...
+
+
 def fetch(path: str) -> Records:
-    """The runs of entity/project/group through W&B's API. Raises UsageError for another form or what it refuses."""
+    """The runs of entity/project/group. Raises UsageError for a path of another form and for what W&B refuses."""
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
@@ -31,9 +48,9 @@ def fetch(path: str) -> Records:
     return from_runs(runs)
 
 
-def from_runs(runs: Iterable[Any]) -> Records:
-    """What wandb.Api gives as records, those that did not finish apart. They have no utterances: what needs them is
-    not available, and the verdicts rest on seeds alone.
+def from_runs(runs: Iterable[ApiRun]) -> Records:
+    """Records of the finished runs, and the states of the others. The records have no utterances: results that need
+    them are not available, and the verdicts rest on seeds alone.
     """
     finished, unfinished = [], []
     for run in runs:
@@ -44,8 +61,8 @@ def from_runs(runs: Iterable[Any]) -> Records:
     return Records(finished, unfinished, [UNCHECKED] if finished else [])
 
 
-def to_record(run: Any) -> RunRecord:
-    """One run of wandb.Api: `id`, `name`, `config`, `scan_history()`."""
+def to_record(run: ApiRun) -> RunRecord:
+    """The record of a run, as far as W&B has it."""
     config = {key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")}
     history = [dict(row) for row in run.scan_history()]
     return RunRecord(
@@ -60,7 +77,7 @@ def to_record(run: Any) -> RunRecord:
     )
 
 
-def _summary(run: Any, config: Mapping[str, Any], history: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(run: ApiRun, config: Json, history: Sequence[Json]) -> Json:
     """The parts of summary.json that were logged: final/<set>/wer and cer, and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for row in history:
@@ -83,7 +100,7 @@ def _summary(run: Any, config: Mapping[str, Any], history: list[dict[str, Any]])
     }
 
 
-def _metrics(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """W&B counts what it logged in _step; the trainer's step is its own column."""
+def _metrics(row: Mapping[str, object]) -> dict[str, float | None]:
+    """The numbers of a row of metrics.csv. W&B counts what it logged in _step; the trainer's step is its own column."""
     numbers = {key: float(value) for key, value in row.items() if isinstance(value, (int, float))}
     return {**numbers, "step": numbers.get("trainer/global_step")}

@@ -1,15 +1,20 @@
-"""Substitutions, deletions and insertions of one utterance, and rates over many."""
+"""Substitutions, deletions and insertions of one utterance, and error rates over many."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rapidfuzz.distance import Levenshtein
+
+COLUMNS = {
+    "wer": ("words", "substitutions", "deletions", "insertions"),
+    "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
+}
+"""Columns of utterances.csv with the counts of each rate: the reference's length, then the errors by kind."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Counts over a reference of `total` words or characters."""
+    """Error counts against a reference of `total` words or characters."""
 
     total: int
     substitutions: int
@@ -34,11 +39,12 @@ class Errors:
         return self.count / max(1, self.total)
 
 
-def count_errors(reference: Sequence[Any], hypothesis: Sequence[Any]) -> Errors:
-    """Errors of the alignment with the fewest of them, and of several such the one with the most words right.
+def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
+    """Errors of the alignment with the fewest of them; among several of those, of the one with the most words right.
 
-    That splits the errors as NIST's sclite does, whose substitutions cost 4 and others 3. One distance finds both: each
-    error costs `unit` and a substitution 1 more; insertions less deletions are the difference of the lengths.
+    That splits the errors as NIST's sclite does, whose substitutions cost 4 and whose deletions and insertions cost 3.
+    A single weighted distance gives both counts: each error costs `unit`, and a substitution 1 more. Insertions less
+    deletions are the difference of the lengths.
     """
     unit = min(len(reference), len(hypothesis)) + 1
     errors, substitutions = divmod(Levenshtein.distance(reference, hypothesis, weights=(unit, unit, unit + 1)), unit)
@@ -52,5 +58,15 @@ def word_errors(reference: str, hypothesis: str) -> Errors:
 
 
 def character_errors(reference: str, hypothesis: str) -> Errors:
-    """Errors in characters, spaces among them."""
+    """Errors in characters; a space is a character too."""
     return count_errors(reference, hypothesis)
+
+
+def recorded_errors(row: Mapping[str, int], metric: str = "wer") -> Errors:
+    """Errors that a row of utterances.csv holds. metric: wer or cer."""
+    return Errors(*(int(row[column]) for column in COLUMNS[metric]))
+
+
+def sum_errors(errors: Iterable[Errors]) -> Errors:
+    """Counts of many utterances together; their rate is that of the whole set."""
+    return sum(errors, start=Errors(0, 0, 0, 0))

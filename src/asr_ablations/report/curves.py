@@ -1,12 +1,16 @@
-"""Curves of runs over epochs, steps, audio or time, and what several seeds of them span."""
+"""Curves of runs over epochs, steps, audio or time, and the band that several seeds span."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from asr_ablations.comparison.result import Arm, Comparison
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.utilisation import read_utilisation
+
+Values = NDArray[np.float64]
 
 AXES = {
     "epoch": "epochs",
@@ -16,44 +20,56 @@ AXES = {
 }
 """What a curve can be drawn over, with the unit."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
+"""Columns of metrics.csv, where they are not called as the axis."""
 
 
 @dataclass(frozen=True)
 class Curve:
     """Points in the order of x, without gaps: x (N,), y (N,)."""
 
-    x: np.ndarray
-    y: np.ndarray
+    x: Values
+    y: Values
 
 
 @dataclass(frozen=True)
 class Band:
     """Mean, smallest and largest of several curves, point by point (N,); x is their mean too."""
 
-    x: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    x: Values
+    mean: Values
+    low: Values
+    high: Values
 
 
 def curve(run: RunRecord, metric: str, axis: str) -> Curve:
     """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
-    known = [row for row in run.metrics if _number(row, metric) and _number(row, "step")]
-    steps = np.array([row["step"] for row in known], float) + 1
+    known = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
+    points = [(row, step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
+    steps = np.array([step for _, step, _ in points], float)
     x = steps if axis == "step" else _at(run, axis, steps)
-    y = np.array([row[metric] for row in known], float)
-    return Curve(x, y) if len(x) == len(y) else Curve(np.zeros(0), np.zeros(0))
+    y = np.array([value for _, _, value in points], float)
+    return Curve(x, y) if len(x) == len(y) else _empty()
+
+
+def throughput_curve(run: RunRecord) -> Curve:
+    """Seconds of audio trained per second, between a sample of the utilisation and the next, before the final
+    evaluation. Empty for a run without samples.
+    """
+    rows = [r for r in read_utilisation(run.folder) if r["audio_hours"] is not None and r["phase"] != "evaluate"]
+    seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
+    if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
+        return _empty()
+    return Curve(seconds[1:], 3600 * np.diff(hours) / np.diff(seconds))
 
 
 def band(curves: Sequence[Curve]) -> Band | None:
-    """What curves of several seeds span, epoch by epoch; a shorter one just ends. None without a point."""
-    kept = [c for c in curves if len(c.y)]
+    """What the curves of several seeds span, epoch by epoch; a shorter curve just ends. None without a point."""
+    kept = [curve for curve in curves if len(curve.y)]
     if not kept:
         return None
-    length = max(len(c.y) for c in kept)
-    x, y = (
-        np.array([_padded(values, length) for values in each]) for each in zip(*((c.x, c.y) for c in kept), strict=True)
-    )
+    length = max(len(curve.y) for curve in kept)
+    x = np.array([_padded(curve.x, length) for curve in kept])
+    y = np.array([_padded(curve.y, length) for curve in kept])
     return Band(np.nanmean(x, 0), np.nanmean(y, 0), np.nanmin(y, 0), np.nanmax(y, 0))
 
 
@@ -63,40 +79,47 @@ def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
 
 
 def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[str]:
-    """Columns of any run's metrics.csv that hold numbers and are named so, in order."""
-    rows = (row for arm in comparison.arms for run in arm.runs for row in run.metrics)
-    return sorted(
-        {key for row in rows for key in row if key.startswith(prefix) and key.endswith(suffix) and _number(row, key)}
-    )
+    """Columns of metrics.csv with this prefix and suffix that hold a number in any run, sorted."""
+    columns = {key for run in comparison.runs for row in run.metrics for key in row if _number(row, key) is not None}
+    return sorted(key for key in columns if key.startswith(prefix) and key.endswith(suffix))
 
 
-def smooth(values: np.ndarray, deviation: float) -> np.ndarray:
-    """A Gaussian filter of this standard deviation, in points (papers/004 figure 7a)."""
+def smooth(values: ArrayLike, deviation: float) -> Values:
+    """The values after a Gaussian filter of this standard deviation, in points (papers/004 figure 7a)."""
     from scipy.ndimage import gaussian_filter1d
 
-    return gaussian_filter1d(np.asarray(values, float), deviation, mode="nearest") if len(values) else values
+    points = np.asarray(values, float)
+    return np.asarray(gaussian_filter1d(points, deviation, mode="nearest")) if len(points) else points
 
 
-def _at(run: RunRecord, axis: str, steps: np.ndarray) -> np.ndarray:
-    """Positions on an axis at these steps, between the epochs' ends on a straight line; empty where unknown."""
+def _at(run: RunRecord, axis: str, steps: Values) -> Values:
+    """Positions on an axis at these steps, interpolated between the ends of epochs; empty where unknown."""
     column = COLUMNS.get(axis, axis)
-    ends = [row for row in run.metrics if _number(row, column) and _number(row, "step") and not _of_a_step(row)]
-    found = {row["step"] + 1: row[column] + (axis == "epoch") for row in ends}  # type: ignore[operator]
-    if not found:
+    ends: dict[float, float] = {}
+    for row in run.metrics:
+        position, step = _number(row, column), _number(row, "step")
+        if position is not None and step is not None and not _within_epoch(row):
+            ends[step + 1] = position + (axis == "epoch")
+    if not ends:
         return np.zeros(0)
-    known = sorted(found)
-    return np.interp(steps, [0, *known], [0, *(found[step] for step in known)])
+    known = sorted(ends)
+    return np.interp(steps, [0, *known], [0, *(ends[step] for step in known)])
 
 
-def _of_a_step(row: dict[str, float | None]) -> bool:
-    """Lightning writes a row every few steps besides those of an epoch's end."""
+def _within_epoch(row: Mapping[str, float | None]) -> bool:
+    """Whether a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
     return row.get("train/loss_step") is not None
 
 
-def _padded(values: np.ndarray, length: int) -> np.ndarray:
+def _padded(values: Values, length: int) -> Values:
     return np.concatenate([values, np.full(length - len(values), np.nan)])
 
 
-def _number(row: dict[str, float | None], key: str) -> bool:
+def _number(row: Mapping[str, float | None], key: str) -> float | None:
+    """The finite number in a column; None where there is none."""
     value = row.get(key)
-    return value is not None and bool(np.isfinite(value))
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _empty() -> Curve:
+    return Curve(np.zeros(0), np.zeros(0))

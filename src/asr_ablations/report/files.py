@@ -1,47 +1,67 @@
-"""A comparison's files: table.md, table.csv, table.tex and comparison.json."""
+"""The text files of a comparison: table.md, table.csv, table.tex and comparison.json."""
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.latex import latex
 from asr_ablations.report.markdown import markdown
-from asr_ablations.tools.files import write, write_csv, write_json
+from asr_ablations.tools.files import Json, write, write_csv, write_json
 
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
-    """All four; numbers in CSV and JSON are as measured, rates as fractions."""
+    """Write all four files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
     write_csv(paths[1], comparison.rows)
     write(paths[2], latex(comparison))
-    write_json(paths[3], as_json(comparison))
+    write_json(paths[3], plain(as_json(comparison)))
     return paths
 
 
-def as_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison without the records of its runs, which lie in their own folders; what is no number is null."""
-    told = {one.name: getattr(comparison, one.name) for one in fields(comparison)}
-    told["arms"] = [_arm(arm) for arm in comparison.arms]
-    told["differences"] = [asdict(one) for one in comparison.differences]
-    told["reached"] = [asdict(one) for one in comparison.reached]
-    plain: dict[str, Any] = _plain(told)
-    return plain
+def as_json(comparison: Comparison) -> Json:
+    """The comparison without the records of its runs, which lie in their own folders."""
+    return {
+        "title": comparison.title,
+        "question": comparison.question,
+        "source": comparison.source,
+        "factor": comparison.factor,
+        "baseline": comparison.baseline,
+        "arms": [_arm(arm) for arm in comparison.arms],
+        "sets": comparison.sets,
+        "rows": comparison.rows,
+        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
+        "reached": [asdict(time) for time in comparison.times_to_accuracy],
+        "verdicts": [verdict.sentence for verdict in comparison.verdicts],
+        "literature": comparison.literature,
+        "warnings": comparison.warnings,
+        "unfinished": comparison.unfinished,
+        "differing": comparison.differing,
+        "metric": comparison.metric,
+        "equal": comparison.equal_cost,
+        "scaling": comparison.scaling,
+        "allowed": comparison.allowed,
+    }
 
 
-def _arm(arm: Arm) -> dict[str, Any]:
+def _arm(arm: Arm) -> Json:
     runs = [{"folder": run.folder, "seed": run.seed, "id": run.summary.get("id")} for run in arm.runs]
     return {"name": arm.name, "runs": runs}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: object) -> object:
+    """The value as JSON can hold it: paths as text, NumPy's scalars as numbers, null for nan and infinities."""
     if isinstance(value, dict):
-        return {str(key): _plain(child) for key, child in value.items()}
+        return {str(key): plain(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(child) for child in value]
+        return [plain(child) for child in value]
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

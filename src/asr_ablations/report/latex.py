@@ -12,13 +12,13 @@ SPECIAL = {
 
 
 def latex(comparison: Comparison) -> str:
-    """One table environment a table, to be read with \\input."""
+    """A table environment for every table, to be included with \\input."""
     return "\n".join(_table(section) for section in sections(comparison) if section.rows)
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX shows as it is."""
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found.group()], text)
+    """The text in a form that LaTeX prints literally."""
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
 
 
 def _table(section: Section) -> str:

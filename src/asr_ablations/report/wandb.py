@@ -1,23 +1,29 @@
-"""A comparison as a report at Weights & Biases: verdicts, tables, and the curves of the runs themselves."""
+"""A comparison at Weights & Biases: a run with its tables, and a report with verdicts, tables and the runs' curves."""
 
 import warnings
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.components.logger.wandb import mode
+from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import metric_names
-from asr_ablations.report.markdown import asked, paragraph, table
+from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.extras import installs
 
+if TYPE_CHECKING:
+    from wandb_workspaces.reports.v2 import PanelGrid, Report
+    from wandb_workspaces.reports.v2.interface import BlockTypes
+
 LONGEST_TITLE = 128
-"""Of a report, by W&B's own rule."""
+"""Characters of a report's title, by W&B's own rule."""
 
 
 def save_report(comparison: Comparison, entity: str, project: str) -> str:
-    """Make the report at W&B; one line on what became of it. Only its server can save one."""
+    """Make the report at W&B; a line that says what became of it. Only W&B's server can save a report."""
     if mode() != "online":
         return "W&B report: not made, since W&B is offline; the same command makes it once there is a login"
     try:
@@ -28,30 +34,29 @@ def save_report(comparison: Comparison, entity: str, project: str) -> str:
         return f"W&B report: not made: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def report(comparison: Comparison, entity: str, project: str) -> Any:
+def report(comparison: Comparison, entity: str, project: str) -> "Report":
     """The report, unsaved. Raises ImportError without wandb-workspaces."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Pydantic V1 style")  # wandb-workspaces 0.4 under pydantic 2
         import wandb_workspaces.reports.v2 as reports
 
-    blocks: list[Any] = [reports.MarkdownBlock(text) for text in asked(comparison)]
+    blocks: list[BlockTypes] = [reports.MarkdownBlock(text) for text in preamble(comparison)]
     for section in sections(comparison):
-        blocks.append(reports.H2(section.heading))
-        if section.rows:
-            blocks.append(reports.MarkdownBlock(table(section.head, section.rows)))
-        if section.lines:
-            blocks.append(reports.MarkdownBlock(paragraph(section)))
+        blocks += [reports.H2(section.heading), *(reports.MarkdownBlock(text) for text in body(section))]
     blocks += [reports.H2("Curves"), _curves(comparison, reports)]
-    title = f"{comparison.title}: comparison"[:LONGEST_TITLE]
-    question = comparison.question or ""
     return reports.Report(
-        entity=entity, project=project, title=title, description=question, blocks=blocks, width="fluid"
+        entity=entity,
+        project=project,
+        title=f"{comparison.title}: comparison"[:LONGEST_TITLE],
+        description=comparison.question or "",
+        blocks=blocks,
+        width="fluid",
     )
 
 
-def _curves(comparison: Comparison, reports: Any) -> Any:
-    """The runs' own validation curves, those of an arm as their mean and span."""
-    groups = sorted({str(run.config.get("sweep") or comparison.title) for arm in comparison.arms for run in arm.runs})
+def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
+    """The runs' own validation curves, grouped by arm: mean and span over the seeds."""
+    groups = sorted({str(run.config.get("sweep") or comparison.title) for run in comparison.runs})
     runs = reports.Runset(name="arms", filters=f"Metric('Group') in {groups}")
     key = next((key for key in comparison.differing if within(key, comparison.factor)), None)
     grouped = {"groupby": reports.Config(key), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"} if key else {}
@@ -63,29 +68,33 @@ def _curves(comparison: Comparison, reports: Any) -> Any:
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """A run of job type `comparison` in the sweep's group, with the table, the differences, the verdicts, and the page
-    in `folder`, where there is one; then a report. One line on what became of the report.
+    """Log a run of job type `comparison` in the sweep's group, then make a report; a line on what became of the report.
+
+    The run has the table, the differences, the verdicts, and the page in `folder`, if it exists.
     """
     import wandb
-
-    from asr_ablations.components.logger.wandb import mode
 
     run = wandb.init(
         project=project, group=comparison.title, job_type="comparison", name=f"comparison-{comparison.title}",
         dir=str(folder), mode=mode(), settings=wandb.Settings(silent=True, console="off"),
     )  # fmt: skip
-    differences = [vars(one) for one in comparison.differences]
-    for name, rows in (("table", comparison.rows), ("differences", differences)):
-        if rows:
-            columns: list[Any] = list(rows[0])
-            data = [
-                [str(row[column]) if isinstance(row[column], tuple) else row[column] for column in columns]
-                for row in rows
-            ]
-            run.log({f"comparison/{name}": wandb.Table(columns=columns, data=data)})
-    run.log({"comparison/verdicts": wandb.Table(columns=["verdict"], data=[[text] for text in comparison.verdicts])})
+    tables: dict[str, list[dict[str, object]]] = {
+        "table": [dict(row) for row in comparison.rows],
+        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
+        "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.verdicts],
+    }
+    for name, rows in tables.items():
+        columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
+        if rows or name == "verdicts":
+            cells = [[_cell(value) for value in row.values()] for row in rows]
+            run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
     if (page := folder / "index.html").exists():
         run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     entity = str(run.entity)
     run.finish()
     return save_report(comparison, entity, project)
+
+
+def _cell(value: object) -> object:
+    """W&B's tables hold no tuples."""
+    return str(value) if isinstance(value, tuple) else value

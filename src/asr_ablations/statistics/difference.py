@@ -6,34 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from asr_ablations.statistics.bootstrap import Interval, speaker_interval, units_of
+from asr_ablations.statistics.bootstrap import speaker_interval, units_of
+from asr_ablations.statistics.interval import Interval
 from asr_ablations.statistics.seeds import detectable, pooled_variance, t_test, welch_error
 
 Rates = NDArray[np.float64]
+PooledVariance = tuple[float, int]
+"""Variance of seeds within all arms of a comparison, and its degrees of freedom."""
 
 
 @dataclass(frozen=True)
 class MeasuredDifference:
-    """Arm less baseline, in fractions. speakers: its interval over speakers alone; None without utterances.
+    """The arm's rate less the baseline's, as a fraction, with its noise.
 
-    p_seeds: Welch's test over seeds alone; p, half_width, standard_error, degrees: over seeds and speakers together;
-    p_pooled: as p, with the noise of seeds pooled over all arms. All are None with fewer than two seeds an arm.
+    speakers: 95 % interval over speakers alone; None without utterances. interval: 95 % interval over seeds and
+    speakers together, and p its test; p_seeds: Welch's test over seeds alone; p_pooled: as p, with the noise of seeds
+    pooled over all arms. All four are None with fewer than two seeds per arm.
     """
 
     difference: float
     speakers: Interval | None
-    p_seeds: float | None = None
+    interval: Interval | None = None
     p: float | None = None
-    half_width: float | None = None
-    standard_error: float | None = None
-    degrees: float | None = None
+    p_seeds: float | None = None
     p_pooled: float | None = None
 
     def detectable(self, alpha: float) -> float | None:
         """The smallest true difference that the test behind p would find at `alpha` in four cases of five."""
-        if self.standard_error is None or self.degrees is None:
-            return None
-        return detectable(self.standard_error, self.degrees, alpha)
+        return None if self.interval is None else detectable(self.interval.standard_error, self.interval.degrees, alpha)
 
 
 def rate_difference(
@@ -42,15 +42,16 @@ def rate_difference(
     total: float,
     speakers: Interval | None = None,
     shared: float = 0.0,
-    pooled: tuple[float, int] | None = None,
+    pooled: PooledVariance | None = None,
 ) -> MeasuredDifference:
-    """From the rate of every seed of two arms; total: words or characters of the set; pooled: the variance within all
-    arms and its degrees of freedom, by default that of these two.
+    """The difference of two arms from the rate of every seed (seeds,).
 
-    Seeds and speakers are two crossed sources of noise. A test on the utterances of one seed leaves out the first and
-    calls two seeds of the same arm different; a test over seeds on one test set leaves out the second. The variances
-    of the two are added and `shared`, the part that is in both, is taken off once (Cameron, Gelbach & Miller 2011);
-    the result is never below either, and has the fewer degrees of freedom. So p is never below Welch's own.
+    total: words or characters of the set; pooled: by default the variance within these two arms.
+
+    Seeds and speakers are two crossed sources of noise. A test on the utterances of a single seed leaves out the first
+    and calls two seeds of the same arm different; a test over seeds on one test set leaves out the second. The
+    variances of the two are added and `shared`, the part that is in both, is subtracted once (Cameron, Gelbach & Miller
+    2011); the result is never below either, and has the fewer degrees of freedom. So p is never below Welch's own.
     """
     difference = float(arm.mean() - baseline.mean())
     if min(len(arm), len(baseline)) < 2:
@@ -58,19 +59,15 @@ def rate_difference(
     grain = 1 / max(1.0, total)
     welch = welch_error(arm.tolist(), baseline.tolist(), grain)
     variance, count = pooled or pooled_variance([arm.tolist(), baseline.tolist()], grain)
+    pooled_error = float(np.sqrt(variance * (1 / len(arm) + 1 / len(baseline))))
     error, degrees = _with_speakers(*welch, speakers, shared)
     return MeasuredDifference(
         difference,
         speakers,
-        p_seeds=t_test(difference, *welch),
+        interval=Interval(difference, float(stats.t.ppf(0.975, degrees) * error), error, degrees),
         p=t_test(difference, error, degrees),
-        half_width=float(stats.t.ppf(0.975, degrees) * error),
-        standard_error=error,
-        degrees=degrees,
-        p_pooled=t_test(
-            difference,
-            *_with_speakers(float(np.sqrt(variance * (1 / len(arm) + 1 / len(baseline)))), count, speakers, shared),
-        ),
+        p_seeds=t_test(difference, *welch),
+        p_pooled=t_test(difference, *_with_speakers(pooled_error, count, speakers, shared)),
     )
 
 
@@ -79,7 +76,7 @@ def _with_speakers(error: float, degrees: float, speakers: Interval | None, shar
     if speakers is None:
         return error, degrees
     both = float(np.sqrt(max(0.0, error**2 + speakers.standard_error**2 - shared)))
-    return max(both, error, speakers.standard_error), min(degrees, max(1, speakers.units - 1))
+    return max(both, error, speakers.standard_error), min(degrees, max(1, speakers.degrees))
 
 
 def error_difference(
@@ -87,10 +84,12 @@ def error_difference(
     baseline: Rates,
     totals: Rates,
     speakers: NDArray[np.str_],
-    pooled: tuple[float, int] | None = None,
+    pooled: PooledVariance | None = None,
 ) -> MeasuredDifference:
-    """From errors by (run, utterance) of two arms, and (utterances,) words or characters and speakers; pooled: as for
-    rate_difference.
+    """The difference of two arms from their errors per run and utterance.
+
+    arm, baseline: errors (runs, utterances); totals: words or characters (utterances,); speakers: (utterances,);
+    pooled: as for rate_difference.
     """
     interval = speaker_interval(arm.mean(axis=0) - baseline.mean(axis=0), totals, speakers)
     total = max(1.0, float(totals.sum()))
@@ -99,8 +98,9 @@ def error_difference(
 
 
 def shared_variance(errors: Rates, totals: Rates, speakers: NDArray[np.str_]) -> float:
-    """The part of the variance of an arm's mean rate that speakers and seeds both show: a seed does well on one
-    speaker and badly on another. errors: (run, utterance).
+    """The part of the variance of an arm's mean rate that speakers and seeds both show.
+
+    It comes from a seed that does well on one speaker and badly on another. errors: (runs, utterances).
     """
     if len(errors) < 2:
         return 0.0

@@ -8,15 +8,15 @@ from rapidfuzz.distance import Levenshtein
 from scipy import stats
 
 BUFFER = 2
-"""Words that all systems have right, in a row, between two segments; sc_stats's own default."""
+"""Consecutive words that all systems have right between two segments; sc_stats's own default."""
 
 Places = list[int]
-"""Errors of one utterance by place: 2i + 1 a reference word i that is wrong or missing, 2i an insertion before it."""
+"""Places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it."""
 
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """Over segments: mean and standard deviation of the difference in errors, Z, two-sided p of the normal."""
+    """The test's result: mean and standard deviation of the difference in errors per segment, Z, two-sided normal p."""
 
     segments: int
     mean: float
@@ -26,7 +26,7 @@ class MatchedPairs:
 
 
 def error_places(reference: str, hypothesis: str) -> Places:
-    """Where the errors of an alignment with the fewest of them lie."""
+    """Places of the errors of an alignment with the fewest errors."""
     if reference == hypothesis:
         return []
     edits = Levenshtein.editops(reference.split(), hypothesis.split())
@@ -34,11 +34,11 @@ def error_places(reference: str, hypothesis: str) -> Places:
 
 
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
-    """Errors of the arm less those of the baseline in each segment of one utterance, means over the runs of each.
+    """Errors of the arm less those of the baseline in each segment of an utterance, as means over the runs of each.
 
-    A segment is a stretch of errors of any run; BUFFER words that every run has right part two of them. With one run
-    each it is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990); with several the runs share it, so that
-    an utterance does not count once a seed.
+    A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With a
+    single run per arm it is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990); several runs share their
+    segments, so that an utterance does not count once per seed.
     """
     events = [(place, 1 / len(arm)) for run in arm for place in run]
     events += [(place, -1 / len(baseline)) for run in baseline for place in run]
@@ -54,7 +54,7 @@ def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> li
 
 
 def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
-    """The test on the differences of independent segments. Without any spread nothing can be told, and Z is 0, as in
+    """The test on the differences of independent segments. Without any spread it decides nothing: Z is 0, as in
     sc_stats.
     """
     count = len(differences)

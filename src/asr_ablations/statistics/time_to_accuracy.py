@@ -1,65 +1,79 @@
 """What a run has cost when it reaches an accuracy, and how accurate it is at a given cost."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-
-Row = dict[str, float | None]
+from typing import Literal
 
 VALIDATIONS = 3
-"""e of papers/004 §4.1.2: the median over so many validations has to reach the target, so that it has been kept."""
+"""e of papers/004 §4.1.2: the median over so many validations has to reach the target, so that it was no accident."""
 
-AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
-"""What can be spent, and its column in metrics.csv. Steps and epochs are counted there from 0."""
+Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
+"""What a training can spend."""
 
-
-def validations(metrics: Sequence[Row], key: str) -> list[Row]:
-    """One row a validation: `value`, and what had been spent by then (None where it was not recorded)."""
-    found = []
-    for row in metrics:
-        value = row.get(key)
-        if value is None or math.isnan(value):
-            continue
-        spent = {axis: row.get(column) for axis, column in AXES.items()}
-        for counted in ("steps", "epochs"):
-            spent[counted] = None if spent[counted] is None else spent[counted] + 1  # type: ignore[operator]
-        found.append({"value": value, **spent})
-    return found
+AXES: dict[Axis, str] = {
+    "seconds": "time/seconds",
+    "steps": "step",
+    "audio_hours": "time/audio_hours",
+    "epochs": "epoch",
+}
+"""The column of metrics.csv for each axis. Steps and epochs are counted there from 0."""
 
 
-def kept_accuracies(rows: Sequence[Row], last: int = VALIDATIONS) -> list[float]:
-    """The median of the last `last` validations, from the first that has so many behind it."""
-    values = [float(row["value"]) for row in rows]  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Validation:
+    """The value of a metric at a validation, and what the run had spent by then; None where it was not recorded."""
+
+    value: float
+    spent: Mapping[Axis, float | None]
+
+
+def validations(metrics: Sequence[Mapping[str, float | None]], key: str) -> list[Validation]:
+    """Every validation that logged the metric `key`, from the rows of metrics.csv."""
+    rows = ((value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value))
+    return [Validation(value, {axis: _spent(row, axis) for axis in AXES}) for value, row in rows]
+
+
+def _spent(row: Mapping[str, float | None], axis: Axis) -> float | None:
+    spent = row.get(AXES[axis])
+    return spent if spent is None or axis not in ("steps", "epochs") else spent + 1
+
+
+def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> list[float]:
+    """The median of the last `last` values at each validation, from the first that has so many."""
+    values = [validation.value for validation in curve]
     return [median(values[end - last : end]) for end in range(last, len(values) + 1)]
 
 
-def time_to_accuracy(rows: Sequence[Row], target: float, last: int = VALIDATIONS) -> Row | None:
-    """TTA(target, last): the validation at which the median of the last ones is first at the target or below; None
+def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VALIDATIONS) -> Validation | None:
+    """TTA(target, last): the first validation at which the median of the last ones is at the target or below; None
     where that never happens (papers/004 §4.1.2).
     """
-    for index, accuracy in enumerate(kept_accuracies(rows, last)):
+    for index, accuracy in enumerate(running_medians(curve, last)):
         if accuracy <= target:
-            return rows[index + last - 1]
+            return curve[index + last - 1]
     return None
 
 
-def at_budget(rows: Sequence[Row], axis: str, budget: float) -> float | None:
-    """The value of the last validation that had spent no more than the budget."""
-    within = [row["value"] for row in rows if (row[axis] is not None and row[axis] <= budget)]  # type: ignore[operator]
+def at_budget(curve: Sequence[Validation], axis: Axis, budget: float) -> float | None:
+    """The value of the last validation that had spent no more than the budget; None where there is none."""
+    within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 
 
-def spent_by_all(curves: Sequence[Sequence[Row]], axis: str) -> float | None:
-    """The most that every curve has spent: what all can be compared at. None where one has not recorded it."""
-    ends = [curve[-1][axis] if curve else None for curve in curves]
-    return None if not ends or any(end is None for end in ends) else min(ends)  # type: ignore[type-var]
+def spent_by_all(curves: Sequence[Sequence[Validation]], axis: Axis) -> float | None:
+    """The most that every curve has spent, at which all can be compared; None where a curve has not recorded it."""
+    ends = [curve[-1].spent[axis] if curve else None for curve in curves]
+    known = [end for end in ends if end is not None]
+    return min(known) if known and len(known) == len(ends) else None
 
 
-def choose_targets(curves: Sequence[Sequence[Row]], last: int = VALIDATIONS) -> list[float]:
-    """Up to three targets: what every run reaches, what half of them reach, what only the best one does; rounded up to
-    thousandths.
+def choose_targets(curves: Sequence[Sequence[Validation]], last: int = VALIDATIONS) -> list[float]:
+    """Up to three targets: what every run reaches, what half of the runs reach, and what only the best run reaches;
+    rounded up to thousandths.
     """
-    floors = sorted(min(found) for curve in curves if (found := kept_accuracies(curve, last)))
+    floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve, last)))
     if not floors:
         return []
     chosen = (floors[-1], floors[len(floors) // 2], floors[0])

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from asr_ablations.comparison.time_to_accuracy import curve
-from asr_ablations.report.curves import smooth
-from asr_ablations.report.figures.throughput import SMOOTHED, sampled
+from asr_ablations.report.curves import smooth, throughput_curve
+from asr_ablations.report.figures.throughput import SMOOTHED
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
 from asr_benchmarks.plots import plot
@@ -53,7 +53,7 @@ def _window(rows: Sequence[Mapping[str, Any]]) -> dict[str, Line]:
 
 
 def _over_time(run: RunRecord) -> Line:
-    found = sampled(run)
+    found = throughput_curve(run)
     parts = np.array_split(np.arange(len(found.y)), min(POINTS, max(1, len(found.y))))
     values = smooth(found.y, SMOOTHED)
     return {float(found.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
@@ -61,5 +61,5 @@ def _over_time(run: RunRecord) -> Line:
 
 def _rates(run: RunRecord, metric: str) -> Line:
     """By the minutes of training at each validation; 0, which no logarithm has, is left out."""
-    rows = [row for row in curve(run, metric) if row["seconds"] is not None and row["value"]]
-    return {float(row["seconds"]) / 60: 100 * float(row["value"]) for row in rows}  # type: ignore[arg-type]
+    points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
+    return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from asr_ablations.comparison.result import Arm
-from asr_ablations.comparison.time_to_accuracy import reached
+from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
 
@@ -88,7 +88,7 @@ def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> 
     samples = read_utilisation(run.folder)
     rows = []
     for rate, values in targets.items():
-        for one in reached([Arm("", [run])], rate, values)[0] if values else []:
+        for one in times_to_accuracy([Arm("", [run])], rate, values)[0] if values else []:
             minutes = None if one.seconds is None else one.seconds / 60
             used = None if one.seconds is None else energy(samples, one.seconds)
             spent = {"minutes": minutes, "epochs trained": one.epochs, "hours of audio": one.audio_hours}

@@ -1,4 +1,4 @@
-"""The figures of a comparison, one module a kind."""
+"""The figures of a comparison, a module per kind."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +7,22 @@ from types import ModuleType
 from matplotlib import rc_context
 
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures import curves, differences, rates, reached, scaling, throughput, utilisation
+from asr_ablations.report.figures import (
+    curves,
+    differences,
+    rates,
+    scaling,
+    throughput,
+    time_to_accuracy,
+    utilisation,
+)
 from asr_ablations.tools.plotting import LOOK
 
-KINDS = (curves, rates, reached, differences, throughput, utilisation, scaling)
+KINDS = (curves, rates, time_to_accuracy, differences, throughput, utilisation, scaling)
 
 
 def write_figures(comparison: Comparison, folder: Path, kinds: Sequence[ModuleType] = KINDS) -> list[Path]:
-    """Every figure for which the runs have the data, as PNG and SVG; the paths, in the order of a report."""
+    """Write every figure for which the runs have the data, as PNG and SVG; the paths, in the order of a report."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
         return [path for kind in kinds for path in kind.draw(comparison, folder)]

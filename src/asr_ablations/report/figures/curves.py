@@ -15,7 +15,7 @@ RATES = {"wer": "WER", "cer": "CER"}
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """loss_by_<axis>, wer_by_<axis>, cer_by_<axis>: a panel a set, a logarithmic y axis where the values allow it."""
+    """loss_by_<axis>, wer_by_<axis>, cer_by_<axis>: a panel per set, a logarithmic y axis where the values allow it."""
     losses = [*metric_names(comparison, "train/loss_epoch"), *metric_names(comparison, "validation/", "/loss")]
     kinds = {"loss": losses, **{kind: metric_names(comparison, "validation/", f"/{kind}") for kind in RATES}}
     paths = []
@@ -27,7 +27,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _figure(comparison: Comparison, kind: str, metrics: list[str], axis: str) -> Figure | None:
-    shown = [m for m in metrics if any(arm_band(arm, m, axis) for arm in comparison.arms)]
+    shown = [metric for metric in metrics if any(arm_band(arm, metric, axis) for arm in comparison.arms)]
     if not shown:
         return None
     figure, axes = panels(len(shown))
@@ -41,19 +41,19 @@ def _panel(comparison: Comparison, panel: Axes, kind: str, metric: str, axis: st
     scale = 100 if kind in RATES else 1
     drawn: list[float] = []
     for number, arm in enumerate(comparison.arms):
-        found = arm_band(arm, metric, axis)
-        if found is None:
+        band = arm_band(arm, metric, axis)
+        if band is None:
             continue
         seeds = f" ({len(arm.runs)} seeds)" if len(arm.runs) > 1 else ""
-        options = {**line(number), **marker(number), "markevery": max(1, len(found.x) // 10)}
-        panel.plot(found.x, scale * found.mean, label=arm.name + seeds, **options)
+        options = {**line(number), **marker(number), "markevery": max(1, len(band.x) // 10)}
+        panel.plot(band.x, scale * band.mean, label=arm.name + seeds, **options)
         colour = {"color": options["color"], "alpha": 0.15, "linewidth": 0}
-        panel.fill_between(found.x, scale * found.low, scale * found.high, **colour)
-        drawn += [*(scale * found.low), *(scale * found.high)]
+        panel.fill_between(band.x, scale * band.low, scale * band.high, **colour)
+        drawn += [*(scale * band.low), *(scale * band.high)]
     log_scale(panel, drawn)
-    for target in {r.target for r in comparison.reached if metric.endswith(f"/{r.metric}")}:
+    for target in {time.target for time in comparison.times_to_accuracy if metric.endswith(f"/{time.metric}")}:
         panel.axhline(scale * target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
     panel.set_xlabel(AXES[axis])
     panel.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-    panel.set_ylabel(f"{RATES[kind]} in %" if kind in RATES else "CTC loss in nats a label")
+    panel.set_ylabel(f"{RATES[kind]} in %" if kind in RATES else "CTC loss in nats per label")
     panel.set_title("training" if metric.startswith("train/") else "validation, " + metric.split("/")[1])

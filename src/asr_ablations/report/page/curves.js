@@ -14,14 +14,14 @@ function metricTitle(metric) {
   const parts = metric.split("/");
   if (parts[0] === "validation" && parts.length > 2) {
     const kind = parts.slice(2).join(" ");
-    const unit = /^(wer|cer)$/.test(kind) ? ", %" : kind === "loss" ? ", nats a label" : "";
+    const unit = /^(wer|cer)$/.test(kind) ? ", %" : kind === "loss" ? ", nats per label" : "";
     return `${/^(wer|cer)$/.test(kind) ? kind.toUpperCase() : kind} of ${parts[1]}${unit}`;
   }
   return parts.slice(1).join(" ").replace(/_/g, " ") + (parts[0] === "train" ? " in training" : "");
 }
 const scaleOf = (metric) => (/\/(wer|cer)$/.test(metric) ? 100 : 1);
 
-/* Exponential moving average without the pull of its beginning. */
+/* Exponential moving average, corrected for the bias of its start. */
 function smoothed(values, weight) {
   if (!weight) return values;
   let mean = 0, sum = 0;
@@ -35,22 +35,23 @@ function smoothed(values, weight) {
 
 /* Points of the arm's runs under the chosen smoothing. */
 function drawn(arm, choice) {
-  return arm.runs.map((run) => ({ seed: run.seed, found: run.series[choice.metric] }))
-    .filter(({ found }) => found && found[choice.axis])
-    .map(({ seed, found }) => ({
-      seed, x: found[choice.axis],
-      y: smoothed(found.y.map((v) => (v === null ? null : v * scaleOf(choice.metric))), choice.smoothing),
+  return arm.runs.map((run) => ({ seed: run.seed, series: run.series[choice.metric] }))
+    .filter(({ series }) => series && series[choice.axis])
+    .map(({ seed, series }) => ({
+      seed, x: series[choice.axis],
+      y: smoothed(series.y.map((v) => (v === null ? null : v * scaleOf(choice.metric))), choice.smoothing),
     }));
 }
 
+/* Mean, smallest and largest of several curves, point by point. */
 function spanned(curves) {
   const length = Math.max(...curves.map((curve) => curve.y.length));
   const points = [];
   for (let i = 0; i < length; i += 1) {
-    const there = curves.filter((curve) => curve.y[i] !== null && curve.y[i] !== undefined);
-    const ys = there.map((curve) => curve.y[i]);
+    const known = curves.filter((curve) => curve.y[i] !== null && curve.y[i] !== undefined);
+    const ys = known.map((curve) => curve.y[i]);
     const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
-    if (ys.length) points.push({ x: mean(there.map((c) => c.x[i])), mean: mean(ys), low: Math.min(...ys), high: Math.max(...ys) });
+    if (ys.length) points.push({ x: mean(known.map((c) => c.x[i])), mean: mean(ys), low: Math.min(...ys), high: Math.max(...ys) });
   }
   return points;
 }
@@ -91,7 +92,7 @@ function draw(place, data, xTitle, yTitle, options = {}) {
   return Plotly.react(place, data, layout, config);
 }
 
-/* plotly.js, unpacked from the page itself. */
+/* Load plotly.js, which the page itself holds compressed. */
 async function loadPlotly() {
   const packed = atob(document.getElementById("plotly").textContent.trim());
   const bytes = new Uint8Array(packed.length);

@@ -21,13 +21,13 @@ function head() {
   const list = (title, lines, kind) => lines.length
     ? [element("div", { class: kind }, title, element("ul", {}, ...lines.map((line) => element("li", {}, line))))] : [];
   at("notes").replaceChildren(
-    ...list("Take care", data.warnings, "warning"),
-    ...list("Without a result", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
-    ...list("In the literature", data.literature, ""),
+    ...list("Warnings", data.warnings, "warning"),
+    ...list("Not finished", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
+    ...list("The literature", data.literature, ""),
   );
 }
 
-/* A column of the results: a mean and its standard deviation over seeds share one. */
+/* A column of the results: a mean and its standard deviation over seeds share a column. */
 function resultColumn(key) {
   if (key === "arm") return { key, cell: armCell };
   const deviation = `${key}_sd`;
@@ -58,17 +58,17 @@ function interval(row, most) {
   if (row.low === null || row.high === null) return "–";
   const x = (value) => 70 + (64 * value) / most;
   const draw = (tag, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
+    const shape = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
+    return shape;
   };
-  const made = draw("svg", { width: 140, height: 18, class: "interval", role: "img", "aria-label": `${shown("low", row.low)} to ${shown("high", row.high)}` });
-  made.append(
+  const image = draw("svg", { width: 140, height: 18, class: "interval", role: "img", "aria-label": `${shown("low", row.low)} to ${shown("high", row.high)}` });
+  image.append(
     draw("line", { x1: 70, x2: 70, y1: 0, y2: 18, stroke: "var(--soft)", "stroke-dasharray": "2 2" }),
     draw("line", { x1: x(row.low), x2: x(row.high), y1: 9, y2: 9, stroke: "currentColor", "stroke-width": 2 }),
     draw("circle", { cx: x(row.difference), cy: 9, r: 4, fill: "currentColor" }),
   );
-  return made;
+  return image;
 }
 
 function differences() {
@@ -90,11 +90,11 @@ function redraw() {
   const logarithmic = at("log").checked;
   draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
   const column = at("resource").value;
-  const lines = data.utilisation.flatMap((found, number) => choice.arms.has(found.arm) ? Object.entries(found.series).flatMap(([key, points]) => {
+  const lines = data.utilisation.flatMap((arm, number) => choice.arms.has(arm.arm) ? Object.entries(arm.series).flatMap(([key, points]) => {
     const gpu = column === "gpu_percent" && EACH_GPU.exec(key); // thin lines below their mean
     if (key !== column && !gpu) return [];
     const line = gpu ? { color: colour(number), dash: "dot", width: 0.8 } : { color: colour(number), dash: DASHES[number % 8], width: 1.8 };
-    return [{ ...points, name: plain(gpu ? `${found.arm}, GPU ${gpu[1]}` : found.arm), mode: "lines", line }];
+    return [{ ...points, name: plain(gpu ? `${arm.arm}, GPU ${gpu[1]}` : arm.arm), mode: "lines", line }];
   }) : []);
   if (column) draw("utilisation", lines, AXIS_TITLES.time, RESOURCES[column] ?? plain(column));
 }
@@ -102,10 +102,10 @@ function redraw() {
 const EACH_GPU = /^gpu_percent_(\d+)$/;
 const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
 const SPENT = { steps: "steps", audio_hours: "hours of audio", seconds: "seconds" };
-const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio a second", speed_up: "speed-up" };
+const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio per second", speed_up: "speed-up" };
 const RESOURCES = {
-  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB a sample", gpu_percent: "GPU, %, each and the mean",
-  gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained a second",
+  cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB per sample", gpu_percent: "GPU, %, each and the mean",
+  gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained per second",
 };
 
 function controls() {
@@ -116,7 +116,7 @@ function controls() {
   options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
   const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));
   options("axis", Object.entries(AXIS_TITLES).filter(([axis]) => known.has(axis)));
-  const columns = [...new Set(data.utilisation.flatMap((found) => Object.keys(found.series)))].filter((key) => !EACH_GPU.test(key));
+  const columns = [...new Set(data.utilisation.flatMap((arm) => Object.keys(arm.series)))].filter((key) => !EACH_GPU.test(key));
   options("resource", columns.map((column) => [column, RESOURCES[column] ?? column]));
   at("s-utilisation").hidden = !columns.length;
   for (const key of ["metric", "axis", "seeds"]) at(key).addEventListener("change", () => { choice[key] = at(key).value; redraw(); });
@@ -134,27 +134,27 @@ function controls() {
 
 function pair([reference, hypothesis]) {
   const kind = reference === null ? "ins" : hypothesis === null ? "del" : reference === hypothesis ? "" : "sub";
-  const told = { ins: `put in: ${hypothesis}`, del: `left out: ${reference}`, sub: `${reference}, heard as ${hypothesis}` }[kind];
-  const attributes = told ? { class: "pair", title: told } : { class: "pair" };
+  const title = { ins: `inserted: ${hypothesis}`, del: `deleted: ${reference}`, sub: `${reference}, recognised as ${hypothesis}` }[kind];
+  const attributes = title ? { class: "pair", title } : { class: "pair" };
   return element("span", attributes, element("span", { class: kind === "del" ? "del" : "" }, reference ?? "\u00a0"), element("span", { class: kind === "del" ? "" : kind }, hypothesis ?? "\u00a0"));
 }
 
 function utterances() {
   at("s-worst").hidden = !data.worst.length;
-  at("worst").replaceChildren(...data.worst.map((found) => {
-    const sound = found.audio ? element("audio", { controls: "", preload: "none", src: found.audio, "aria-label": `Recording of ${found.id}` }) : element("span", {}, "no recording here");
-    const title = element("h3", {}, found.id, " ", element("span", {}, `${found.set} · speaker ${found.speaker ?? "unknown"} · ${digits(100 * found.rate, 0)} % wrong`));
-    const heard = found.heard.map((one) => element("div", { class: "heard" },
-      element("p", {}, swatch(one.arm), `${one.arm}, seed ${one.seed}: ${digits(100 * one.rate, 0)} % wrong`), element("div", { class: "pairs" }, ...one.pairs.map(pair))));
-    return element("li", {}, element("div", { class: "spoken" }, title, sound), ...heard);
+  at("worst").replaceChildren(...data.worst.map((utterance) => {
+    const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, "no recording");
+    const title = element("h3", {}, utterance.id, " ", element("span", {}, `${utterance.set} · speaker ${utterance.speaker ?? "unknown"} · ${digits(100 * utterance.rate, 0)} % WER`));
+    const recognised = utterance.recognised.map((arm) => element("div", { class: "recognised" },
+      element("p", {}, swatch(arm.arm), `${arm.arm}, seed ${arm.seed}: ${digits(100 * arm.rate, 0)} % WER`), element("div", { class: "pairs" }, ...arm.pairs.map(pair))));
+    return element("li", {}, element("div", { class: "spoken" }, title, sound), ...recognised);
   }));
 }
 
 function environments() {
-  at("environment").replaceChildren(...data.environments.map((found, number) => {
-    const values = Object.entries(found.values).flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
-    const summary = element("summary", {}, `${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}: ${found.values["hardware.processor"] ?? "unknown machine"}`);
-    return element("details", number ? {} : { open: "" }, summary, element("dl", {}, ...values, element("dt", {}, "runs"), element("dd", {}, found.runs.join(", "))));
+  at("environment").replaceChildren(...data.environments.map((environment, number) => {
+    const values = Object.entries(environment.values).flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
+    const summary = element("summary", {}, `${environment.runs.length} ${environment.runs.length === 1 ? "run" : "runs"}: ${environment.values["hardware.processor"] ?? "unknown machine"}`);
+    return element("details", number ? {} : { open: "" }, summary, element("dl", {}, ...values, element("dt", {}, "runs"), element("dd", {}, environment.runs.join(", "))));
   }));
 }
 

@@ -2,10 +2,10 @@
 /* Elements, numbers and tables. Text goes in as text, never as markup: it comes from files that anyone may have written. */
 
 function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
 const isRate = (key) => /(^|[_\/ ])(wer|cer)($|[_ ])/.test(key) || /^(target|low|high|difference|detectable|baseline_mean|arm_mean|mean|deviation)$/.test(key);
@@ -39,7 +39,7 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-/* rows: objects; columns: {key, title?, cell?, value?}. A click on a head sorts, another one turns the order round. */
+/* rows: objects; columns: {key, title?, cell?, value?}. A click on a head sorts the rows, a second click reverses the order. */
 function table(place, rows, columns, caption) {
   const body = element("tbody");
   const heads = columns.map((column) => {
@@ -66,11 +66,11 @@ function table(place, rows, columns, caption) {
     }))));
   }
   fill(rows);
-  const made = element("table", { "aria-label": caption }, element("thead", {}, element("tr", {}, ...heads)), body);
-  document.getElementById(place).replaceChildren(made);
+  const head = element("thead", {}, element("tr", {}, ...heads));
+  document.getElementById(place).replaceChildren(element("table", { "aria-label": caption }, head, body));
 }
 
-/* The columns that the rows have, in the order in which they first come. */
+/* The columns of the rows, in the order in which they first occur. */
 function keys(rows) {
   return [...new Set(rows.flatMap(Object.keys))];
 }
