@@ -105,7 +105,7 @@ def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_pa
     done, found = changed_audio(tiny_corpus, tmp_path)
     assert done.returncode == 1
     assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("data", "train")]
-    assert found["why"].startswith("the data is not the same; losses part at step ")
+    assert found["why"].startswith("the data is not the same; losses first differ at step ")
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +136,16 @@ def change(path: Path, line: str, other: str) -> None:
 @pytest.mark.slow
 def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, tiny_corpus, tmp_path):
     """The original ran on a commit with a change of its own; the line was changed after it."""
-    model = checkout / "src" / "asr_ablations" / "model" / "ds2.py"
+    model = checkout / "src" / "asr_ablations" / "components" / "model" / "ds2.py"
     (model.parent / "ds2.py").write_text(model.read_text() + "\n# not committed\n")
     run = train(tiny_corpus, tmp_path / "outputs", source=checkout)
     change(model, "return self.output(x), lengths", "return 1.01 * self.output(x), lengths")
     done = reproduce(run, folder=tmp_path, source=checkout)
     assert done.returncode == 1, done.stderr
     found = told(run)
-    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("code", "model/ds2.py")]
+    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("code", "components/model/ds2.py")]
     assert found["parting"]["step"] == 1
-    assert "code: model/ds2.py has changed" in done.stdout
+    assert "code: components/model/ds2.py has changed" in done.stdout
 
     done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)
     assert done.returncode == 0, done.stderr
@@ -185,7 +185,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
         (lambda run: None, ["other-run"], "other-run: expected KEY=VALUE"),
         (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),
         (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
-        (lambda run: (run / "status.json").unlink(), [], "is no run's folder"),
+        (lambda run: (run / "status.json").unlink(), [], "is not the folder of a run"),
         (lambda run: (run / "summary.json").write_text("{"), [], "summary.json: cannot be read"),
         (lambda run: change(run / "config.yaml", LSTM, "os.system"), [], "os.system: refused"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.reproduction.causes import Cause, causes, surroundings
+from asr_ablations.reproduction.causes import Cause, causes, environment_causes
 from asr_ablations.reproduction.evidence import compare_runs
 from asr_ablations.reproduction.noise import from_seeds, noise
 from asr_ablations.reproduction.original import Original, load_original
-from asr_ablations.reproduction.terminal import told
+from asr_ablations.reproduction.terminal import cause_line
 from asr_ablations.reproduction.verdict import DIFFERS, DRIFT, MATCH, Verdict, judge
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
@@ -54,37 +54,37 @@ def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 def other_machine(folder: Path) -> None:
     """Another torch and processor, and a last digit of the losses."""
     losses([3.0, 2.5, 2.0000002, 1.5])(folder)
-    change_json(folder / "environment.json", lambda told: told["versions"].update(torch="9.9"))
-    change_json(folder / "environment.json", lambda told: told["hardware"].update(processor="abacus"))
+    change_json(folder / "environment.json", lambda content: content["versions"].update(torch="9.9"))
+    change_json(folder / "environment.json", lambda content: content["hardware"].update(processor="abacus"))
 
 
 def test_equal_records_match(tmp_path: Path) -> None:
-    found = verdict(*pair(tmp_path))
-    assert found.name == MATCH
-    assert "losses of all 4 steps" in found.why
-    assert "has no checkpoints/last.ckpt" in found.why, "what could not be compared is said"
-    assert found.causes == []
+    result = verdict(*pair(tmp_path))
+    assert result.name == MATCH
+    assert "losses of all 4 steps" in result.why
+    assert "has no checkpoints/last.ckpt" in result.why, "what could not be compared is said"
+    assert result.causes == []
 
 
 def test_another_machine_within_the_noise_of_seeds_is_drift(tmp_path: Path) -> None:
-    found = verdict(*pair(tmp_path, change=other_machine))
-    assert found.name == DRIFT
-    assert [(cause.kind, cause.what) for cause in found.causes] == [("versions", "torch"), ("hardware", "processor")]
-    assert found.noise["test"].source.startswith("3 seeds")
+    result = verdict(*pair(tmp_path, change=other_machine))
+    assert result.name == DRIFT
+    assert [(cause.kind, cause.what) for cause in result.causes] == [("versions", "torch"), ("hardware", "processor")]
+    assert result.noise["test"].source.startswith("3 seeds")
 
 
 def test_another_machine_beyond_the_noise_of_seeds_differs(tmp_path: Path) -> None:
-    found = verdict(*pair(tmp_path, change=other_machine, rate=0.6))
-    assert found.name == DIFFERS
-    assert "the WER on test differs by more than the noise of seeds" in found.why
+    result = verdict(*pair(tmp_path, change=other_machine, rate=0.6))
+    assert result.name == DIFFERS
+    assert "the WER on test differs by more than the seed noise" in result.why
 
 
 def test_without_a_known_noise_there_is_no_drift(tmp_path: Path) -> None:
     original = write_run(tmp_path, "seed=0", change=losses([1.0]))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([1.1]))
-    found = verdict(load_original(original), again)
-    assert found.name == DIFFERS
-    assert "nothing is known of the noise of seeds" in found.why
+    result = verdict(load_original(original), again)
+    assert result.name == DIFFERS
+    assert "the seed noise is unknown" in result.why
 
 
 def test_another_config_differs_however_little_it_does(tmp_path: Path) -> None:
@@ -92,44 +92,51 @@ def test_another_config_differs_however_little_it_does(tmp_path: Path) -> None:
         losses([3.0, 2.5000002, 2.0, 1.5])(folder)
         edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.02")
 
-    found = verdict(*pair(tmp_path, change=decay))
-    assert found.name == DIFFERS
-    assert found.why.startswith("the config is not the same; losses part at step 2 (epoch 2, batch 1): 2.5 then")
-    assert found.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.02)]
+    result = verdict(*pair(tmp_path, change=decay))
+    assert result.name == DIFFERS
+    assert result.why.startswith(
+        "the config is not the same; losses first differ at step 2 (epoch 2, batch 1): 2.5 then"
+    )
+    assert result.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.02)]
 
 
 def test_other_data_are_named_by_their_set(tmp_path: Path) -> None:
     def other(folder: Path) -> None:
         losses([3.1, 2.5, 2.0, 1.5])(folder)
-        change_json(folder / "data.json", lambda told: told["sets"]["dev"].update(sha256="other"))
+        change_json(folder / "data.json", lambda content: content["sets"]["dev"].update(sha256="other"))
 
-    found = verdict(*pair(tmp_path, change=other))
-    assert found.name == DIFFERS
-    assert found.causes == [Cause("data", "dev", {"sha256": "dev-hash"}, {"sha256": "other"})]
-    assert told(found.causes[0]) == "data: dev: sha256 dev-hash then, sha256 other now"
+    result = verdict(*pair(tmp_path, change=other))
+    assert result.name == DIFFERS
+    assert result.causes == [Cause("data", "dev", {"sha256": "dev-hash"}, {"sha256": "other"})]
+    assert cause_line(result.causes[0]) == "data: dev: sha256 dev-hash then, sha256 other now"
 
 
-def test_the_first_parting_is_counted_in_steps_and_epochs(tmp_path: Path) -> None:
-    """write_run's summary has five epochs: ten losses are two batches an epoch."""
+def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> None:
+    """write_run's summary has five epochs: ten losses are two batches per epoch."""
     values = [float(number) for number in range(10)]
     original = load_original(write_run(tmp_path, "seed=0", change=losses(values)))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([*values[:7], 7.5, *values[8:]]))
-    parting = compare_runs(original.record, read_run(again)).parting
-    assert parting is not None
-    assert (parting.step, parting.steps_an_epoch, parting.original, parting.reproduction) == (8, 2, 7.0, 7.5)
+    difference = compare_runs(original.record, read_run(again)).first_difference
+    assert difference is not None
+    assert (difference.step, difference.steps_per_epoch, difference.original, difference.reproduction) == (
+        8,
+        2,
+        7.0,
+        7.5,
+    )
     shorter = write_run(tmp_path, "seed=0", sweep="shorter", change=losses(values[:9]))
-    parting = compare_runs(original.record, read_run(shorter)).parting
-    assert parting is not None
-    assert (parting.step, parting.original, parting.reproduction) == (10, 9.0, None)
+    difference = compare_runs(original.record, read_run(shorter)).first_difference
+    assert difference is not None
+    assert (difference.step, difference.original, difference.reproduction) == (10, 9.0, None)
 
 
-def test_one_other_metric_is_no_match(tmp_path: Path) -> None:
+def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "metrics.csv", r"\n0,4,,0\.9,", "\n0,4,,0.90001,")
     assert compare_runs(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
 
 
-def test_one_other_hypothesis_is_no_match(tmp_path: Path) -> None:
+def test_a_single_other_hypothesis_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
     assert compare_runs(original.record, read_run(again)).hypotheses == ["test/0-1-0000"]
@@ -162,16 +169,16 @@ def test_the_hash_of_the_weights_sees_one_bit_and_no_order(dtype: torch.dtype, t
     assert len({*hashes}) == 3
 
 
-def test_a_config_edited_after_the_run_is_told_from_the_checkpoint(tmp_path: Path) -> None:
+def test_a_config_edited_after_the_run_shows_in_the_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "seed=0", change=losses([1.0]))
     ran = load_original(folder).record.config
     checkpoint({}, config=ran)(folder)
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
-    found = verdict(load_original(folder), folder)
-    assert found.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.5)]
+    result = verdict(load_original(folder), folder)
+    assert result.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.5)]
 
 
-def test_a_config_edited_after_the_run_is_told_from_its_identity_without_a_checkpoint(tmp_path: Path) -> None:
+def test_a_config_edited_after_the_run_shows_in_its_identity_without_a_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "seed=0")
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
     (cause,) = causes(load_original(folder), read_run(folder))
@@ -179,7 +186,7 @@ def test_a_config_edited_after_the_run_is_told_from_its_identity_without_a_check
 
 
 @pytest.mark.parametrize(
-    ("here", "expected"),
+    ("code", "expected"),
     [
         ({"files": {"a.py": "2", "c.py": "1"}, "commit": "x"}, ["a.py has changed", "b.py is gone", "c.py is new"]),
         ({"files": {"a.py": "1", "b.py": "1"}, "commit": "y"}, []),
@@ -187,32 +194,34 @@ def test_a_config_edited_after_the_run_is_told_from_its_identity_without_a_check
     ],
     ids=["files", "equal files under another commit", "no files"],
 )
-def test_code_is_told_by_its_files(here: dict[str, Any], expected: list[str]) -> None:
-    there = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
-    found = surroundings({"code": there}, {"code": here})
-    assert [told(cause) for cause in found] == [f"code: {line}" for line in expected]
+def test_code_is_compared_by_its_files(code: dict[str, Any], expected: list[str]) -> None:
+    original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
+    result = environment_causes({"code": original}, {"code": code})
+    assert [cause_line(cause) for cause in result] == [f"code: {line}" for line in expected]
 
 
-def test_a_run_that_went_on_with_other_code_says_so(tmp_path: Path) -> None:
+def test_a_run_that_continued_with_other_code_says_so(tmp_path: Path) -> None:
     def resumed(folder: Path) -> None:
         losses([3.0, 2.5, 2.0, 1.5])(folder)
-        change_json(folder / "environment.json", lambda told: told.update(resumed=[{**told, "code": {"commit": "y"}}]))
+        change_json(
+            folder / "environment.json", lambda content: content.update(resumed=[{**content, "code": {"commit": "y"}}])
+        )
 
-    found = verdict(*pair(tmp_path, change=resumed)).causes
-    assert {(cause.kind, cause.what) for cause in found} >= {("code", "commit")}
+    differences = verdict(*pair(tmp_path, change=resumed)).causes
+    assert {(cause.kind, cause.what) for cause in differences} >= {("code", "commit")}
 
 
 def test_the_limit_is_that_of_two_runs() -> None:
     """t · √2 · sd: with the three seeds' own sd, 95 of 100 pairs of runs lie within it (ISO 5725-6)."""
     rates = [0.10, 0.11, 0.13]
-    found = from_seeds(rates, grain=0.0)
-    assert found.deviation == pytest.approx(np.std(rates, ddof=1))
-    assert found.limit == pytest.approx(T_OF_TWO_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
+    seed_noise = from_seeds(rates, grain=0.0)
+    assert seed_noise.deviation == pytest.approx(np.std(rates, ddof=1))
+    assert seed_noise.limit == pytest.approx(T_OF_TWO_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
 
 
 def test_the_limit_holds_for_95_of_100_pairs() -> None:
     draws = np.random.default_rng(0).normal(0.1, 0.01, size=(2000, 5))
-    within = [abs(one[3] - one[4]) <= from_seeds(one[:3].tolist(), 0.0).limit for one in draws]
+    within = [abs(runs[3] - runs[4]) <= from_seeds(runs[:3].tolist(), 0.0).limit for runs in draws]
     assert np.mean(within) == pytest.approx(0.95, abs=0.015)
 
 
@@ -225,11 +234,11 @@ def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -
     record = load_original(write_run(tmp_path, *sets)).record
     record.summary["sets"].update(dict.fromkeys(("test-clean", "test-other"), record.summary["sets"]["test"]))
     record.summary["test_sets"][:] = ["test-clean", "test-other"]
-    found = noise(record, tmp_path / "sweep")
-    assert found.keys() == {"test-clean"}
-    assert found["test-clean"].limit == 0.0017
-    assert found["test-clean"].deviation is None
-    assert "AlgoPerf" in found["test-clean"].source
+    seed_noise = noise(record, tmp_path / "sweep")
+    assert seed_noise.keys() == {"test-clean"}
+    assert seed_noise["test-clean"].limit == 0.0017
+    assert seed_noise["test-clean"].deviation is None
+    assert "AlgoPerf" in seed_noise["test-clean"].source
 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:

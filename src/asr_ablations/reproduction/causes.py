@@ -1,8 +1,7 @@
-"""In what two runs of one config differ beside their results."""
+"""The differences between two runs of one config, apart from their results."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,101 +10,106 @@ from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.files import Json
 
 DETERMINING = ("config", "data", "code")
-"""Kinds that make another experiment. The others are the machine's, and move the last bits only."""
+"""Kinds that make another experiment. The other kinds belong to the machine, and change the last bits only."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """kind: config, data, code, versions, hardware or threads; what: a key, set, file or package, with its value in the
-    original and in the reproduction.
+    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package;
+    original, reproduction: its value in either run, None where a run has none.
     """
 
     kind: str
     what: str
-    original: Any
-    reproduction: Any
+    original: object
+    reproduction: object
 
 
 def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
-    """Every difference there is, those of config, data and code first."""
-    here = OmegaConf.create(reproduction.config)
-    assert isinstance(here, DictConfig)
-    there = original.record.environment
-    found = [*changed_since(original), *_config(original.cfg, here), *_data(original.record.data, reproduction.data)]
-    # a run that was resumed may have gone on with other code, or elsewhere
-    for part in (*_resumed(there), reproduction.environment, *_resumed(reproduction.environment)):
-        found += [one for one in surroundings(there, part) if one not in found]
-    return sorted(found, key=lambda one: (*DETERMINING, one.kind).index(one.kind))
+    """All differences, those of config, data and code first."""
+    cfg = OmegaConf.create(reproduction.config)
+    environment = original.record.environment
+    result = [
+        *changed_since(original),
+        *_differing("config", content(original.cfg), content(cfg)),
+        *_data(original.record.data, reproduction.data),
+    ]
+    # a resumed run may have continued with other code, or on another machine
+    for other in (*_resumed(environment), reproduction.environment, *_resumed(reproduction.environment)):
+        result += [cause for cause in environment_causes(environment, other) if cause not in result]
+    return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
 
 
 def changed_since(original: Original) -> list[Cause]:
-    """What was written into config.yaml after the run: it is not the config that the run's checkpoint holds."""
-    if (ran := _config_that_ran(original)) is not None:
-        return [Cause("config", key, was, now) for key, was, now in differences(content(ran), content(original.cfg))]
-    told = original.record.environment
-    own = identity(original.cfg, str(told.get("data_fingerprint", "")))
-    if told.get("behaviour") != BEHAVIOUR or told.get("id") in (None, own):
+    """Edits of config.yaml since the run: the differences to the config in the run's checkpoint, or to its identity."""
+    if (cfg := _checkpoint_config(original)) is not None:
+        return _differing("config", content(cfg), content(original.cfg))
+    environment = original.record.environment
+    recorded, current = environment.get("id"), identity(original.cfg, str(environment.get("data_fingerprint", "")))
+    if environment.get("behaviour") != BEHAVIOUR or recorded in (None, current):
         return []
-    return [Cause("config", "config.yaml, some key of it", f"id {told['id']}", f"id {own}")]
+    return [Cause("config", "config.yaml, some key of it", f"id {recorded}", f"id {current}")]
 
 
-def _config_that_ran(original: Original) -> DictConfig | None:
+def _checkpoint_config(original: Original) -> DictConfig | None:
+    """The config that the run's last checkpoint holds; None without a checkpoint, or for one that holds none."""
     path = last_checkpoint(original.folder)
     if not path.exists():
         return None
-    config = read_checkpoint(path).get("run", {}).get("config")
+    config: Json | None = read_checkpoint(path).get("run", {}).get("config")
     return None if config is None else OmegaConf.create(config)
 
 
-def _config(there: DictConfig, here: DictConfig) -> list[Cause]:
-    return [Cause("config", key, was, now) for key, was, now in differences(content(there), content(here))]
+def _data(original: Json, reproduction: Json) -> list[Cause]:
+    """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
+    sets, new_sets = original.get("sets", {}), reproduction.get("sets", {})
+    result = []
+    for name in dict.fromkeys([*sets, *new_sets]):
+        if changes := differences(sets.get(name), new_sets.get(name)):
+            old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
+            result.append(Cause("data", name, old, new))
+    return result + _differing("data", _without_sets(original), _without_sets(reproduction))
 
 
-def _data(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[Cause]:
-    """One cause a set, whatever data.json tells of it, and one for each other key."""
-    sets = [told.get("sets", {}) for told in (there, here)]
-    found = []
-    for name in dict.fromkeys([*sets[0], *sets[1]]):
-        differing = differences(sets[0].get(name), sets[1].get(name))
-        if differing:
-            was, now = ({key: values[side] for key, *values in differing} for side in (0, 1))
-            found.append(Cause("data", name, was, now))
-    rest = [{key: value for key, value in told.items() if key not in ("sets", "fingerprint")} for told in (there, here)]
-    return found + _differing("data", rest[0], rest[1])
+def _without_sets(data: Json) -> Json:
+    return {key: value for key, value in data.items() if key not in ("sets", "fingerprint")}
 
 
-def surroundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[Cause]:
+def environment_causes(original: Json, other: Json) -> list[Cause]:
     """Differences of two environment.json: code, versions, hardware, threads."""
-    hardware = [dict(told.get("hardware", {})) for told in (there, here)]
-    threads = [told.pop("threads", None) for told in hardware]
+    hardware, new_hardware = dict(original.get("hardware", {})), dict(other.get("hardware", {}))
+    threads, new_threads = hardware.pop("threads", None), new_hardware.pop("threads", None)
     return [
-        *_code(there, here),
-        *_differing("versions", there.get("versions", {}), here.get("versions", {})),
-        *_differing("hardware", *hardware),
-        *_differing("threads", {"threads": threads[0]}, {"threads": threads[1]}),
+        *_code(original, other),
+        *_differing("versions", original.get("versions", {}), other.get("versions", {})),
+        *_differing("hardware", hardware, new_hardware),
+        *_differing("threads", {"threads": threads}, {"threads": new_threads}),
     ]
 
 
-def _code(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Cause]:
-    """Source files by name; commits only of a record that has no hashes of files, since equal files are equal code."""
-    yield from _differing("code", {"behaviour": there.get("behaviour")}, {"behaviour": here.get("behaviour")})
-    codes = [told.get("code", {}) for told in (there, here)]
-    files = [code.get("files") for code in codes]
-    if all(files):
-        for name in sorted({*files[0], *files[1]}):
-            was, now = files[0].get(name), files[1].get(name)
-            if was != now:
-                yield Cause("code", name, was, now)
+def _code(original: Json, other: Json) -> Iterator[Cause]:
+    """Differing source files by name. Commits are compared only if a record has no hashes of files: equal files are
+    equal code.
+    """
+    yield from _differing("code", {"behaviour": original.get("behaviour")}, {"behaviour": other.get("behaviour")})
+    code, new_code = original.get("code", {}), other.get("code", {})
+    files, new_files = code.get("files"), new_code.get("files")
+    if files and new_files:
+        for name in sorted({*files, *new_files}):
+            if files.get(name) != new_files.get(name):
+                yield Cause("code", name, files.get(name), new_files.get(name))
         return
-    commits = [{key: code.get(key) for key in ("commit", "dirty_diff")} for code in codes]
-    yield from _differing("code", *commits)
+    for key in ("commit", "dirty_diff"):
+        yield from _differing("code", {key: code.get(key)}, {key: new_code.get(key)})
 
 
-def _differing(kind: str, there: Any, here: Any) -> list[Cause]:
-    return [Cause(kind, key, was, now) for key, was, now in differences(there, here)]
+def _differing(kind: str, original: Json, reproduction: Json) -> list[Cause]:
+    return [Cause(kind, key, old, new) for key, old, new in differences(original, reproduction)]
 
 
-def _resumed(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _resumed(environment: Json) -> list[Json]:
+    """The environments in which a run was resumed."""
     return list(environment.get("resumed", []))

@@ -6,16 +6,32 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from asr_ablations.reproduction.original import Original
 from asr_ablations.tools.errors import UsageError
 
 
 @contextmanager
-def checked_out(repository: Path, code: Mapping[str, Any]) -> Iterator[Path]:
+def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
+    """The folder of the code to run: `source`, or with `checkout` a worktree of the recorded code.
+
+    Raises UsageError for recorded code that cannot be checked out.
+    """
+    if not checkout:
+        yield source
+        return
+    code = original.record.environment.get("code", {})
+    with checked_out(source, code) as tree:
+        changes = ", with its uncommitted changes" if code.get("dirty_diff") else ""
+        print(f"by the recorded code: commit {code['commit'][:8]}{changes}", flush=True)
+        yield tree
+
+
+@contextmanager
+def checked_out(repository: Path, code: Mapping[str, object]) -> Iterator[Path]:
     """The recorded commit with the recorded uncommitted changes, in a folder that is removed afterwards.
 
-    Raises UsageError outside git, for a commit that is not there, and for changes that do not apply.
+    Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
     """
     commit, diff = str(code.get("commit", "")), str(code.get("dirty_diff") or "")
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
@@ -37,6 +53,7 @@ def checked_out(repository: Path, code: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _apply(tree: Path, diff: str, commit: str) -> None:
+    """Apply the uncommitted changes to the worktree. Raises UsageError where they do not fit the commit."""
     if not diff:
         return
     applied = _git(tree, "apply", "--whitespace=nowarn", "-", text=diff)
@@ -54,5 +71,6 @@ def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.C
         raise UsageError(f"--checkout: git cannot be run ({error.strerror})") from error
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    return next(iter(reversed(done.stderr.strip().splitlines())), f"exit code {done.returncode}")
+def _last_line(process: subprocess.CompletedProcess[str]) -> str:
+    """The last line of the standard error, or the exit code."""
+    return next(iter(reversed(process.stderr.strip().splitlines())), f"exit code {process.returncode}")

@@ -1,0 +1,78 @@
+"""A frozen config in a fresh process, by the code of any checkout."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from omegaconf import DictConfig
+
+from asr_ablations.runs.identity import ranks
+from asr_ablations.runs.process import command, load_frozen
+from asr_ablations.runs.status import status_of
+from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
+from asr_ablations.tools.errors import UsageError
+
+
+class RunFailedError(Exception):
+    """A run that finished before did not finish this time. exit_code: for the command that started it."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(reason)
+
+
+def make_absolute(cfg: DictConfig) -> None:
+    """Make data.root absolute: the run starts in another folder. A root of null stands for this folder."""
+    data = cfg.get("data")
+    if isinstance(data, DictConfig) and "root" in data:
+        data.root = str(Path(data.root or ".").absolute())
+
+
+def run_frozen(source: Path, config: Path, threads: int | None) -> int:
+    """Run a frozen config and return the exit code. source: the folder of the checkout whose code runs."""
+    cfg = load_frozen(config)
+    path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, LAUNCHER: announce_launcher()}
+    if threads is not None and "threads" not in cfg:  # code from before that key
+        environment["OMP_NUM_THREADS"] = str(threads)
+    line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
+    # not in the user's folder: if that is a src/, Python would import from there
+    with (
+        subprocess.Popen(line, env=environment, cwd=source, start_new_session=True) as process,
+        _signals_passed_on(process),
+    ):
+        return process.wait()
+
+
+@contextmanager
+def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Within the context, Ctrl-C and SIGTERM make the run write its checkpoint and end, and this process waits."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def refuse_failure(exit_code: int, folder: Path | None) -> None:
+    """Raises KeyboardInterrupt for a run that was interrupted and can continue, UsageError for one that was refused,
+    and RunFailedError for one that failed. folder: the run's, where it is known.
+    """
+    if not exit_code:
+        return
+    if exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM):
+        raise KeyboardInterrupt
+    if exit_code == 2:
+        raise UsageError("the run was refused (above); --checkout runs the recorded code")
+    status = (folder and status_of(folder)) or {}
+    raise RunFailedError(f"the run did not finish this time: {status.get('reason', f'exit code {exit_code}')}", 1)
