@@ -1,4 +1,4 @@
-"""Whole evaluations: of an untrained model over the tiny corpus, and over outputs made up."""
+"""Whole evaluations of an untrained model over the tiny corpus."""
 
 import csv
 import json
@@ -27,9 +27,9 @@ WORDS = ["a", "cab", "bad", "dad", "bed", "had", "be", "dab", "faded", "bee"]
 
 def request(run: Path, *overrides: str) -> DictConfig:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        asked = [f"run={run}", "processes=2", *overrides]
-        cfg = hydra_compose("evaluation", overrides=["overrides=[]", *asked])
-    cfg.overrides = asked
+        words = [f"run={run}", "processes=2", *overrides]
+        cfg = hydra_compose("evaluation", overrides=["overrides=[]", *words])
+    cfg.overrides = words
     check_requests(cfg)
     return cfg
 
@@ -40,23 +40,23 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> P
 
 
 def evaluated(run: Path, *overrides: str) -> dict[str, Any]:
-    ((found,),) = evaluate([request(run, *overrides)])
-    content: dict[str, Any] = json.loads((run / "evaluations" / f"{found.name}.json").read_text())
-    return {**content, "file": run / "evaluations" / f"{found.name}.json"}
+    ((evaluation,),) = evaluate([request(run, *overrides)])
+    content: dict[str, Any] = json.loads((run / "evaluations" / f"{evaluation.name}.json").read_text())
+    return {**content, "file": run / "evaluations" / f"{evaluation.name}.json"}
 
 
 def test_a_record_is_whole(run_folder: Path) -> None:
-    told = evaluated(run_folder)
-    assert (told["name"], told["checkpoint"], told["test_sets"]) == ("greedy", "last.ckpt", ["test"])
-    assert {name: one["utterances"] for name, one in told["sets"].items()} == {"dev": 6, "test": 2}
-    for one in told["sets"].values():
-        assert one["real_time_factor"] == pytest.approx(
-            (one["forward_seconds"] + one["decode_seconds"]) / one["audio_seconds"]
+    record = evaluated(run_folder)
+    assert (record["name"], record["checkpoint"], record["test_sets"]) == ("greedy", "last.ckpt", ["test"])
+    assert {name: result["utterances"] for name, result in record["sets"].items()} == {"dev": 6, "test": 2}
+    for result in record["sets"].values():
+        assert result["real_time_factor"] == pytest.approx(
+            (result["forward_seconds"] + result["decode_seconds"]) / result["audio_seconds"]
         )
-        assert one["utterances_per_second"] == pytest.approx(one["utterances"] / one["decode_seconds"])
-        assert one["processes"] == 2
-        assert 0 <= one["cer_longer"] <= min(1.0, one["cer"])
-    stem = str(told["file"]).removesuffix(".json")
+        assert result["utterances_per_second"] == pytest.approx(result["utterances"] / result["decode_seconds"])
+        assert result["processes"] == 2
+        assert 0 <= result["cer_longer"] <= min(1.0, result["cer"])
+    stem = str(record["file"]).removesuffix(".json")
     with open(f"{stem}.utterances.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["set"], row["id"]) for row in rows] == sorted((row["set"], row["id"]) for row in rows)
@@ -64,7 +64,7 @@ def test_a_record_is_whole(run_folder: Path) -> None:
     errors = sum(
         int(row[key]) for row in rows for key in ("substitutions", "deletions", "insertions") if row["set"] == "dev"
     )
-    assert errors == round(told["sets"]["dev"]["wer"] * told["sets"]["dev"]["words"])
+    assert errors == round(record["sets"]["dev"]["wer"] * record["sets"]["dev"]["words"])
     assert Path(f"{stem}.errors.txt").read_text().startswith("set dev: WER ")
     assert len(Path(f"{stem}.speakers.csv").read_text().splitlines()) == 4
 
@@ -78,9 +78,9 @@ def test_sets_can_be_chosen(run_folder: Path) -> None:
 
 def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate([request(run_folder, "decoder=beam"), request(run_folder)])[0] == []
-    told = capsys.readouterr().out
-    assert "too little was learnt for decoder=beam: skipped (untrained=decode overrules)" in told
-    assert told.count("greedy WER is") == 1  # a greedy evaluation is not skipped
+    output = capsys.readouterr().out
+    assert "too little for decoder=beam: skipped (untrained=decode decodes it all the same)" in output
+    assert output.count("greedy WER is") == 1  # a greedy evaluation is not skipped
     assert evaluated(run_folder, "decoder=beam", "decoder.beam_width=2", "untrained=decode")["name"] == "beam"
 
 
@@ -90,12 +90,12 @@ def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch
 
     monkeypatch.setattr(CTCTask, "forward", lambda *_: pytest.fail("the model ran again"))
     arms = [request(run_folder, "decoder=beam", f"decoder.beam_width={n}", "untrained=decode") for n in (2, 8)]
-    assert len({one.name for (one,) in evaluate(arms)}) == 2
+    assert len({evaluation.name for (evaluation,) in evaluate(arms)}) == 2
 
 
 def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) -> None:
     file = bigrams("job.arpa", WORDS)
-    told = evaluated(
+    record = evaluated(
         run_folder,
         "decoder=beam_lm",
         f"decoder.lm={file}",
@@ -104,12 +104,12 @@ def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) ->
         "untrained=decode",
         "sets=test",
     )
-    tuning = told["tuning"]
+    tuning = record["tuning"]
     assert (tuning["set"], tuning["trials"]) == ("dev", 6)
-    assert {key: told["decoder"][key] for key in ("alpha", "beta")} == tuning["chosen"]
+    assert {key: record["decoder"][key] for key in ("alpha", "beta")} == tuning["chosen"]
     assert tuning["wer"] <= tuning["wer_untuned"]
-    assert told["files"]["lm"]["name"] == "job.arpa"
-    assert len(told["files"]["lm"]["sha256"]) == 64
+    assert record["files"]["lm"]["name"] == "job.arpa"
+    assert len(record["files"]["lm"]["sha256"]) == 64
     stem = run_folder / tuning["file"].removesuffix(".json")
     trials = list(csv.DictReader(Path(f"{stem}.csv").read_text().splitlines()))
     assert float(trials[0]["alpha"]) == 0.5  # the first is what the yaml says
@@ -131,22 +131,22 @@ def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) ->
 
 def test_the_beam_can_be_tuned_too(run_folder: Path) -> None:
     options = ["decoder.beam_width=3", "tune.trials=3", "tune.prune_beams=[4.0,20.0]", "untrained=decode", "sets=test"]
-    told = evaluated(run_folder, "decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}", *options)
-    assert set(told["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
+    record = evaluated(run_folder, "decoder=beam_lm", f"decoder.lm={bigrams('job.arpa', WORDS)}", *options)
+    assert set(record["tuning"]["chosen"]) == {"alpha", "beta", "prune_beams"}
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (["tune.set=test"], "tune.set=test: refused, that is a test set; expected dev"),
         (["tune.set=train"], "tune.set=train: expected dev"),
         (["decoder=greedy"], "this decoder has no weights"),
     ],
 )
-def test_what_cannot_be_tuned(run_folder: Path, overrides: list[str], told: str) -> None:
+def test_what_cannot_be_tuned(run_folder: Path, overrides: list[str], message: str) -> None:
     file = bigrams("job.arpa", WORDS)
     decoder = [] if "decoder=greedy" in overrides else ["decoder=beam_lm", f"decoder.lm={file}"]
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         evaluate([request(run_folder, *decoder, "tune.trials=2", *overrides)])
 
 
@@ -180,7 +180,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
 
 
 def record_as_a_run(run: Path) -> None:
-    """What compare wants of a run beside its checkpoints."""
+    """Write what compare needs of a run beside its checkpoints."""
     (run / "summary.json").write_text('{"sets": {}, "test_sets": ["test"], "parameters": 1}')
     (run / "metrics.csv").write_text("epoch\n")
     (run / "utterances.csv").write_text("set\n")
@@ -188,8 +188,8 @@ def record_as_a_run(run: Path) -> None:
 
 def test_a_sweeps_folder_stands_for_its_finished_runs(tmp_path: Path, tiny_corpus: Path) -> None:
     runs = [write_trained(tmp_path, tiny_corpus, f"seed={seed}") for seed in (0, 1)]
-    (found,) = evaluate([request(tmp_path / "single", "sets=test")])
-    assert {one.folder for one in found} == set(runs)
+    (evaluations,) = evaluate([request(tmp_path / "single", "sets=test")])
+    assert {evaluation.folder for evaluation in evaluations} == set(runs)
 
 
 WRONG_REQUESTS = [
@@ -205,14 +205,14 @@ WRONG_REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("override", "told"), WRONG_REQUESTS)
-def test_a_wrong_request_is_told_before_anything_is_loaded(override: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+@pytest.mark.parametrize(("override", "message"), WRONG_REQUESTS)
+def test_a_wrong_request_is_reported_before_anything_is_loaded(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         request(Path("nowhere"), override)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected"),
         (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a finite number"),
@@ -222,8 +222,8 @@ def test_a_wrong_request_is_told_before_anything_is_loaded(override: str, told: 
         (["root=/nowhere"], "/nowhere"),
     ],
 )
-def test_a_wrong_value_is_told(run_folder: Path, overrides: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_a_wrong_value_is_reported(run_folder: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         evaluate([request(run_folder, *overrides)])
 
 

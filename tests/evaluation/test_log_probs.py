@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.log_probs import Stored, halved, once, split, stored
+from asr_ablations.evaluation.log_probs import LogProbs, halved, split, stored_log_probs, unique_utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.load import load_run
 from tests.helpers.trained_runs import write_trained
@@ -23,27 +23,27 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> P
     return write_trained(tmp_path_factory.mktemp("store"), tiny_corpus)
 
 
-def compute(folder: Path, name: str = "dev", checkpoint: str = "last") -> Stored:
+def compute(folder: Path, name: str = "dev", checkpoint: str = "last") -> LogProbs:
     trained = load_run(folder, checkpoint)
     trained.data.corpus.prepare()
-    return stored(trained, name, CPU, nullcontext)
+    return stored_log_probs(trained, name, CPU, nullcontext)
 
 
 def test_they_are_those_of_the_model(run_folder: Path) -> None:
     """Against the model on each utterance alone."""
     trained = load_run(run_folder)
     trained.data.corpus.prepare()
-    found = stored(trained, "dev", CPU, nullcontext)
-    assert [u.id for u in found.utterances] == sorted(u.id for u in trained.data.corpus.read("dev"))
-    assert len(found.utterances) == 6
-    assert found.audio_seconds == pytest.approx(sum(u.duration for u in found.utterances))
+    stored = stored_log_probs(trained, "dev", CPU, nullcontext)
+    assert [u.id for u in stored.utterances] == sorted(u.id for u in trained.data.corpus.read("dev"))
+    assert len(stored.utterances) == 6
+    assert stored.audio_seconds == pytest.approx(sum(u.duration for u in stored.utterances))
     trained.data.batch_count = 1
     alone = {}
     for batch in trained.data.evaluation_dataloader("dev"):
         with torch.inference_mode():
             log_probs, lengths = trained.task(batch)
         alone[batch.ids[0]] = log_probs[0, : int(lengths[0])].numpy()
-    for utterance, row in zip(found.utterances, found.open(), strict=True):
+    for utterance, row in zip(stored.utterances, stored.open(), strict=True):
         assert row.dtype == np.float16
         np.testing.assert_allclose(row, alone[utterance.id], atol=4e-3)
 
@@ -57,7 +57,7 @@ def test_they_are_computed_once_and_again_for_other_weights_or_data(run_folder: 
     moved = tiny_corpus.with_name("moved")
     shutil.copytree(tiny_corpus, moved, dirs_exist_ok=True)
     trained.data.corpus.root = moved  # the same content elsewhere
-    assert stored(trained, "dev", CPU, nullcontext).file == first.file
+    assert stored_log_probs(trained, "dev", CPU, nullcontext).file == first.file
     shutil.copy(run_folder / "checkpoints" / "best.ckpt", run_folder / "checkpoints" / "other.ckpt")
     weights = torch.load(run_folder / "checkpoints" / "best.ckpt", weights_only=True)
     next(value for value in weights["state_dict"].values() if value.is_floating_point()).add_(0.1)
@@ -67,21 +67,21 @@ def test_they_are_computed_once_and_again_for_other_weights_or_data(run_folder: 
     transcripts.write_text(transcripts.read_text().replace("CAB", "DAB"))
     other = load_run(run_folder)
     other.data.corpus.root = moved
-    assert stored(other, "dev", CPU, nullcontext).file != first.file
+    assert stored_log_probs(other, "dev", CPU, nullcontext).file != first.file
 
 
 def test_half_of_a_pair_of_files_is_computed_again(run_folder: Path) -> None:
-    found = compute(run_folder, "test")
-    content = found.file.read_bytes()
-    found.file.with_suffix(".json").unlink()
+    stored = compute(run_folder, "test")
+    content = stored.file.read_bytes()
+    stored.file.with_suffix(".json").unlink()
     again = compute(run_folder, "test")
-    assert again.lengths == found.lengths
+    assert again.lengths == stored.lengths
     assert again.file.read_bytes() == content
-    assert not [path for path in found.file.parent.iterdir() if path.name.startswith(".")]
+    assert not [path for path in stored.file.parent.iterdir() if path.name.startswith(".")]
 
 
 def test_rounding_keeps_the_best_symbol() -> None:
-    """Of frames whose two best symbols are one float16."""
+    """Frames whose two best symbols round to the same float16."""
     rows = np.log(np.random.default_rng(0).dirichlet(np.ones(29), 500)).astype(np.float32)
     tied = rows.copy()
     best = rows.argmax(axis=1)
@@ -102,8 +102,8 @@ def test_split_is_the_inverse_of_joining(lengths: list[int]) -> None:
 
 
 def test_an_utterance_counts_once() -> None:
-    """As where several processes have read the same one."""
+    """As when several processes have read the same utterance."""
     a, b = (Utterance(id_, "s", Path("x.flac"), 0.0, 1.0, "a") for id_ in "ab")
-    assert once("dev", [b, a, b]) == [a, b]
+    assert unique_utterances("dev", [b, a, b]) == [a, b]
     with pytest.raises(UsageError, match="dev: two utterances have the id a"):
-        once("dev", [a, replace(a, text="b")])
+        unique_utterances("dev", [a, replace(a, text="b")])

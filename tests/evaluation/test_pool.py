@@ -1,4 +1,4 @@
-"""Decoding in processes: the same texts in the same order as without, and deaths that are told."""
+"""Decoding in processes: the same texts in the same order as without processes, and deaths are reported."""
 
 import os
 from pathlib import Path
@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.log_probs import Stored
-from asr_ablations.evaluation.pool import Pool, changed, process_count
+from asr_ablations.evaluation.log_probs import LogProbs
+from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 
 
-def store(folder: Path, rows: list[np.ndarray], texts: list[str] | None = None) -> Stored:
-    """A set whose outputs are these."""
+def store(folder: Path, rows: list[np.ndarray], texts: list[str] | None = None) -> LogProbs:
+    """A set with these outputs."""
     texts = texts or [""] * len(rows)
     spoken = [Utterance(f"{i:03d}", "s", Path(f"{i}.flac"), 0.0, 1.0, text) for i, text in enumerate(texts)]
     np.save(folder / "dev.npy", np.concatenate(rows).astype(np.float16))
-    return Stored("dev", folder / "dev.npy", spoken, [len(row) for row in rows], 0.5, "cpu")
+    return LogProbs("dev", folder / "dev.npy", spoken, [len(row) for row in rows], 0.5, "cpu")
 
 
 def drawn(utterances: int) -> list[np.ndarray]:
@@ -35,10 +35,10 @@ def drawn(utterances: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", ["greedy", "beam_lm", "lexicon"])
 def test_as_without_processes(tmp_path: Path, processes: int, name: str) -> None:
     rows = drawn(50)
-    found, alone = store(tmp_path, rows), decoder(name)
+    log_probs, alone = store(tmp_path, rows), decoder(name)
     count = []
     with Pool([decoder("greedy"), alone], processes) as pool:
-        decoded = pool.decode(1, found, advance=lambda: count.append(1))
+        decoded = pool.decode(1, log_probs, advance=lambda: count.append(1))
     halves = [row.astype(np.float16).astype(np.float32) for row in rows]
     assert decoded.texts == [alone(torch.from_numpy(row)[None], torch.tensor([len(row)]))[0] for row in halves]
     assert len(count) == 50
@@ -49,18 +49,18 @@ def test_as_without_processes(tmp_path: Path, processes: int, name: str) -> None
 def test_one_pool_decodes_with_other_weights_in_turn(tmp_path: Path) -> None:
     file = str(bigrams("pool.arpa", ["ab"]))
     row = np.log([[0.02, 0.93, 0.03, 0.02], [0.02, 0.5, 0.46, 0.02]])
-    found = store(tmp_path, [row] * 4)
+    log_probs = store(tmp_path, [row] * 4)
     with Pool([decoder("beam_lm", lm=file, alpha=0.0, beta=0.0)], 2) as pool:
-        texts = [pool.decode(0, found, values).texts for values in (None, {"alpha": 0.5}, {}, {"beta": 9.0})]
-    assert [set(one) for one in texts] == [{"a"}, {"ab"}, {"a"}, {"a"}]
+        texts = [pool.decode(0, log_probs, values).texts for values in (None, {"alpha": 0.5}, {}, {"beta": 9.0})]
+    assert [set(decoded) for decoded in texts] == [{"a"}, {"ab"}, {"a"}, {"a"}]
 
 
-def test_values_come_back() -> None:
-    one = decoder("beam_lm")
-    before = (one.alpha, one.beta)
-    with changed(one, {"alpha": 9.0}):
-        assert (one.alpha, one.beta) == (9.0, before[1])
-    assert (one.alpha, one.beta) == before
+def test_values_are_restored() -> None:
+    tuned = decoder("beam_lm")
+    before = (tuned.alpha, tuned.beta)
+    with temporary_values(tuned, {"alpha": 9.0}):
+        assert (tuned.alpha, tuned.beta) == (9.0, before[1])
+    assert (tuned.alpha, tuned.beta) == before
 
 
 class Dying:
@@ -73,7 +73,7 @@ class Failing:
         raise ValueError("of the decoder's own")
 
 
-def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a decoding process died"), Pool([Dying()], 2) as pool:
         pool.decode(0, store(tmp_path, drawn(8)))
 

@@ -6,7 +6,7 @@ import pytest
 
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.evaluation.error_report import error_report
-from asr_ablations.evaluation.record import longer_rate, name_of, speakers
+from asr_ablations.evaluation.record import evaluation_name, longer_rate, speakers
 from asr_ablations.experiment.utterances import utterance_row
 
 SPOKEN = [
@@ -19,8 +19,8 @@ SPOKEN = [
 
 def rows(spoken=SPOKEN):
     return [
-        utterance_row("test", Utterance(id_, who, Path("x.flac"), 0.0, 1.0, reference), reference, hypothesis)
-        for id_, who, reference, hypothesis in spoken
+        utterance_row("test", Utterance(id_, speaker, Path("x.flac"), 0.0, 1.0, reference), reference, hypothesis)
+        for id_, speaker, reference, hypothesis in spoken
     ]
 
 
@@ -36,13 +36,13 @@ def test_the_rate_over_the_longer_string() -> None:
 
 def test_speakers_sum_to_the_whole() -> None:
     table = speakers(rows())
-    assert [(one["speaker"], one["utterances"], one["words"]) for one in table] == [("bert", 2, 4), ("anna", 2, 6)]
+    assert [(row["speaker"], row["utterances"], row["words"]) for row in table] == [("bert", 2, 4), ("anna", 2, 6)]
     # bert: 2 insertions, 1 substitution in 4 words; anna: 1 substitution, 1 deletion in 6
-    assert [one["wer"] for one in table] == [3 / 4, pytest.approx(2 / 6)]
+    assert [row["wer"] for row in table] == [3 / 4, pytest.approx(2 / 6)]
 
 
 def test_confusions() -> None:
-    """icefall's order: what happened most first; each count by hand."""
+    """icefall's order: the most frequent first; each count by hand."""
     report = error_report(rows()).splitlines()
     assert report[0] == "set test: WER 50.00 % (5 errors in 10 words)"
     assert "2:\t(the->a) cat (sat->*)" in report
@@ -53,7 +53,7 @@ def test_confusions() -> None:
     assert report[at("DELETIONS: count reference") + 1] == "1\tsat"
     assert report[at("INSERTIONS: count hypothesis") + 1 :][:2] == ["1\tbig", "1\tran"]
     words = report[at("PER-WORD STATISTICS: word  correct  errors  in references  in hypotheses") + 1 :]
-    # sorted by errors, then by name; a: once right, once heard where "the" was said
+    # sorted by errors, then by name; a: once right, once recognised where "the" was said
     assert words[0] == "a\t1\t1\t1\t2"
     assert "cat\t2\t1\t3\t2" in words
 
@@ -67,8 +67,8 @@ def test_a_report_has_every_set_and_no_rows_are_no_error() -> None:
     assert error_report([]) == ""
 
 
-def test_a_name_is_of_the_content() -> None:
-    told = {"decoder": {"beam_width": 4}, "files": {}}
-    assert name_of("beam", told) == name_of("beam", dict(reversed(told.items())))
-    assert name_of("beam", told) != name_of("beam", {**told, "decoder": {"beam_width": 5}})
-    assert name_of("beam", told).startswith("beam-")
+def test_a_name_depends_on_the_content() -> None:
+    content = {"decoder": {"beam_width": 4}, "files": {}}
+    assert evaluation_name("beam", content) == evaluation_name("beam", dict(reversed(content.items())))
+    assert evaluation_name("beam", content) != evaluation_name("beam", {**content, "decoder": {"beam_width": 5}})
+    assert evaluation_name("beam", content).startswith("beam-")

@@ -10,13 +10,11 @@ from asr_ablations.config.checks import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import programs
 from asr_ablations.language_models.fit import fit
-from asr_ablations.language_models.model import ARPA, BINARY, load
+from asr_ablations.language_models.model import ARPA, BINARY, RECORD, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import Json, write_json
 from asr_ablations.tools.terminal import console
-
-RECORD = "lm.json"
 
 
 def make(cfg: DictConfig) -> Path:

@@ -1,4 +1,4 @@
-"""Errors to read, in the style of icefall's errs-*.txt: every utterance aligned, every confusion counted."""
+"""A report of errors in the style of icefall's errs-*.txt: every utterance aligned, every confusion counted."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,8 @@ from asr_ablations.metrics.word_alignment import Pair, align
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:
-    """Per set: the rate; utterances with (reference->hypothesis) where they differ; substitutions, deletions and
-    insertions by how often; words by their errors.
+    """The report of every set: its WER; utterances with (reference->hypothesis) where they differ; substitutions,
+    deletions and insertions, the most frequent first; words, those with most errors first.
     """
     return "".join(_set_report(name, [row for row in rows if row["set"] == name]) for name in _names(rows))
 
@@ -45,20 +45,22 @@ def _details(aligned: Sequence[Pair]) -> str:
 
 
 def _most(counted: Iterable[tuple[int, str]]) -> list[str]:
-    return [f"{n}\t{what}" for n, what in sorted(counted, key=lambda one: (-one[0], one[1]))]
+    """Lines of counts and confusions, the most frequent first."""
+    return [f"{n}\t{confusion}" for n, confusion in sorted(counted, key=lambda row: (-row[0], row[1]))]
 
 
 def _words(counted: Counter[Pair]) -> list[str]:
+    """Lines of word, correct, errors, count in the references and in the hypotheses; most errors first."""
     spoken: Counter[str] = Counter()
-    heard: Counter[str] = Counter()
+    recognised: Counter[str] = Counter()
     for (reference, hypothesis), n in counted.items():
         spoken.update({reference: n} if reference is not None else {})
-        heard.update({hypothesis: n} if hypothesis is not None else {})
+        recognised.update({hypothesis: n} if hypothesis is not None else {})
     table = []
-    for word in spoken.keys() | heard.keys():
-        right = counted[word, word]
-        table.append((spoken[word] + heard[word] - 2 * right, word, right))
+    for word in spoken.keys() | recognised.keys():
+        correct = counted[word, word]
+        table.append((spoken[word] + recognised[word] - 2 * correct, word, correct))
     return [
-        f"{word}\t{right}\t{errors}\t{spoken[word]}\t{heard[word]}"
-        for errors, word, right in sorted(table, key=lambda one: (-one[0], one[1]))
+        f"{word}\t{correct}\t{errors}\t{spoken[word]}\t{recognised[word]}"
+        for errors, word, correct in sorted(table, key=lambda row: (-row[0], row[1]))
     ]

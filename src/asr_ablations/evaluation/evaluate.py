@@ -1,10 +1,9 @@
-"""evaluate(requests): runs loaded, one pool forked, log-probabilities stored, sets decoded, records written."""
+"""evaluate(requests): load runs, fork one pool, store log-probabilities, decode sets, write records."""
 
-import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -12,56 +11,66 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
-from asr_ablations.evaluation.log_probs import Stored, stored
+from asr_ablations.evaluation.decoders import decoder_name, files, searches
+from asr_ablations.evaluation.log_probs import LogProbs, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
-from asr_ablations.evaluation.record import Evaluation, name_of, set_content, set_rows
-from asr_ablations.evaluation.request import runs_of
+from asr_ablations.evaluation.record import Evaluation, evaluation_name, set_content, set_rows
+from asr_ablations.evaluation.request import finished_runs
 from asr_ablations.evaluation.terminal import print_evaluations
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
-from asr_ablations.experiment.utterances import rates
+from asr_ablations.experiment.utterances import UtteranceRow, rates
+from asr_ablations.language_models.model import RECORD
 from asr_ablations.tools.errors import choices
+from asr_ablations.tools.files import Json, sha256
 from asr_ablations.training.assembly import device_count, trainer
+from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.load import Trained, load_run
 from asr_ablations.training.quiet import quiet
 
 UNTRAINED = 0.9
-"""Greedy WER over which a model counts as untrained: a beam search would take some thirty times as long on it, for
-nothing.
+"""The greedy WER above which a model counts as untrained: a beam search would take about thirty times as long on it,
+for nothing.
 """
 
 
-class Arm(NamedTuple):
-    """One request on one run, with the number of its decoder in the pool."""
+class DecodingArm(NamedTuple):
+    """One request on one run. request: its number; sets: names of those to decode."""
 
+    request: int
     cfg: DictConfig
     trained: Trained
     sets: list[str]
-    decoder: int
+    decoder: Decoder
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """The evaluations of every request, one a run. Raises UsageError for what cannot be loaded or is out of range."""
+    """The evaluations of every request, one per run; runs whose model is untrained may be missing.
+
+    Raises UsageError for what cannot be loaded or is out of range.
+    """
     quiet()
+    arms = _arms(requests)
+    for trained in {(arm.trained.folder, arm.trained.checkpoint): arm.trained for arm in arms}.values():
+        trained.data.corpus.prepare()
+    with Pool([arm.decoder for arm in arms], process_count(requests[0].processes)) as pool, _bar() as bar:
+        results = [(arm, _evaluate(number, arm, pool, bar)) for number, arm in enumerate(arms)]
+    done = [(arm, evaluation) for arm, evaluation in results if evaluation is not None]
+    print_evaluations([evaluation for _, evaluation in done], [arm.cfg.overrides for arm, _ in done])
+    return [[evaluation for arm, evaluation in done if arm.request == number] for number in range(len(requests))]
+
+
+def _arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
+    """Load every run once, and build a decoder for each request on it."""
     runs: dict[tuple[Path, str], Trained] = {}
-    arms: list[Arm] = []
-    decoders: list[Any] = []
-    counts: list[int] = []
-    for cfg in requests:
-        paths = runs_of(Path(str(cfg.run)))
-        counts.append(len(paths))
-        for path in paths:
+    arms = []
+    for number, cfg in enumerate(requests):
+        for path in finished_runs(Path(str(cfg.run))):
             if (path, cfg.checkpoint) not in runs:
                 runs[path, cfg.checkpoint] = _load(path, cfg)
             trained = runs[path, cfg.checkpoint]
-            arms.append(Arm(cfg, trained, _sets(cfg, trained), len(decoders)))
-            decoders.append(build(cfg.decoder)(trained.task.alphabet))
-    for trained in runs.values():
-        trained.data.corpus.prepare()
-    with Pool(decoders, process_count(requests[0].processes)) as pool, _bar() as bar:
-        done = [_evaluate(arm, decoders[arm.decoder], pool, bar) for arm in arms]
-    print_evaluations([one for one in done if one is not None], [arm.cfg.overrides for arm in arms])
-    found = iter(done)
-    return [[one for one in (next(found) for _ in range(count)) if one is not None] for count in counts]
+            sets = _sets(cfg, trained)
+            arms.append(DecodingArm(number, cfg, trained, sets, build(cfg.decoder)(trained.task.alphabet)))
+    return arms
 
 
 def _bar() -> Progress:
@@ -76,93 +85,95 @@ def _load(path: Path, cfg: DictConfig) -> Trained:
 
 
 def _sets(cfg: DictConfig, trained: Trained) -> list[str]:
+    """The requested sets, by default all. Raises UsageError for one that is no validation or test set of the run."""
     corpus = trained.data.corpus
-    there = list(dict.fromkeys([*corpus.validation, *corpus.test]))
-    asked = [cfg.sets] if isinstance(cfg.sets, str) else list(cfg.sets or there)
-    for name in asked:
-        if name not in there:
-            raise choices("sets", name, there)
-    return asked
+    available = list(dict.fromkeys([*corpus.validation, *corpus.test]))
+    requested = [cfg.sets] if isinstance(cfg.sets, str) else list(cfg.sets or available)
+    for name in requested:
+        if name not in available:
+            raise choices("sets", name, available)
+    return requested
 
 
-def _evaluate(arm: Arm, decoder: Any, pool: Pool, bar: Progress) -> Evaluation | None:
-    """None where the model is not worth the search."""
-    tuned_on = tuning_set(arm.cfg, decoder, arm.trained.data) if arm.cfg.tune.trials else None
+def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
+    """Decode the sets of an arm and write the record; None where the model is not worth the search.
+
+    number: of the arm's decoder in the pool.
+    """
+    tuned_on = tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
-    found = {name: log_probs_of(arm.trained, name) for name in names}
-    if getattr(decoder, "searches", False) and arm.cfg.untrained == "skip" and _untrained(arm, found):
+    log_probs = {name: log_probs_of(arm.trained, name) for name in names}
+    if searches(arm.decoder) and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
         return None
     tuning = None
     if tuned_on is not None:
-        tuning = tune(arm.cfg, arm.decoder, decoder, pool, found[tuned_on], arm.trained.folder, bar)
-    values = tuning.chosen if tuning else {}
-    rows, sets = [], {}
+        tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
+    rows: list[UtteranceRow] = []
+    sets: Json = {}
     for name in arm.sets:
-        decoded = _decode(arm, found[name], pool, bar, values)
-        own = set_rows(found[name], decoded.texts)
+        decoded = _decode(number, arm, log_probs[name], pool, bar, tuning.chosen if tuning else {})
+        own = set_rows(log_probs[name], decoded.texts)
         rows += own
-        sets[name] = set_content(found[name], decoded, own, pool.processes)
-    told = _identity(arm, decoder, tuning, [found[name] for name in arm.sets])
-    evaluation = Evaluation(arm.trained.folder, name_of(told["name"], told), {**told, "sets": sets}, rows)
+        sets[name] = set_content(log_probs[name], decoded, own, pool.processes)
+    identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
+    name = evaluation_name(decoder_name(arm.cfg), identity)
+    evaluation = Evaluation(arm.trained.folder, name, {**identity, "sets": sets}, rows)
     evaluation.write()
     return evaluation
 
 
-def log_probs_of(trained: Trained, name: str) -> Stored:
+def log_probs_of(trained: Trained, name: str) -> LogProbs:
     """The log-probabilities of a set from the run's folder, computed on the run's own device if they are missing."""
     devices = device_count(trained.cfg)
     device = torch.device("cuda" if devices else "cpu")
-    return stored(trained, name, device, trainer(trained.cfg, devices, [], []).precision_plugin.forward_context)
+    precision = trainer(trained.cfg, devices, [], []).precision_plugin.forward_context
+    return stored_log_probs(trained, name, device, precision)
 
 
-def _decode(arm: Arm, found: Stored, pool: Pool, bar: Progress, values: dict[str, float]) -> Decoded:
-    task = bar.add_task(f"{_name(arm.cfg)} on {found.name}", total=len(found.utterances))
-    decoded = pool.decode(arm.decoder, found, values, lambda: bar.advance(task))
+def _decode(
+    number: int, arm: DecodingArm, log_probs: LogProbs, pool: Pool, bar: Progress, values: Mapping[str, float]
+) -> Decoded:
+    task = bar.add_task(f"{decoder_name(arm.cfg)} on {log_probs.name}", total=len(log_probs.utterances))
+    decoded = pool.decode(number, log_probs, values, lambda: bar.advance(task))
     bar.remove_task(task)
     return decoded
 
 
-def _untrained(arm: Arm, found: dict[str, Stored]) -> bool:
-    """Whether the greedy WER over all sets is beyond UNTRAINED, which is told."""
+def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
+    """Whether the greedy WER over all sets is above UNTRAINED; if so, a message is printed."""
     greedy = Greedy(arm.trained.task.alphabet)
-    rows = []
-    for one in found.values():
-        outputs = [torch.from_numpy(row.astype("float32")) for row in one.open()]
-        rows += set_rows(one, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
+    rows: list[UtteranceRow] = []
+    for log_probs in sets:
+        outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.open()]
+        rows += set_rows(log_probs, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
     if (wer := rates(rows)["wer"]) <= UNTRAINED:
         return False
-    print(f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, too little was learnt for decoder="
-          f"{_name(arm.cfg)}: skipped (untrained=decode overrules)")  # fmt: skip
+    print(
+        f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, the model has learnt too little for "
+        f"decoder={decoder_name(arm.cfg)}: skipped (untrained=decode decodes it all the same)"
+    )
     return True
 
 
-def _name(cfg: DictConfig) -> str:
-    """The decoder as its file is called."""
-    return str(cfg.decoder._target_).split(".")[-2]
-
-
-def _identity(arm: Arm, decoder: Any, tuning: Tuning | None, sets: list[Stored]) -> dict[str, Any]:
-    """What the evaluation is of: everything that can change its texts, files by their content."""
-    node: Any = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
-    files = {key: {"path": node.pop(key), **_described(file)} for key, file in getattr(decoder, "files", {}).items()}
+def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs]) -> Json:
+    """Everything that can change the texts of an evaluation, files by their content."""
+    decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
+    assert isinstance(decoder, dict)
+    described = {key: {"path": decoder.pop(key), **_described(file)} for key, file in files(arm.decoder).items()}
     corpus = arm.trained.data.corpus
     return {
-        "name": _name(arm.cfg),
+        "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
         "checkpoint": arm.trained.checkpoint.name,
-        "decoder": {**node, **(tuning.chosen if tuning else {})},
-        "files": files,
-        "tuning": tuning.told if tuning else None,
-        "log_probs": [one.file.name for one in sets],
-        "test_sets": [one.name for one in sets if one.name in corpus.test],
+        "decoder": {**decoder, **(tuning.chosen if tuning else {})},
+        "files": described,
+        "tuning": tuning.summary if tuning else None,
+        "log_probs": [log_probs.file.name for log_probs in sets],
+        "test_sets": [log_probs.name for log_probs in sets if log_probs.name in corpus.test],
     }
 
 
 def _described(file: Path) -> dict[str, str]:
-    """A file's name, of a model in a folder of src/lm.py the folder's; and a hash of its content."""
-    digest = hashlib.sha256()
-    with file.open("rb") as opened:
-        while block := opened.read(1 << 20):
-            digest.update(block)
-    named = file.parent.name if (file.parent / "lm.json").exists() else file.name
-    return {"name": named, "sha256": digest.hexdigest()}
+    """The name and the hash of a file. A file in a model folder of src/lm.py has the name of the folder."""
+    name = file.parent.name if (file.parent / RECORD).exists() else file.name
+    return {"name": name, "sha256": sha256(file)}

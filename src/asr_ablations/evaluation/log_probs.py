@@ -1,14 +1,14 @@
-"""Log-probabilities of whole sets on disk, computed once: every decoder and every language model reads them there."""
+"""Log-probabilities of whole sets on disk. They are computed once; every decoder and language model reads them."""
 
 import hashlib
 import json
-import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,19 +17,23 @@ from rich.progress import track
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
+from asr_ablations.tools.files import read_json, sha256, whole_file, write_json
 from asr_ablations.training.load import Trained
 
 LOWEST = np.finfo(np.float16).min
 FORMAT = 1
-"""A new number where what is stored changes."""
+"""The version of the stored format: raised when what is stored changes."""
+
+Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Makes a context for the forward pass."""
 
 
 @dataclass(frozen=True)
-class Stored:
-    """One set. file: (frames of all utterances, V) float16, nats; lengths: frames (N,), in the order of the utterances.
+class LogProbs:
+    """The log-probabilities of one set.
 
-    seconds: what the forward pass took; device: where it ran.
+    file: (frames of all utterances, V) float16, nats; lengths: frames of each utterance (N,), in the order of the
+    utterances; seconds: duration of the forward pass; device: where it ran.
     """
 
     name: str
@@ -44,35 +48,36 @@ class Stored:
         return sum(utterance.duration for utterance in self.utterances)
 
     def open(self) -> list[np.ndarray]:
-        """(length, V) of every utterance, mapped, not read."""
+        """One array (length, V) per utterance, mapped from the file and not read into memory."""
         return split(np.load(self.file, mmap_mode="r"), self.lengths)
 
 
 def split(content: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
-    """What lies behind one another as one array an utterance."""
+    """Split concatenated rows (sum of lengths, V) into one array (length, V) per utterance."""
     return np.split(content, np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
-def stored(trained: Trained, name: str, device: torch.device, precision: Any) -> Stored:
-    """The log-probabilities of a set from the run's folder, computed where they are not there yet.
+def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
+    """The log-probabilities of a set from the run's folder, computed first if they are missing.
 
-    precision: a context for the forward pass. Raises UsageError for an id that stands twice in the set.
+    Raises UsageError for two utterances with the same id.
     """
     if name not in trained.data.sets:
         trained.data.read(name)
-    ordered = once(name, trained.data.sets[name].utterances)
-    key = _key(trained, ordered, device)
-    file = trained.folder / LOG_PROBS / f"{name}-{key}.npy"
-    index = file.with_suffix(".json")
-    if not (file.exists() and index.exists()):
+    utterances = unique_utterances(name, trained.data.sets[name].utterances)
+    file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
+    if not (file.exists() and _index(file).exists()):
         file.parent.mkdir(exist_ok=True)
-        _compute(trained, name, ordered, file, device, precision)
-    told = json.loads(index.read_text(encoding="utf-8"))
-    return Stored(name, file, ordered, told["lengths"], told["seconds"], told["device"])
+        _compute(trained, name, utterances, file, device, precision)
+    index = read_json(_index(file))
+    return LogProbs(name, file, utterances, index["lengths"], index["seconds"], index["device"])
 
 
-def once(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """In the order of the ids, each once. Raises UsageError for two utterances of one id."""
+def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
+    """The utterances of the set `name` in the order of their ids, each once.
+
+    Raises UsageError for two different utterances with the same id.
+    """
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -80,71 +85,68 @@ def once(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
     return [by_id[id_] for id_ in sorted(by_id)]
 
 
-def _key(trained: Trained, utterances: list[Utterance], device: torch.device) -> str:
-    """A hash of the checkpoint and of what is spoken, and of the precision, which on a CPU may be another."""
-    told = [_hash_of_file(trained.checkpoint), fingerprint(utterances), f"{trained.cfg.precision}{device.type}", FORMAT]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
+    """Twelve hexadecimal digits of a hash over everything that determines log-probabilities: the checkpoint, the
+    utterances, and the precision, which differs between CPU and GPU.
+    """
+    precision = f"{trained.cfg.precision}{device.type}"
+    determining = [sha256(trained.checkpoint), _hash_of_utterances(utterances), precision, FORMAT]
+    return hashlib.sha256(json.dumps(determining).encode()).hexdigest()[:12]
 
 
-def fingerprint(utterances: Iterable[Utterance]) -> str:
-    """A hash of the utterances and of their audio, as far as its size tells."""
-    lines = []
-    for one in utterances:
-        told = one.audio.stat()
-        lines.append(f"{one.id}\t{one.speaker}\t{one.offset}\t{one.duration}\t{one.text}\t{told.st_size}")
+def _hash_of_utterances(utterances: Iterable[Utterance]) -> str:
+    """SHA-256 over the utterances, and over the sizes of their audio files in place of the content."""
+    lines = [f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}\t{u.audio.stat().st_size}" for u in utterances]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _hash_of_file(file: Path) -> str:
-    with file.open("rb") as opened:
-        digest = hashlib.sha256()
-        while block := opened.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _index(file: Path) -> Path:
+    """The file that describes a file of log-probabilities."""
+    return file.with_suffix(".json")
 
 
 def _compute(
-    trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Any
+    trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Precision
 ) -> None:
     started = time.perf_counter()
-    found = _forward(trained, name, device, precision)
-    lengths = [len(found[utterance.id]) for utterance in utterances]
-    temporary = file.with_name(f".{file.stem}.{os.getpid()}.npy")
-    content = np.concatenate([found[utterance.id] for utterance in utterances])
-    np.save(temporary, content)
-    write_json(
-        file.with_suffix(".json"),
-        {
-            "set": name,
-            "shape": list(content.shape),
-            "unit": "nats",
-            "checkpoint": trained.checkpoint.name,
-            "alphabet": trained.task.alphabet.characters,
-            "device": str(device),
-            "seconds": time.perf_counter() - started,
-            "ids": [utterance.id for utterance in utterances],
-            "lengths": lengths,
-        },
-    )
-    temporary.replace(file)  # after its index: a file that is there is whole, and has one
+    by_id = _forward(trained, name, device, precision)
+    content = np.concatenate([by_id[utterance.id] for utterance in utterances])
+    with whole_file(file, ending=".npy") as temporary:  # it takes its name after its index: a whole file has one
+        np.save(temporary, content)
+        write_json(
+            _index(file),
+            {
+                "set": name,
+                "shape": list(content.shape),
+                "unit": "nats",
+                "checkpoint": trained.checkpoint.name,
+                "alphabet": trained.task.alphabet.characters,
+                "device": str(device),
+                "seconds": time.perf_counter() - started,
+                "ids": [utterance.id for utterance in utterances],
+                "lengths": [len(by_id[utterance.id]) for utterance in utterances],
+            },
+        )
 
 
-def _forward(trained: Trained, name: str, device: torch.device, precision: Any) -> dict[str, np.ndarray]:
-    """float16 (length, V) of every utterance by id."""
+def _forward(trained: Trained, name: str, device: torch.device, precision: Precision) -> dict[str, np.ndarray]:
+    """Log-probabilities (length, V) of every utterance in float16, by id."""
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
-    found: dict[str, np.ndarray] = {}
+    by_id: dict[str, np.ndarray] = {}
     for batch in track(
         loader, description=f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()
     ):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(device))
         for id_, row, length in zip(batch.ids, log_probs.cpu().numpy(), lengths.tolist(), strict=True):
-            found[id_] = halved(row[:length])
-    return found
+            by_id[id_] = halved(row[:length])
+    return by_id
 
 
 def halved(row: np.ndarray) -> np.ndarray:
-    """(T, V) in float16, each frame's best symbol still its best: where rounding has made two equal, it is raised."""
+    """Round (T, V) to float16. The best symbol of each frame stays the best: where rounding makes two symbols equal, it
+    is raised.
+    """
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     frames, best = np.arange(len(row)), row.argmax(axis=1) if len(row) else np.zeros(0, int)
     lost = rounded.argmax(axis=1) != best if len(row) else np.zeros(0, bool)

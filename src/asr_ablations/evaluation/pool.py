@@ -1,35 +1,39 @@
 """One pool of processes that decodes for a whole job, from log-probabilities on disk.
 
-pyctcdecode's models live in a class variable: they reach processes by fork only (under spawn it decodes in one process
-without a word, under forkserver it raises KeyError). The processes are forked before anything runs on a GPU, share the
-language models' memory, and use one thread each.
+pyctcdecode's models live in a class variable: they reach other processes by fork only (under spawn it decodes in one
+process without a message, under forkserver it raises KeyError). The processes are forked before anything runs on a GPU,
+share the language models' memory, and use one thread each.
 """
 
 import functools
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from asr_ablations.evaluation.log_probs import Stored
+from asr_ablations.evaluation.log_probs import LogProbs
+from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores
+from asr_ablations.training.contracts import Decoder
 
-_decoders: list[Any] = []
-"""Of this process and of those forked from it."""
+_decoders: list[Decoder] = []
+"""The decoders of this process and of those that are forked from it."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One set decoded. texts: in the order of its utterances; seconds: of the clock; core_seconds: in all processes."""
+    """One decoded set. texts: in the order of its utterances; seconds: wall-clock time; core_seconds: CPU time of all
+    processes together.
+    """
 
     texts: list[str]
     seconds: float
@@ -37,36 +41,42 @@ class Decoded:
 
 
 class Pool:
-    """`processes` forks that hold the decoders. Leave it as a context."""
+    """Forked processes that hold the decoders, as a context."""
 
-    def __init__(self, decoders: Sequence[Any], processes: int) -> None:
+    def __init__(self, decoders: Sequence[Decoder], processes: int) -> None:
         _decoders[:] = decoders
         self.processes = processes
-        self._executor = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), initializer=_begin)
+        self._executor = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), initializer=_set_up)
         list(self._executor.map(abs, range(processes)))  # forks them now
 
     def decode(
-        self, decoder: int, stored: Stored, values: dict[str, float] | None = None, advance: Any = None
+        self,
+        decoder: int,
+        log_probs: LogProbs,
+        values: Mapping[str, float] | None = None,
+        advance: Callable[[], None] | None = None,
     ) -> Decoded:
-        """Every utterance of a set, by the decoder of this number with `values` (alpha, beta …) in place of its own.
-        advance: called for each utterance. Raises UsageError where a process died.
+        """Decode every utterance of a set.
+
+        decoder: its number in the list of decoders; values: of its attributes (alpha, beta …), in place of its own;
+        advance: is called after each utterance. Raises UsageError if a process dies.
         """
         started = time.perf_counter()
-        task = functools.partial(_decode, decoder, values or {}, stored.file)
-        ends = np.cumsum(stored.lengths).tolist()
-        spans = [(end - length, end) for end, length in zip(ends, stored.lengths, strict=True)]
+        task = functools.partial(_decode, decoder, dict(values or {}), log_probs.file)
+        ends = np.cumsum(log_probs.lengths).tolist()
+        spans = [(end - length, end) for end, length in zip(ends, log_probs.lengths, strict=True)]
         size = max(1, min(16, len(spans) // (4 * self.processes)))
-        texts, spent = [], 0.0
+        texts, core_seconds = [], 0.0
         try:
             for text, seconds in self._executor.map(task, spans, chunksize=size):
                 texts.append(text)
-                spent += seconds
+                core_seconds += seconds
                 if advance is not None:
                     advance()
         except BrokenProcessPool as error:
-            raise UsageError("a decoding process died, most likely for want of memory: fewer processes=…, or a "
+            raise UsageError("a decoding process died, most likely for lack of memory: try fewer processes=…, or a "
                              "smaller decoder.beam_width or language model") from error  # fmt: skip
-        return Decoded(texts, time.perf_counter() - started, spent)
+        return Decoded(texts, time.perf_counter() - started, core_seconds)
 
     def __enter__(self) -> "Pool":
         return self
@@ -76,24 +86,29 @@ class Pool:
         _decoders.clear()
 
 
-def process_count(asked: Any) -> int:
-    """Processes that the key `processes` asks for; auto: one a core that this process may use."""
-    if asked == "auto":
+def process_count(requested: object) -> int:
+    """The number of processes for the key `processes`; auto: one per core that this process may use.
+
+    Raises UsageError for other values than auto and whole numbers from 1.
+    """
+    if requested == "auto":
         return cores()
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        raise choices("processes", asked, "auto, or a whole number, 1 or more")
-    return asked
+    if not is_whole(requested, 1):
+        raise choices("processes", requested, "auto, or a whole number, 1 or more")
+    return requested
 
 
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    torch.set_num_threads(1)  # more would wait for threads that the fork has not got
+def _set_up() -> None:
+    """Runs first in every process of the pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    torch.set_num_threads(1)  # more would wait for threads that do not exist in a fork
 
 
 def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
+    """The text of the frames `span` (from, to) of a file of log-probabilities, and the seconds of CPU time it took."""
     started = time.process_time()
     decoder = _decoders[number]
-    with changed(decoder, values):
+    with temporary_values(decoder, values):
         row = torch.from_numpy(_mapped(file)[span[0] : span[1]].astype(np.float32))
         (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
@@ -105,16 +120,12 @@ def _mapped(file: Path) -> np.ndarray:
     return content
 
 
-class changed:  # noqa: N801
-    """The decoder with other weights for a while."""
-
-    def __init__(self, decoder: Any, values: dict[str, float]) -> None:
-        self.decoder, self.values = decoder, values
-
-    def __enter__(self) -> Iterator[None] | None:
-        self.kept = {key: getattr(self.decoder, key) for key in self.values}
-        vars(self.decoder).update(self.values)
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        vars(self.decoder).update(self.kept)
+@contextmanager
+def temporary_values(decoder: Decoder, values: Mapping[str, float]) -> Iterator[None]:
+    """Give attributes of the decoder other values within a block."""
+    own = {key: getattr(decoder, key) for key in values}
+    vars(decoder).update(values)
+    try:
+        yield
+    finally:
+        vars(decoder).update(own)

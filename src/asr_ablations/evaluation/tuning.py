@@ -1,41 +1,48 @@
-"""Weights of a decoder by the WER of a validation set, over log-probabilities that are computed once."""
+"""Tuning of a decoder's weights by the WER of a validation set, over log-probabilities that are computed once."""
 
 import hashlib
 import json
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from omegaconf import DictConfig
 from rich.progress import Progress
 
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.evaluation.log_probs import Stored
+from asr_ablations.evaluation.decoders import decoder_name, files, tuned_weights
+from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import set_rows
-from asr_ablations.evaluation.tuning_figure import draw
+from asr_ablations.evaluation.tuning_figure import Trial, best_trial, draw
 from asr_ablations.experiment.utterances import rates
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.extras import require
-from asr_ablations.tools.files import write_csv, write_json
+from asr_ablations.tools.files import Json, write_csv, write_json
+from asr_ablations.training.contracts import Decoder
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    import optuna
+
+Spaces: TypeAlias = dict[str, tuple[float, float]]
+"""The range of each weight that is tuned, by its key."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """chosen: values by key of the decoder; told: what a record says of it."""
+    """The result of a tuning. chosen: values by the decoder's key; summary: what the evaluation's record holds."""
 
     chosen: dict[str, float]
-    told: dict[str, Any]
+    summary: Json
 
 
-def tuning_set(cfg: DictConfig, decoder: Any, data: SpeechData) -> str:
+def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """The set to tune on. Raises UsageError for a test set, by name or content, and for a decoder without weights."""
     corpus = data.corpus
-    if not getattr(decoder, "tuned", ()):
+    if not tuned_weights(decoder):
         raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights; beam_lm and beam_charlm have")
     name = str(cfg.tune.set or corpus.validation[0])
     if name in corpus.test:
@@ -49,60 +56,67 @@ def tuning_set(cfg: DictConfig, decoder: Any, data: SpeechData) -> str:
     return name
 
 
-def tune(cfg: DictConfig, number: int, decoder: Any, pool: Pool, stored: Stored, folder: Path, bar: Progress) -> Tuning:
-    """The best of so many trials: the first is what the config says, the rest are drawn by Optuna's TPE sampler. Of
-    equal word error rates the lower character error rate wins, and of those the earlier.
+def tune(
+    cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
+) -> Tuning:
+    """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values; the
+    others are drawn by Optuna's TPE sampler. Among trials of equal WER the lower CER wins, then the earlier trial.
+
+    number: of the decoder in the pool; folder: of the run.
     """
-    spaces = {key: cfg.tune[key] for key in decoder.tuned if cfg.tune[key] is not None}
-    trials: list[Row] = []
-    task = bar.add_task(f"tuning on {stored.name}", total=cfg.tune.trials)
-    for values, tell in _suggest(spaces, {key: getattr(decoder, key) for key in spaces}, cfg.tune):
-        found = rates(set_rows(stored, pool.decode(number, stored, values).texts))
-        tell(found["wer"])
-        trials.append({"trial": len(trials), **values, "wer": found["wer"], "cer": found["cer"]})
+    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in tuned_weights(decoder) if cfg.tune[key] is not None}
+    trials: list[Trial] = []
+    task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
+    first = {key: getattr(decoder, key) for key in spaces}
+    for values, report in _suggested(spaces, first, trials=cfg.tune.trials, seed=cfg.tune.seed):
+        result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
+        report(result["wer"])
+        trials.append({"trial": len(trials), **values, "wer": result["wer"], "cer": result["cer"]})
         bar.advance(task)
     bar.remove_task(task)
-    best = min(trials, key=lambda row: (row["wer"], row["cer"]))
-    return _write(cfg, decoder, stored, folder, spaces, trials, best)
-
-
-def _suggest(spaces: dict[str, Any], first: dict[str, float], asked: DictConfig) -> Any:
-    """(values, a function that takes their WER) for each trial."""
-    require("search", "tune.trials", "optuna")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy's, of its next version
-        import optuna
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=asked.seed))
-    distributions: dict[str, Any] = {
-        key: optuna.distributions.UniformDistribution(*space) for key, space in spaces.items()
-    }
-    yield first, lambda wer: None
-    for _ in range(asked.trials - 1):
-        trial = study.ask(distributions)
-        yield dict(trial.params), lambda wer, trial=trial: study.tell(trial, wer)
-
-
-def _write(
-    cfg: DictConfig, decoder: Any, stored: Stored, folder: Path, spaces: dict[str, Any], trials: list[Row], best: Row
-) -> Tuning:
-    """tuning/<name>.json, .csv, .png and .svg in the run's folder."""
+    best = best_trial(trials)
     chosen = {key: float(best[key]) for key in spaces}
-    told = {
-        "set": stored.name,
+    summary: Json = {
+        "set": log_probs.name,
         "trials": len(trials),
         "seed": cfg.tune.seed,
         "spaces": {key: list(space) for key, space in spaces.items()},
         "chosen": chosen,
         "wer": best["wer"],
         "wer_untuned": trials[0]["wer"],
-        "models": {key: str(file) for key, file in decoder.files.items()},
+        "models": {key: str(file) for key, file in files(decoder).items()},
     }
-    mark = hashlib.sha256(json.dumps([told, stored.file.name], sort_keys=True).encode()).hexdigest()[:8]
-    name = f"{str(cfg.decoder._target_).split('.')[-2]}-{mark}"
-    target = folder / TUNING
+    content = hashlib.sha256(json.dumps([summary, log_probs.file.name], sort_keys=True).encode()).hexdigest()
+    name = f"{decoder_name(cfg)}-{content[:8]}"
+    _write(folder / TUNING, name, summary, trials)
+    return Tuning(chosen, {**summary, "file": f"{TUNING}/{name}.json"})
+
+
+def _suggested(
+    spaces: Spaces, first: Mapping[str, float], *, trials: int, seed: int
+) -> Iterator[tuple[Mapping[str, float], Callable[[float], None]]]:
+    """The values of each trial, and a function that takes their WER."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
+        import optuna
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        key: optuna.distributions.UniformDistribution(*space) for key, space in spaces.items()
+    }
+    yield first, lambda wer: None
+    for _ in range(trials - 1):
+        trial = study.ask(distributions)
+        yield trial.params, partial(_tell, study, trial)
+
+
+def _tell(study: "optuna.Study", trial: "optuna.Trial", wer: float) -> None:
+    study.tell(trial, wer)
+
+
+def _write(target: Path, name: str, summary: Json, trials: Sequence[Trial]) -> None:
+    """Write <name>.json, .csv, .png and .svg to the folder `target`."""
     target.mkdir(exist_ok=True)
     write_csv(target / f"{name}.csv", trials)
-    draw(trials, list(spaces), stored.name, target, name)
-    write_json(target / f"{name}.json", told)
-    return Tuning(chosen, {**told, "file": f"{TUNING}/{name}.json"})
+    draw(trials, list(summary["spaces"]), summary["set"], target, name)
+    write_json(target / f"{name}.json", summary)

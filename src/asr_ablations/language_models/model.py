@@ -21,7 +21,7 @@ NATS = math.log(10)
 """Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
 SPACE = "|"
 """The symbol for the space in a model of characters."""
-BINARY, ARPA = "lm.binary", "lm.arpa"
+BINARY, ARPA, RECORD = "lm.binary", "lm.arpa", "lm.json"
 """Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed."""
 MARKS = ("<s>", "</s>", "<unk>")
 ENOUGH = 0.9
