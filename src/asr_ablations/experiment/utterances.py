@@ -8,7 +8,7 @@ import torch
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.metrics.error_counts import Errors, character_errors, word_errors
+from asr_ablations.metrics.error_counts import character_errors, recorded_errors, sum_errors, word_errors
 from asr_ablations.training.task import CTCTask
 
 
@@ -85,15 +85,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
     """WER, CER and counts over the rows of one set."""
-    words, characters = Errors(0, 0, 0, 0), Errors(0, 0, 0, 0)
-    for row in rows:
-        words += Errors(row["words"], row["substitutions"], row["deletions"], row["insertions"])
-        characters += Errors(
-            row["characters"],
-            row["character_substitutions"],
-            row["character_deletions"],
-            row["character_insertions"],
-        )
+    words, characters = (sum_errors(recorded_errors(row, metric) for row in rows) for metric in ("wer", "cer"))
     return {
         "utterances": len(rows),
         "words": words.total,

@@ -62,9 +62,14 @@ def character_errors(reference: str, hypothesis: str) -> Errors:
     return count_errors(reference, hypothesis)
 
 
-def recorded_errors(row: Mapping[str, int], metric: str = "wer") -> Errors:
+def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
     """Errors that a row of utterances.csv holds. metric: wer or cer."""
-    return Errors(*(int(row[column]) for column in COLUMNS[metric]))
+    return Errors(*(_count(row[column]) for column in COLUMNS[metric]))
+
+
+def _count(value: object) -> int:
+    assert isinstance(value, int), f"{value!r} is no count"
+    return value
 
 
 def sum_errors(errors: Iterable[Errors]) -> Errors:

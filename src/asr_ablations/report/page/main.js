@@ -143,9 +143,9 @@ function utterances() {
   at("s-worst").hidden = !data.worst.length;
   at("worst").replaceChildren(...data.worst.map((utterance) => {
     const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, "no recording");
-    const title = element("h3", {}, utterance.id, " ", element("span", {}, `${utterance.set} · speaker ${utterance.speaker ?? "unknown"} · ${digits(100 * utterance.rate, 0)} % WER`));
+    const title = element("h3", {}, utterance.id, " ", element("span", {}, `${utterance.set} · speaker ${utterance.speaker ?? "unknown"} · WER ${digits(100 * utterance.rate, 0)} %`));
     const recognised = utterance.recognised.map((arm) => element("div", { class: "recognised" },
-      element("p", {}, swatch(arm.arm), `${arm.arm}, seed ${arm.seed}: ${digits(100 * arm.rate, 0)} % WER`), element("div", { class: "pairs" }, ...arm.pairs.map(pair))));
+      element("p", {}, swatch(arm.arm), `${arm.arm}, seed ${arm.seed}: WER ${digits(100 * arm.rate, 0)} %`), element("div", { class: "pairs" }, ...arm.pairs.map(pair))));
     return element("li", {}, element("div", { class: "spoken" }, title, sound), ...recognised);
   }));
 }
