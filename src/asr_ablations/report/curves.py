@@ -80,8 +80,9 @@ def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
 
 def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[str]:
     """Columns of metrics.csv with this prefix and suffix that hold a number in any run, sorted."""
-    columns = {key for run in comparison.runs for row in run.metrics for key in row if _number(row, key) is not None}
-    return sorted(key for key in columns if key.startswith(prefix) and key.endswith(suffix))
+    rows = [row for run in comparison.runs for row in run.metrics]
+    named = {key for row in rows for key in row if key.startswith(prefix) and key.endswith(suffix)}
+    return sorted(key for key in named if any(_number(row, key) is not None for row in rows))
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
