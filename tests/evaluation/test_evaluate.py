@@ -77,10 +77,12 @@ def test_sets_can_be_chosen(run_folder: Path) -> None:
 
 
 def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate([request(run_folder, "decoder=beam"), request(run_folder)])[0] == []
+    skipped = request(run_folder, "decoder=beam", "decoder.beam_width=77")
+    assert [len(evaluations) for evaluations in evaluate([skipped, request(run_folder)])] == [0, 1]
     output = capsys.readouterr().out
     assert "too little for decoder=beam: skipped (untrained=decode decodes it all the same)" in output
     assert output.count("greedy WER is") == 1  # a greedy evaluation is not skipped
+    assert "beam_width=77" not in output, "the row of another request has the overrides of the skipped one"
     assert evaluated(run_folder, "decoder=beam", "decoder.beam_width=2", "untrained=decode")["name"] == "beam"
 
 

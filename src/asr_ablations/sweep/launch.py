@@ -20,8 +20,8 @@ from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots, machine_slots
 from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.sweep.terminal import what_varies
-from asr_ablations.tools.checks import number, switch
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.checks import is_number, switch
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json, write_json
 from asr_ablations.tools.machine import iso
 
@@ -80,14 +80,13 @@ def run(
 
     Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
     """
+    slots = machine_slots(jobs, per_gpu)
+    _check_timeout(timeout)
+    switch("hydra.launcher.fail_fast", fail_fast)
     different = list({arm.id: arm for arm in arms}.values())
+    _check_gpus(different, slots)
     if different:
         _write_manifest(different[0].folder.parent, different, metadata)
-    slots = machine_slots(jobs, per_gpu)
-    _check_gpus(different, slots)
-    if timeout is not None:
-        number("hydra.launcher.timeout", timeout, above=0, also="null for no limit (in minutes)")
-    switch("hydra.launcher.fail_fast", fail_fast)
     runner = Runner(script, different, slots, timeout=timeout, fail_fast=fail_fast)
     with LiveArms() as live:
         states = runner.run(live.show)
@@ -145,6 +144,11 @@ def _write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> N
         recorded = []
     rows = {arm["id"]: arm for arm in recorded} | {arm.id: arm.as_json() for arm in arms}
     write_json(sweep / SWEEP, {**metadata, "started": iso(time.time()), "arms": list(rows.values())})
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is not None and not (is_number(timeout) and timeout > 0):
+        raise choices("hydra.launcher.timeout", timeout, "minutes above 0, or null for no limit")
 
 
 def _check_gpus(arms: Sequence[FrozenArm], slots: Slots) -> None:
