@@ -1,80 +1,103 @@
-"""Plots of a benchmark's result, drawn from what result.json says."""
+"""Plots of a benchmark's result, drawn from the description of them in result.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KINDS = ("bars", "lines")
 FEW = 8
-"""Whole numbers on an axis that are each named."""
+"""An axis with at most this many different whole numbers has a tick at each of them."""
+
+X = TypeVar("X", bound=float | str)
+
+Series: TypeAlias = dict[str, list[tuple[float | str, float | None]]]
+"""The points (x, y) of each line or group of bars, by its name; y is None where nothing was measured."""
+
+
+class Plot(TypedDict):
+    """One plot as result.json describes it. kind: bars or lines; x, y: labels of the axes; log: logarithmic y axis."""
+
+    title: str
+    kind: str
+    x: str
+    y: str
+    log: bool
+    series: Series
 
 
 def plot(
-    title: str, kind: str, x: str, y: str, series: Mapping[str, Mapping[Any, float | None]], log: bool = False
-) -> dict[str, Any]:
-    """What a plot shows, for result.json: `series` gives y by x for each name. kind: bars or lines (x is a number);
-    log: logarithmic y.
+    title: str, kind: str, x: str, y: str, series: Mapping[str, Mapping[X, float | None]], log: bool = False
+) -> Plot:
+    """The description of a plot. series: y by x for each name; the x of lines are numbers.
+
+    Raises ValueError for a kind that is neither bars nor lines.
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind}: expected {', '.join(KINDS)}")
-    points = {name: [[at, value] for at, value in values.items()] for name, values in series.items()}
+    points: Series = {name: [(place, value) for place, value in values.items()] for name, values in series.items()}
     return {"title": title, "kind": kind, "x": x, "y": y, "log": log, "series": points}
 
 
-def draw(plots: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Each plot as <folder>/<title>.png and .svg; the paths."""
+def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
+    """Draw each plot as <folder>/<title>.png and .svg, and return the paths."""
     if not plots:
         return []
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
-    from asr_ablations.tools.files import slug
     from asr_ablations.tools.plotting import LOOK
 
-    written = []
     with rc_context(LOOK):
-        for told in plots:
-            figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-            (_bars if told["kind"] == "bars" else _lines)(axes, told["series"])
-            axes.set(title=told["title"], xlabel=told["x"], ylabel=told["y"])
-            _scale(axes, told)
-            axes.legend(fontsize="small")
-            for suffix in ("png", "svg"):
-                path = folder / f"{slug(told['title'].lower().replace(' ', '-'))}.{suffix}"
-                figure.savefig(path, dpi=150)
-                written.append(path)
-            plt.close(figure)
-    return written
+        return [path for shown in plots for path in _draw(shown, folder)]
 
 
-def _scale(axes: Any, told: Mapping[str, Any]) -> None:
-    """From 0 up, or logarithmic where that is asked for and the values span enough."""
+def _draw(shown: Plot, folder: Path) -> list[Path]:
+    from matplotlib import pyplot as plt
+
+    from asr_ablations.tools.files import slug
+
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    (_bars if shown["kind"] == "bars" else _lines)(axes, shown["series"])
+    axes.set(title=shown["title"], xlabel=shown["x"], ylabel=shown["y"])
+    _scale(axes, shown)
+    axes.legend(fontsize="small")
+    paths = [folder / f"{slug(shown['title'].lower().replace(' ', '-'))}.{suffix}" for suffix in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return paths
+
+
+def _scale(axes: "Axes", shown: Plot) -> None:
+    """Let the y axis begin at 0, or make it logarithmic where the plot says so and the values span enough."""
     from asr_ablations.tools.plotting import log_scale
 
-    known = [value for points in told["series"].values() for _, value in points if value is not None]
-    if told["log"]:
+    known = [y for points in shown["series"].values() for _, y in points if y is not None]
+    if shown["log"]:
         log_scale(axes, known)
     elif known and min(known) >= 0:
         axes.set_ylim(bottom=0)
 
 
-def _bars(axes: Any, series: Mapping[str, Sequence[Any]]) -> None:
-    places = list(dict.fromkeys(str(at) for points in series.values() for at, _ in points))
+def _bars(axes: "Axes", series: Series) -> None:
+    places = list(dict.fromkeys(str(x) for points in series.values() for x, _ in points))
     width = 0.8 / max(1, len(series))
     for number, (name, points) in enumerate(series.items()):
-        known = [(places.index(str(at)), value) for at, value in points if value is not None]
-        shifts = [place + (number - (len(series) - 1) / 2) * width for place, _ in known]
-        axes.bar(shifts, [value for _, value in known], width, label=name)
+        known = [(places.index(str(x)), y) for x, y in points if y is not None]
+        centres = [place + (number - (len(series) - 1) / 2) * width for place, _ in known]
+        axes.bar(centres, [y for _, y in known], width, label=name)
     axes.set_xticks(range(len(places)), places)
 
 
-def _lines(axes: Any, series: Mapping[str, Sequence[Any]]) -> None:
+def _lines(axes: "Axes", series: Series) -> None:
     for name, points in series.items():
-        known = sorted((at, value) for at, value in points if value is not None)
-        axes.plot([at for at, _ in known], [value for _, value in known], marker="o", label=name)
-    places = sorted({at for points in series.values() for at, _ in points})
-    if len(places) <= FEW and all(isinstance(at, int) for at in places):  # ranks, layers: there is nothing between
-        axes.set_xticks(places)
+        known = sorted((x, y) for x, y in points if y is not None)
+        axes.plot([x for x, _ in known], [y for _, y in known], marker="o", label=name)
+    ticks = sorted({x for points in series.values() for x, _ in points})
+    if len(ticks) <= FEW and all(isinstance(x, int) for x in ticks):  # ranks, layers: nothing lies between
+        axes.set_xticks(ticks)

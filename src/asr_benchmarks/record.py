@@ -1,8 +1,9 @@
-"""Run the benchmark that a config names and keep what it found."""
+"""Run the benchmark that a config describes, and record its result."""
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -10,20 +11,21 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.environment import hardware, versions
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.layout import REPORT
+from asr_ablations.runs.layout import REPORT, RESULT
 from asr_ablations.tools.files import write, write_json
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.plots import draw
-from asr_benchmarks.side_by_side import RESULT
+from asr_benchmarks.result import Result
 from asr_benchmarks.tables import markdown, show
 
 UNFINISHED = "unfinished: the benchmark was ended before the rest was measured"
 
 
 def measure(cfg: DictConfig) -> Path:
-    """The folder with config, environment, result.json, report.md and plots of one benchmark. Raises UsageError for a
-    wrong config.
+    """Run one benchmark and return its folder: config, environment, result.json, report.md and plots.
+
+    Raises UsageError for a wrong config.
     """
     check(cfg)
     quiet()
@@ -34,56 +36,64 @@ def measure(cfg: DictConfig) -> Path:
     stop.listen()
     try:
         with record:
-            found = _measured(cfg, record)
+            result = _measured(cfg, record)
     finally:
         stop.close()
-    show(record.name, found)
+    show(record.name, result)
     print(f"result in {record.folder}")
     return record.folder
 
 
-def _measured(cfg: DictConfig, record: Run) -> dict[str, Any]:
-    """A benchmark gives its result, or piece by piece what it has so far: that much is kept if it is ended."""
+def _measured(cfg: DictConfig, record: Run) -> Result:
+    """The benchmark's result, written to the run folder. A benchmark may also yield what it has measured so far, again
+    and again: if it is ended, the latest of these results is kept.
+    """
     before = _load()
-    told = build(cfg.benchmark)(cfg)
-    found: dict[str, Any] = {}
+    measured: Result | Iterator[Result] = build(cfg.benchmark)(cfg)
+    latest: Result | None = None
     try:
-        for found in [told] if isinstance(told, dict) else told:
-            found["machine"] = {**machine(before), **found.get("machine", {})}
-            write_json(record.folder / RESULT, _unfinished(found))
+        for latest in [measured] if isinstance(measured, Result) else measured:
+            latest.machine = {**machine(before), **latest.machine}
+            write_json(record.folder / RESULT, _unfinished(latest).to_json())
     except BaseException:
-        if found:
-            _report(record, _unfinished(found))
+        if latest is not None:
+            _report(record, _unfinished(latest))
             print(f"what was measured by then is in {record.folder}")
         raise
-    _report(record, found)
-    return found
+    latest = latest or Result(machine=machine(before))
+    _report(record, latest)
+    return latest
 
 
-def _unfinished(found: dict[str, Any]) -> dict[str, Any]:
-    return {**found, "notes": [UNFINISHED, *found.get("notes", [])]}
+def _unfinished(result: Result) -> Result:
+    return replace(result, notes=[UNFINISHED, *result.notes])
 
 
-def _report(record: Run, found: dict[str, Any]) -> None:
-    write_json(record.folder / RESULT, found)
-    figures = [path.name for path in draw(found.get("plots", []), record.folder)]
+def _report(record: Run, result: Result) -> None:
+    write_json(record.folder / RESULT, result.to_json())
+    figures = [path.name for path in draw(result.plots, record.folder)]
     images = [name for name in figures if name.endswith(".png")]
-    write(record.folder / REPORT, markdown(record.name, found, images))
+    write(record.folder / REPORT, markdown(record.name, result, images))
 
 
-def machine(load_before: str) -> dict[str, Any]:
-    """What the figures were measured on, and how busy it was."""
-    told = hardware()
-    gpus = ", ".join(told["gpus"]) or "none"
-    driver = {"driver": driver_version()} if told["gpus"] else {}
-    known = versions()
-    packages: dict[str, Any] = {name: known[name] for name in ("python", "torch") if name in known}
-    described = {"processor": told["processor"], "cores": told["cores"], "threads": told["threads"], "gpus": gpus}
-    return {**described, **driver, **packages, "load before": load_before, "load after": _load()}
+def machine(load_before: str) -> dict[str, object]:
+    """The machine that the figures were measured on, and how busy it was."""
+    described = hardware()
+    gpus = ", ".join(described["gpus"]) or "none"
+    driver = {"driver": driver_version()} if described["gpus"] else {}
+    packages = {name: version for name, version in versions().items() if name in ("python", "torch")}
+    return {
+        **{key: described[key] for key in ("processor", "cores", "threads")},
+        "gpus": gpus,
+        **driver,
+        **packages,
+        "load before": load_before,
+        "load after": _load(),
+    }
 
 
 def driver_version() -> str:
-    """Of the GPUs."""
+    """Version of the GPU driver."""
     import pynvml
 
     try:
@@ -94,5 +104,5 @@ def driver_version() -> str:
 
 
 def _load() -> str:
-    """Processes that wanted a core, in the mean of the last minute."""
+    """Mean number of processes that wanted a core during the last minute."""
     return f"{os.getloadavg()[0]:.2f}"

@@ -1,4 +1,4 @@
-"""benchmark=lstm: every implementation computes the same, ratios are divisions, and what cannot be measured is told."""
+"""benchmark=lstm: every implementation computes the same, ratios are divisions, and notes name what is not measured."""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,7 +13,7 @@ from asr_ablations.components.rnn.lstm_fused import LSTMFused
 from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.lstm.agreement import LARGEST, Agreement, Expected, refused
-from asr_benchmarks.lstm.configuration import Configuration, chosen_of, draw_batch, draw_weights
+from asr_benchmarks.lstm.configuration import Configuration, choose, draw_batch, draw_weights
 from asr_benchmarks.lstm.implementation import Implementation
 from asr_benchmarks.lstm.published import (
     BASIC,
@@ -30,6 +30,7 @@ from asr_benchmarks.lstm.reference import reference
 from asr_benchmarks.lstm.speed import lstm_speed
 from asr_benchmarks.lstm.torch_cells import TorchCells
 from asr_benchmarks.lstm.torch_compiled import LSTMCompiled
+from asr_benchmarks.result import Result
 from asr_benchmarks.worker import Worker
 from tests.helpers.support import compose, group_options
 
@@ -49,8 +50,8 @@ def implementation(name: str) -> Any:
     return build(compose(f"+benchmark/lstm@it={name}").it)
 
 
-class Here:
-    """A Training in this process, called as one in a Worker is."""
+class InProcess:
+    """A Training in this process, which is called like a Worker."""
 
     def __init__(self, training: Any) -> None:
         self.training = training
@@ -63,15 +64,15 @@ def agreement(name: str, configuration: Configuration) -> Agreement:
     """In a process of its own where another framework is imported."""
     chosen, expected = implementation(name), Expected(configuration, 0)
     if not chosen.packages:
-        here: Any = Here(chosen.model(configuration=configuration, seed=0, device="cpu"))
-        return expected.agreement(here)
+        training: Any = InProcess(chosen.model(configuration=configuration, seed=0, device="cpu"))
+        return expected.agreement(training)
     with chosen.start(configuration, 0, "cpu", 1) as worker:
         return expected.agreement(worker)
 
 
-def lost(configuration: Configuration) -> float:
+def decrease(configuration: Configuration) -> float:
     """What plain PyTorch's first step takes off the loss."""
-    return agreement("torch_packed", configuration).lost
+    return agreement("torch_packed", configuration).decrease
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "torch_lstm"])
@@ -79,7 +80,7 @@ def test_every_implementation_computes_the_reference_of_utterances_that_differ_i
     found = agreement(name, CTC)
     assert found.logits < 1e-6
     assert found.loss < 1e-5
-    assert found.lost == pytest.approx(lost(CTC), rel=0.01)
+    assert found.decrease == pytest.approx(decrease(CTC), rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("torch", "project"))])
@@ -87,7 +88,7 @@ def test_cross_entropy_is_of_the_last_frame(name: str) -> None:
     for configuration in (CE, ONE):
         found = agreement(name, configuration)
         assert max(found.logits, found.loss) < 1e-6
-        assert found.lost == pytest.approx(lost(configuration), rel=0.01)
+        assert found.decrease == pytest.approx(decrease(configuration), rel=0.01)
 
 
 @pytest.mark.slow
@@ -95,7 +96,7 @@ def test_cross_entropy_is_of_the_last_frame(name: str) -> None:
 def test_cross_entropy_is_of_the_last_frame_in_other_frameworks(name: str) -> None:
     found = agreement(name, CE)
     assert max(found.logits, found.loss) < 1e-6
-    assert found.lost == pytest.approx(lost(CE), rel=0.01)
+    assert found.decrease == pytest.approx(decrease(CE), rel=0.01)
 
 
 def test_a_padded_lstm_is_none_that_reads_backwards_within_lengths() -> None:
@@ -155,7 +156,7 @@ def test_jaxs_ctc_is_torchs_with_gradients() -> None:
 
 
 def test_the_papers_configurations_are_those_of_its_table_3() -> None:
-    chosen = chosen_of(*_options())
+    chosen = choose(*_options())
     sizes = {one.name: (one.batch, one.frames[1], one.features, one.outputs, one.labels) for one in chosen}
     assert sizes == {
         "1x320/CE-short": (64, 100, 123, 10, 1),
@@ -180,7 +181,7 @@ def _options(scale: float = 1, **changes: Any) -> tuple[Any, list[str], float]:
 
 @pytest.mark.parametrize("scale", [0.001, 0.01, 0.03, 0.5, 2])
 def test_scaled_sizes_stay_possible(scale: float) -> None:
-    for one in chosen_of(*_options(scale)):
+    for one in choose(*_options(scale)):
         batch = draw_batch(one, 0)
         assert batch.lengths.min() >= 2 * one.labels or one.loss == "ce"
         assert len(batch.x) == max(1, round(scale * (64 if "short" in one.name else 32)))
@@ -200,10 +201,10 @@ def test_scaled_sizes_stay_possible(scale: float) -> None:
 )
 def test_a_wrong_network_is_one_line(change: dict[str, Any], line: str) -> None:
     with pytest.raises(UsageError, match=line):
-        chosen_of(*_options(**change))
+        choose(*_options(**change))
 
 
-def speed(implementations: dict[str, Implementation], **changes: Any) -> dict[str, Any]:
+def speed(implementations: dict[str, Implementation], **changes: Any) -> Result:
     options: dict[str, Any] = {
         "networks": {"one": asdict(ONE)},
         "configurations": ["one"],
@@ -242,17 +243,17 @@ class WrongLSTM(LSTMFused):
         return super().forward(x, lengths) * 1.01
 
 
-def test_who_computes_other_numbers_or_lacks_a_package_is_told_and_not_measured() -> None:
+def test_other_numbers_and_missing_packages_are_notes_and_not_measured() -> None:
     fused = implementation("torch_fused")
     wrong = replace(fused, model=partial(TorchCells, layer=WrongLSTM))
     absent = replace(implementation("jax_scan"), packages=["jax", "no_such_framework"])
     found = speed({"fused": fused, "wrong": wrong, "jax_scan": absent})
-    assert [row["implementation"] for row in found["steps"]] == ["fused"]
-    notes = "\n".join(found["notes"])
+    assert [row["implementation"] for row in found.tables["steps"]] == ["fused"]
+    notes = "\n".join(found.notes)
     assert "jax_scan: not measured, no_such_framework not installed; pip install 'asr-ablations[benchmarks]'" in notes
     assert "one: wrong not measured, logits differ by" in notes
     assert f"torch {torch.__version__}" in notes
-    (row,) = found["steps"]
+    (row,) = found.tables["steps"]
     assert row["x slowest"] == 1
     assert row["measurements"] == 2
 
@@ -268,7 +269,7 @@ def test_what_differs_is_refused() -> None:
     }
     reasons = refused(found, loss=20.0)
     assert list(reasons) == ["other logits", "no number", "other loss", "other gradient"]
-    assert "takes 0.3 off the loss, the median 0.5" in reasons["other gradient"]
+    assert "lowers the loss by 0.3, the median by 0.5" in reasons["other gradient"]
 
 
 def test_published_ratios_stand_beside_ours() -> None:
@@ -277,8 +278,8 @@ def test_published_ratios_stand_beside_ours() -> None:
     table = {(row["configuration"], row["slower"], row["faster"]): row for row in found}
     assert len(table) == len(found)
     assert {row["configuration"] for row in found} == {CE_LONG}
-    told = table[CE_LONG, KERAS_TF, BASIC]
-    assert (told["times"], told["ours"]) == (1.8, pytest.approx(1.5))
+    row = table[CE_LONG, KERAS_TF, BASIC]
+    assert (row["times"], row["ours"]) == (1.8, pytest.approx(1.5))
     assert table[CE_LONG, KERAS_TF, "cuDNNLSTM"]["ours"] == pytest.approx(3)
     gone = table[CE_LONG, "TensorFlow LSTMCell", BASIC]
     assert (gone["times"], gone["ours"], gone["no longer exists"]) == (1.6, None, "slower")

@@ -1,4 +1,4 @@
-"""The six networks of Shi et al. 2016: their sizes, the same in each framework, and what is made of the seconds."""
+"""The six networks of Shi et al. 2016: their sizes, the same in each framework, and what follows from the seconds."""
 
 import math
 from contextlib import ExitStack
@@ -24,19 +24,19 @@ NAMES = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 
 
-def made(group, name):
+def configured(group, name):
     return instantiate(OmegaConf.load(CONF / group / f"{name}.yaml"), _convert_="all")
 
 
 def network(name, shrink=1, **changes):
-    return made("network", name)(name, shrink=shrink, **changes)
+    return configured("network", name)(name, shrink=shrink, **changes)
 
 
 class Process:
-    """Of a framework, in a Worker: trains one network after another, and answers as the last one's trainer."""
+    """A framework in a Worker: trains one network after another, and answers as the trainer of the last."""
 
     def __init__(self, framework):
-        self.framework, self.trainer = made("framework", framework), None
+        self.framework, self.trainer = configured("framework", framework), None
 
     def begin(self, own, batch):
         self.trainer = self.framework.trainer(own, batch=batch, device="cpu", threads=1, tf32=False, seed=3)
@@ -47,11 +47,11 @@ class Process:
 
 @pytest.fixture(scope="module")
 def processes():
-    """One of each framework for all tests: importing TensorFlow takes longer than most of them."""
+    """One process per framework for all tests: importing TensorFlow takes longer than most of them."""
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(
-                Worker(partial(Process, name), 1, made("framework", name).environment("cpu", 1), wait=False)
+                Worker(partial(Process, name), 1, configured("framework", name).environment("cpu", 1), wait=False)
             )
             for name in FRAMEWORKS
         }
@@ -186,7 +186,7 @@ def test_other_outputs_and_other_parameters_are_found_out(processes):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_gpu_that_a_framework_has_not_is_a_note(framework):
     own = network("fcn5", shrink=256)
-    measured = Measured({framework: made("framework", framework)}, False, 0, steps=1, warmup=0, budget=None)
+    measured = Measured({framework: configured("framework", framework)}, False, 0, steps=1, warmup=0, budget=None)
     measured.add([variants.Variant(own, framework, "gpu", None, 4)])
     assert measured.rows == []
     (note,) = measured.notes
@@ -194,7 +194,7 @@ def test_a_gpu_that_a_framework_has_not_is_a_note(framework):
 
 
 def test_torch_takes_the_threads_that_it_is_given():
-    chosen = made("framework", "torch")
+    chosen = configured("framework", "torch")
     before = torch.get_num_threads()
     try:
         chosen.trainer(network("fcn5", 256), batch=2, device="cpu", threads=3, tf32=False, seed=0)
@@ -246,7 +246,7 @@ def test_wrong_threads_and_batches_are_one_line(counts, batches):
 def test_published_rows_say_what_the_text_says():
     table = published.table()["seconds"]
     assert table["fcn8"]["TF"]["desktop"][3] == pytest.approx(1.9, abs=0.06)  # section 4: 8 threads, "about 1.9 second"
-    assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # said of FCN-8 there
+    assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # the text says so of FCN-8
     assert set(table["resnet50"]["CNTK"]["desktop"] + table["resnet50"]["CNTK"]["server"]) == {None}
     assert table["resnet50"]["TF"]["desktop"][0] / table["resnet50"]["Caffe"]["desktop"][0] == pytest.approx(3, rel=0.1)
     assert table["resnet50"]["Caffe"]["gpu"][0] is None

@@ -1,4 +1,4 @@
-"""The usual port's input gives the model what ours does, but for where it pads and how it normalises."""
+"""The usual port's input gives the model the same as ours, except for its padding and its normalisation."""
 
 import numpy as np
 import soundfile

@@ -1,4 +1,4 @@
-"""benchmark=platform: what it asks for, its tables from a record, the papers' tables, machines side by side."""
+"""benchmark=platform: its options, its tables from a record, the papers' tables, machines side by side."""
 
 import csv
 
@@ -12,9 +12,10 @@ from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.platform import plots as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
-from asr_benchmarks.platform.platform import RELATIVE, _published, platform
-from asr_benchmarks.side_by_side import _joined_plots
-from asr_benchmarks.tables import side_by_side
+from asr_benchmarks.platform.platform import RELATIVE, platform, published_tables
+from asr_benchmarks.result import Result
+from asr_benchmarks.side_by_side import join_plots
+from asr_benchmarks.tables import join_tables
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import CONF, compose
 
@@ -43,12 +44,12 @@ OPTIONS = {
         ("price", {"total": "cheap"}, r"price\.total=cheap: expected a number"),
     ],
 )
-def test_a_wrong_value_is_told(option, value, message):
+def test_a_wrong_value_is_one_line(option, value, message):
     with pytest.raises(UsageError, match=rf"benchmark\.{message}"):
         platform(compose(), **{**OPTIONS, option: value})
 
 
-def test_it_trains_the_papers_model_unless_told():
+def test_it_trains_the_papers_model_unless_another_is_chosen():
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         own, other = (
             hydra_compose("benchmarks", overrides=["overrides=[]", "benchmark=platform", *more])
@@ -113,35 +114,32 @@ def test_time_to_accuracy_is_kept_over_three_validations(run):
 def test_prices_as_bought_and_as_rented(run):
     rows = {row["of"]: row["price"] for row in platform_tables.price(run, {"total": 900, "gpus": None})}
     assert (rows["the machine"], rows["its GPUs"], rows["its CPUs"]) == (900.0, None, None)
-    assert (rows["an hour of it"], rows["this training"]) == (3.6, pytest.approx(0.04))
+    assert (rows["an hour of the machine"], rows["this training"]) == (3.6, pytest.approx(0.04))
     assert rows["an hour of audio trained"] == pytest.approx(0.02)
 
 
 def test_plots_show_25_seconds_of_every_gpu_and_what_was_reached(run):
-    tables = {
-        "throughput": platform_tables.throughput(run),
-        "time_to_accuracy": platform_tables.time_to_accuracy(run, {"wer": [0.3]}),
-        "evaluation_by_beam_width": [{"beam width": 2, "seconds": 1.0}],
-    }
-    drawn = {one["title"]: one["series"] for one in platform_plots.plots(run, tables)}
+    throughput = platform_tables.throughput(run)
+    reached = platform_tables.time_to_accuracy(run, {"wer": [0.3]})
+    evaluated = [{"beam width": 2, "seconds": 1.0}]
+    drawn = {plot["title"]: plot["series"] for plot in platform_plots.plots(run, throughput, reached, evaluated)}
     window = drawn["Utilisation over 25 seconds"]
     assert list(window) == ["CPU", "GPU 0", "GPU 1"]
     assert all(0 <= x <= 25 for x, _ in window["CPU"])
     assert {y for _, y in window["GPU 1"]} == {90.0}
-    assert drawn["Time to accuracy"] == {"reached": [["WER 30 %", 0.5]]}
-    assert drawn["Rates over time"]["WER"][0] == [pytest.approx(1 / 6), pytest.approx(60)]
+    assert drawn["Time to accuracy"] == {"reached": [("WER 30 %", 0.5)]}
+    assert drawn["Rates over time"]["WER"][0] == (pytest.approx(1 / 6), pytest.approx(60))
     assert all(y == pytest.approx(180.0) for _, y in drawn["Throughput over time"]["training"])
 
 
 def test_what_was_not_reached_is_not_drawn(run):
-    tables = {"throughput": [], "time_to_accuracy": [], "evaluation_by_beam_width": []}
-    titles = [one["title"] for one in platform_plots.plots(run, tables)]
+    titles = [plot["title"] for plot in platform_plots.plots(run, [], [], [])]
     assert titles == ["Utilisation over 25 seconds", "Throughput over time", "Rates over time"]
 
 
 def test_the_papers_percentages_follow_from_its_minutes():
     """As printed in tables 4 and 6 for Sys2$ and Sys10$."""
-    rows = _published()["published_time_to_accuracy"]
+    rows = published_tables()["published_time_to_accuracy"]
     second = [82, 68, 99, 66, 91, 104, 103, 122, 90, 87, 90, 101]
     third = [62, 59, None, 60, 131, None, 62, 68, 69, 66, 69, 89]
     found = [[row[f"{name}, % of Sys1$"] for row in rows] for name in ("Sys2$", "Sys10$")]
@@ -153,18 +151,18 @@ def test_machines_stand_as_columns_with_times_relative_to_the_first():
     def result(minutes):
         reached = [{"rate": "WER", "target %": "22", "minutes": minutes}, {"rate": "CER", "target %": "7",
                                                                            "minutes": None}]  # fmt: skip
-        return {"time_to_accuracy": reached, **_published(), "relative": RELATIVE}
+        return Result(tables={"time_to_accuracy": reached, **published_tables()}, relative=RELATIVE)
 
-    found = side_by_side({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
+    found = join_tables({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
     row, never = found["time_to_accuracy"]
     assert [row[f"minutes {name}"] for name in ("Sys1$", "Sys2$", "Sys10$")] == [1908.0, 1251.0, None]
     assert round(row["minutes Sys2$, % of Sys1$"]) == 66
     assert row["minutes Sys10$, % of Sys1$"] is None
     assert never["minutes Sys2$, % of Sys1$"] is None
-    assert found["published_machines"] == _published()["published_machines"]
+    assert found["published_machines"] == published_tables()["published_machines"]
 
 
 def test_published_lines_are_drawn_once():
-    told = {"title": "x", "series": {"weak": [[1, 2.0]], "published, y": [[1, 3.0]]}}
-    (joined,) = _joined_plots({"mine": {"plots": [told]}, "theirs": {"plots": [told]}})
+    plot = {"title": "x", "series": {"weak": [[1, 2.0]], "published, y": [[1, 3.0]]}}
+    (joined,) = join_plots({"mine": Result(plots=[plot]), "theirs": Result(plots=[plot])})
     assert list(joined["series"]) == ["weak (mine)", "published, y", "weak (theirs)"]

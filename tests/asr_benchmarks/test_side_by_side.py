@@ -6,14 +6,15 @@ import pytest
 
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.plots import draw, plot
+from asr_benchmarks.result import Result
 from asr_benchmarks.side_by_side import compare_results, read, results
-from asr_benchmarks.tables import markdown, side_by_side
+from asr_benchmarks.tables import join_tables, markdown
 
 MINE = {
     "ratio": 1.5,
     "rows": [{"rnn": "lstm", "batch": 4, "ms": 10.0}, {"rnn": "gru", "batch": 4, "ms": 8.0}],
     "notes": ["a note"],
-    "plots": [plot("Time a step", "bars", "layer", "ms", {"all": {"lstm": 10.0, "gru": 8.0}})],
+    "plots": [plot("Step time", "bars", "layer", "ms", {"all": {"lstm": 10.0, "gru": 8.0}})],
     "machine": {"processor": "A", "cores": 2},
 }
 THEIRS = {
@@ -24,7 +25,7 @@ THEIRS = {
 
 
 def test_rows_meet_by_what_is_no_measurement():
-    found = side_by_side({"mine": MINE, "theirs": THEIRS})
+    found = join_tables({"mine": Result.from_json(MINE), "theirs": Result.from_json(THEIRS)})
     assert found["figures"] == [{"figure": "ratio", "value mine": 1.5, "value theirs": 3.0}]
     assert found["rows"] == [
         {"rnn": "lstm", "batch": 4, "ms mine": 10.0, "ms theirs": 1.0},
@@ -38,9 +39,14 @@ def test_two_machines_files_give_a_report_with_plots(tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     files = [file for name in ("mine", "theirs") for file in results(tmp_path / f"{name}.json")]
     written = compare_results(files, tmp_path / "comparison")
-    assert {path.name for path in written} == {"comparison.json", "report.md", "time-a-step.png", "time-a-step.svg"}
+    assert {path.name for path in written} == {"comparison.json", "report.md", "step-time.png", "step-time.svg"}
     report = (tmp_path / "comparison" / "report.md").read_text()
-    for line in ("| lstm | 4 | 10 | 1 |", "| processor | A | B |", "- mine: a note", "![time-a-step](time-a-step.png)"):
+    for line in (
+        "| lstm | 4 | 10 | 1 |",
+        "| processor | A | B |",
+        "- mine: a note",
+        "![step-time](step-time.png)",
+    ):
         assert line in report
     assert "lstm" in capsys.readouterr().out
 
@@ -55,14 +61,14 @@ def test_runs_are_named_by_what_varies_and_kept_ones_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"ratio": 1}'])
-def test_a_file_that_is_no_result_is_told(tmp_path, content):
+def test_a_file_that_is_no_result_is_one_line(tmp_path, content):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(UsageError, match=r"x\.json"):
         read([tmp_path / "x.json"])
 
 
 def test_a_report_shows_figures_tables_and_notes():
-    text = markdown("step", MINE)
+    text = markdown("step", Result.from_json(MINE))
     for line in ("# step", "| ratio | 1.5 |", "| gru | 4 | 8 |", "- a note", "- processor: A"):
         assert line in text
 

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.config.build import build
 from asr_benchmarks.project.flops import training_flops
-from asr_benchmarks.project.port import NaiveDeepSpeech2
+from asr_benchmarks.project.port import PortedDeepSpeech2
 from tests.helpers.support import compose, shared_tool
 
 OUTPUTS = 29
@@ -47,7 +47,7 @@ def _counted(part: torch.nn.Module, shape: tuple[int, ...], gradient: bool) -> f
 @pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
 def test_the_port_gives_the_models_numbers_and_gradients_where_nothing_is_padded(rnn: str) -> None:
     network = model(f"rnn={rnn}", "width=8", "layers=2", "dropout=0").train()
-    port = NaiveDeepSpeech2(network).train()
+    port = PortedDeepSpeech2(network).train()
     x, lengths = torch.randn(3, 40, 40), torch.tensor([40, 40, 40])
     (ours, frames), (theirs, others) = network(x, lengths), port(x, lengths)
     assert frames.tolist() == others.tolist()
@@ -64,7 +64,7 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
     network = model("width=8", "layers=1", "dropout=0").eval()
     lengths = torch.tensor([40, 21, 9])
     x = torch.randn(3, 40, 40) * (torch.arange(40) < lengths[:, None])[..., None]
-    (ours, frames), (theirs, _) = network(x, lengths), NaiveDeepSpeech2(network).eval()(x, lengths)
+    (ours, frames), (theirs, _) = network(x, lengths), PortedDeepSpeech2(network).eval()(x, lengths)
     for row, count in enumerate(frames.tolist()):
         torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
 
@@ -72,7 +72,7 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
 @pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model.directions=concat", "model=itu"])
 def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
     with pytest.raises(ValueError, match="norm=batch"):
-        NaiveDeepSpeech2(model(change, "width=8", "layers=1"))
+        PortedDeepSpeech2(model(change, "width=8", "layers=1"))
 
 
 @pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.timing import Timing, in_turn, noise
+from asr_benchmarks.timing import Timing, in_turn, noise_notes
 
 
 class Variant:
@@ -47,7 +47,7 @@ def test_a_row_tells_mean_median_and_the_spread_of_the_middle_half():
     assert row["mean ms"] == pytest.approx(400)
     assert row["sd ms"] == pytest.approx(1000 * statistics.stdev(timing.seconds))
     assert row["spread %"] == pytest.approx(100 * (0.4 - 0.2) / 0.3)
-    assert noise({"one": timing, "two": Timing((1.0, 1.05, 1.1))}) == [
+    assert noise_notes({"one": timing, "two": Timing((1.0, 1.05, 1.1))}) == [
         "noisy, the middle half spreads over more than 10 % of the median: one 67 %"
     ]
 

@@ -2,12 +2,11 @@
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +15,13 @@ from omegaconf import OmegaConf
 from torch.nn.functional import cross_entropy
 
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.toolkit.averaged import _ways, _with_averaging
-from asr_benchmarks.toolkit.bare import Bare
+from asr_benchmarks.toolkit.averaged import ways_to_average, with_averaging
+from asr_benchmarks.toolkit.engine import Engine
 from asr_benchmarks.toolkit.frames import Frames, Settings, generate
-from asr_benchmarks.toolkit.lean import Lean
-from asr_benchmarks.toolkit.lightning import Lightning
+from asr_benchmarks.toolkit.minimal import Minimal
 from asr_benchmarks.toolkit.network import Network, frame_error_rate
+from asr_benchmarks.toolkit.plain_loop import PlainLoop
+from asr_benchmarks.toolkit.project_loop import ProjectLoop
 from asr_benchmarks.toolkit.ranks import Ranks
 from asr_benchmarks.toolkit.returnn import LOG, Returnn
 from asr_benchmarks.worker import Worker
@@ -30,15 +30,15 @@ from tests.helpers.support import compose
 SETTINGS = Settings(
     features=5, labels=7, chunk=10, layers=3, width=8, batch=4, lr=0.5, momentum=0.9, seed=3, device="cpu"
 )
-WORLD = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
+DATA = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
 EPOCHS = 3
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = tmp_path_factory.mktemp("frames")
-    generate(made, SETTINGS, **WORLD)
-    return str(made)
+    folder = tmp_path_factory.mktemp("frames")
+    generate(folder, SETTINGS, **DATA)
+    return str(folder)
 
 
 def config(*overrides: str) -> str:
@@ -46,12 +46,12 @@ def config(*overrides: str) -> str:
 
 
 @contextmanager
-def running(make: Any, folder: str, settings: Settings, text: str) -> Iterator[Worker]:
+def running(make: Callable[..., Engine], folder: str, settings: Settings, text: str) -> Iterator[Worker]:
     with Worker(partial(make, folder, settings, text), threads=1, children=True) as worker:
         yield worker
 
 
-def losses(make: Any, folder: str, settings: Settings) -> list[float]:
+def losses(make: Callable[..., Engine], folder: str, settings: Settings) -> list[float]:
     with running(make, folder, settings, config()) as worker:
         return [worker.call("epoch")["loss"] for _ in range(EPOCHS)]
 
@@ -60,7 +60,7 @@ def test_frames_lie_about_their_labels_points_and_labels_last(folder: str) -> No
     frames = Frames(Path(folder), SETTINGS)
     assert frames.features.shape == (9, 40, 5)
     assert frames.train_utterances == 7
-    assert frames.train_frames() == 280
+    assert frames.train_utterances * frames.labels.shape[1] == 280
     assert sum(len(chunks) for chunks in frames.held_out()) == 2 * 4
     for label in range(SETTINGS.labels):
         points = frames.features[frames.labels == label]
@@ -84,33 +84,33 @@ def test_an_epoch_is_every_training_chunk_once_and_ranks_share_it(ranks: int, fo
     assert y.tolist() == frames.labels[1, 10:20][None].tolist()
 
 
-def test_a_world_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+def test_impossible_data_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^benchmark.frames=45: expected a multiple of benchmark.chunk=10$"):
-        generate(tmp_path, SETTINGS, **{**WORLD, "frames": 45})
+        generate(tmp_path, SETTINGS, **{**DATA, "frames": 45})
     for share in (0, 1, 0.99):
         with pytest.raises(UsageError, match=rf"^benchmark.held_out={share}: expected a share"):
-            generate(tmp_path, SETTINGS, **{**WORLD, "held_out": share})
+            generate(tmp_path, SETTINGS, **{**DATA, "held_out": share})
 
 
-def test_the_projects_loops_and_the_bare_one_have_the_same_losses(folder: str) -> None:
-    expected = losses(Bare, folder, SETTINGS)
+def test_the_projects_loops_and_the_plain_one_have_the_same_losses(folder: str) -> None:
+    expected = losses(PlainLoop, folder, SETTINGS)
     assert expected[-1] < expected[0]
-    assert losses(Lightning, folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
-    assert losses(partial(Lean, precision=32), folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
+    assert losses(ProjectLoop, folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
+    assert losses(partial(Minimal, precision=32), folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
 
 
 def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_path: Path) -> None:
-    """With all chunks in one batch their order is nothing, and every engine takes the same steps."""
+    """With all chunks in one batch their order does not matter, and every engine takes the same steps."""
     whole = replace(SETTINGS, batch=28)
-    generate(tmp_path, whole, **WORLD)
-    bare = Bare(str(tmp_path), whole, "")
+    generate(tmp_path, whole, **DATA)
+    plain = PlainLoop(str(tmp_path), whole, "")
     with running(partial(Returnn, loader_processes=0), str(tmp_path), whole, "") as worker:
         for _ in range(EPOCHS):
-            expected, found = bare.epoch(), worker.call("epoch")
+            expected, found = plain.epoch(), worker.call("epoch")
             assert found["frames"] == expected["frames"] == 280
             assert found["steps"] == 1
             assert found["loss"] == pytest.approx(expected["loss"], abs=1e-4)
-        assert worker.call("error_rate") == pytest.approx(bare.error_rate(), abs=1.3)  # one of 80 frames
+        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
         log = (tmp_path / LOG).read_text()
     assert re.findall(r"Epoch (\d): Trained (\d) steps", log) == [("1", "1"), ("2", "1"), ("3", "1")]
 
@@ -137,7 +137,7 @@ def by_hand(folder: str, settings: Settings, every: int | None) -> list[float]:
     frames = Frames(Path(folder), settings)
     networks = [Network(settings), copy.deepcopy(Network(settings))]
     optimizers = [torch.optim.SGD(n.parameters(), lr=settings.lr, momentum=settings.momentum) for n in networks]
-    told, step = [], 0
+    means, step = [], 0
     for epoch in range(EPOCHS):
         taken: list[float] = []
         batches = list(zip(*(frames.batches(epoch, rank, 2) for rank in range(2)), strict=True))
@@ -154,15 +154,15 @@ def by_hand(folder: str, settings: Settings, every: int | None) -> list[float]:
                     mean = (a.data + b.data) / 2
                     a.data.copy_(mean)
                     b.data.copy_(mean)
-        told.append(sum(taken) / len(taken))
-    return told
+        means.append(sum(taken) / len(taken))
+    return means
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [None, 2])
 def test_two_workers_are_averaged_as_by_hand(every: int | None, folder: str) -> None:
-    cfg = OmegaConf.to_yaml(_with_averaging(compose("gpus=0"), every), resolve=True)
-    with Ranks(partial(Lightning, folder, SETTINGS, cfg), 2, threads=1) as group:
+    cfg = OmegaConf.to_yaml(with_averaging(compose("gpus=0"), every), resolve=True)
+    with Ranks(partial(ProjectLoop, folder, SETTINGS, cfg), 2, threads=1) as group:
         found = [group.epoch() for _ in range(EPOCHS)]
         assert 0 <= group.error_rate() <= 100
     assert {one["frames"] for one in found} == {240}
@@ -170,5 +170,5 @@ def test_two_workers_are_averaged_as_by_hand(every: int | None, folder: str) -> 
 
 
 def test_one_worker_has_nothing_to_average() -> None:
-    found = _ways([1, 2], [None, 10])
+    found = ways_to_average([1, 2], [None, 10])
     assert found == {"1 worker": (1, None), "2 workers": (2, None), "2 workers, every 10 steps": (2, 10)}

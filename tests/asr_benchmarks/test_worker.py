@@ -20,7 +20,7 @@ class Counter:
         return self.value
 
     def about(self):
-        return {"cores": cores(), "threads": os.environ.get("OMP_NUM_THREADS"), "told": os.environ.get("TOLD")}
+        return {"cores": cores(), "threads": os.environ.get("OMP_NUM_THREADS"), "variable": os.environ.get("VARIABLE")}
 
     def grow(self):
         self.memory = bytearray(200_000_000)
@@ -58,10 +58,10 @@ def test_the_object_lives_on_between_calls_and_holds_its_own_memory():
 
 
 def test_threads_limit_the_cores_and_the_environment_stays_in_the_process(monkeypatch):
-    monkeypatch.delenv("TOLD", raising=False)
-    with Worker(Counter, threads=1, environment={"TOLD": "this"}) as worker:
-        assert worker.call("about") == {"cores": 1, "threads": "1", "told": "this"}
-    assert "TOLD" not in os.environ
+    monkeypatch.delenv("VARIABLE", raising=False)
+    with Worker(Counter, threads=1, environment={"VARIABLE": "this"}) as worker:
+        assert worker.call("about") == {"cores": 1, "threads": "1", "variable": "this"}
+    assert "VARIABLE" not in os.environ
 
 
 def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
@@ -74,7 +74,7 @@ def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
         worker.call("die")
 
 
-def test_one_that_is_told_so_has_processes_of_its_own():
+def test_a_worker_with_children_starts_processes_of_its_own():
     with Worker(Counter, children=True) as worker:
         assert worker.call("start_another") == 5
 
@@ -87,7 +87,7 @@ def test_several_start_at_once_and_say_later_what_went_wrong():
 
 
 def test_ctrl_c_is_the_parents_to_answer(capfd):
-    """It closes a process that is at work, too, and that one has nothing to say about it."""
+    """The parent also closes a process that is at work, which prints nothing."""
     with Worker(Counter) as worker:
         os.kill(worker.call("process"), signal.SIGINT)
         assert worker.call("add", 1) == 1
@@ -95,5 +95,5 @@ def test_ctrl_c_is_the_parents_to_answer(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_packages_that_are_not_there_are_named():
+def test_missing_packages_are_named():
     assert missing(["torch", "no_such_framework"]) == ["no_such_framework"]

@@ -1,15 +1,14 @@
 """Connectionist temporal classification in JAX, which has none of its own."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 NEVER = -1e30
 """The logarithm of 0: finite, so that gradients through it are 0 and not undefined."""
 
 
-def ctc(log_probs: Any, lengths: Any, labels: Any) -> Any:
+def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:
     """(log_probs (B, T, V) in nats, lengths (B,), labels (B, L), all valid) → nats (B,); blank is 0.
 
     Graves et al. 2006, equations 6 to 8, in logarithms and scanned over the frames.
@@ -21,8 +20,8 @@ def ctc(log_probs: Any, lengths: Any, labels: Any) -> Any:
     over = jnp.full(symbols.shape, NEVER).at[:, 1::2].set(jnp.where(repeated, NEVER, 0.0))
     spoken = jnp.take_along_axis(log_probs, symbols[:, None], axis=2).swapaxes(0, 1)  # (T, B, 2 L + 1)
 
-    def frame(log_alpha: Any, given: Any) -> Any:
-        number, emitted = given
+    def frame(log_alpha: Array, numbered: tuple[Array, Array]) -> tuple[Array, None]:
+        number, emitted = numbered
         moved = jnp.logaddexp(jnp.logaddexp(log_alpha, _shifted(log_alpha, 1)), _shifted(log_alpha, 2) + over)
         return jnp.where((number < lengths)[:, None], moved + emitted, log_alpha), None
 
@@ -31,5 +30,5 @@ def ctc(log_probs: Any, lengths: Any, labels: Any) -> Any:
     return -jnp.logaddexp(log_alpha[:, -1], log_alpha[:, -2])
 
 
-def _shifted(log_alpha: Any, by: int) -> Any:
+def _shifted(log_alpha: Array, by: int) -> Array:
     return jnp.pad(log_alpha[:, :-by], ((0, 0), (by, 0)), constant_values=NEVER)

@@ -1,4 +1,4 @@
-"""The networks from this project's own recurrent layers, as its models have them."""
+"""The networks built from this project's own recurrent layers, as in its models."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from asr_benchmarks.lstm.torch_training import TorchTraining
 
 
 class Project(TorchTraining):
-    """layer: as of conf/rnn. On a CPU of several threads the two directions run in a thread each."""
+    """A Training. layer: an option of conf/rnn. On a CPU with several threads each direction runs in its own thread."""
 
     def __init__(
         self, layer: Callable[[int, int], nn.Module], *, configuration: Configuration, seed: int, device: str

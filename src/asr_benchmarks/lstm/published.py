@@ -1,12 +1,13 @@
-"""What papers/000 (Braun 2018, LSTM Benchmarks for Deep Learning Frameworks) says of its implementations.
+"""The speeds that papers/000 (Braun 2018, LSTM Benchmarks for Deep Learning Frameworks) gives for its implementations.
 
-Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: these are the ratios that §4 and §5 tell,
-and what follows from them by division, as each says. They are rounded to one decimal, and so is what follows.
+Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: these are the ratios that §4 and §5 give,
+and what follows from them by division, as each ratio says. The paper rounds them to one decimal.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from asr_benchmarks.result import Row
 
 CE_SHORT, CE_LONG = "1x320/CE-short", "1x320/CE-long"
 DEEP_CE, DEEP_CTC = "4x320/CE-long", "4x320/CTC-long"
@@ -28,7 +29,7 @@ Point = tuple[str, str]
 
 @dataclass(frozen=True)
 class Ratio:
-    """`slower` takes `least` to `most` times as long as `faster`. where: what tells it, or how it follows."""
+    """`slower` takes `least` to `most` times as long as `faster`. where: the source, or how it follows."""
 
     slower: Point
     faster: Point
@@ -37,55 +38,58 @@ class Ratio:
     where: str
 
 
-def _told(configuration: str, slower: str, faster: str, times: float, where: str) -> Ratio:
+def _ratio(configuration: str, slower: str, faster: str, times: float, where: str) -> Ratio:
     return Ratio((configuration, slower), (configuration, faster), times, times, where)
 
 
 RATIOS = (
-    _told(CE_LONG, KERAS_TF, ANY_CUDNN, 7.2, "§4, fastest"),
-    _told(CE_SHORT, SLOWEST, ANY_CUDNN, 5.1, "§4, 100 vs 1000 time steps"),
-    _told(CE_LONG, FUSED, BLOCK_FUSED, 1.3, "§4, optimized"),
-    _told(CE_LONG, BLOCK_CELL, BLOCK_FUSED, 3.4, "§4, optimized"),
-    _told(CE_LONG, BLOCK_CELL, FUSED, 3.4 / 1.3, "§4, optimized: 3.4 / 1.3"),
-    *(_told(CE_LONG, LSTM_CELL, name, 1.6, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
-    *(_told(CE_LONG, KERAS_TF, name, 1.8, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
-    _told(CE_LONG, KERAS_TF, LSTM_CELL, 1.8 / 1.6, "§4, basic: 1.8 / 1.6; §5 says 1.1"),
-    _told(CE_LONG, BASIC, ANY_CUDNN, 7.2 / 1.8, "§4, fastest and basic: 7.2 / 1.8"),
-    _told(CE_LONG, LSTM_CELL, ANY_CUDNN, 7.2 * 1.6 / 1.8, "§4, fastest and basic: 7.2 · 1.6 / 1.8"),
-    _told(CE_SHORT, LSTM_CELL, BASIC, 1.5, "§5: 1.5 to 1.6 in two, 1.6 in the long one"),
+    _ratio(CE_LONG, KERAS_TF, ANY_CUDNN, 7.2, "§4, fastest"),
+    _ratio(CE_SHORT, SLOWEST, ANY_CUDNN, 5.1, "§4, 100 vs 1000 time steps"),
+    _ratio(CE_LONG, FUSED, BLOCK_FUSED, 1.3, "§4, optimized"),
+    _ratio(CE_LONG, BLOCK_CELL, BLOCK_FUSED, 3.4, "§4, optimized"),
+    _ratio(CE_LONG, BLOCK_CELL, FUSED, 3.4 / 1.3, "§4, optimized: 3.4 / 1.3"),
+    *(_ratio(CE_LONG, LSTM_CELL, name, 1.6, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
+    *(_ratio(CE_LONG, KERAS_TF, name, 1.8, "§4, basic") for name in (BASIC, LASAGNE, KERAS_THEANO)),
+    _ratio(CE_LONG, KERAS_TF, LSTM_CELL, 1.8 / 1.6, "§4, basic: 1.8 / 1.6; §5 says 1.1"),
+    _ratio(CE_LONG, BASIC, ANY_CUDNN, 7.2 / 1.8, "§4, fastest and basic: 7.2 / 1.8"),
+    _ratio(CE_LONG, LSTM_CELL, ANY_CUDNN, 7.2 * 1.6 / 1.8, "§4, fastest and basic: 7.2 · 1.6 / 1.8"),
+    _ratio(CE_SHORT, LSTM_CELL, BASIC, 1.5, "§5: 1.5 to 1.6 in two, 1.6 in the long one"),
     Ratio((BOTH_DEEP, THREE), (BOTH_DEEP, CUDNN), 4.7, 7.0, "§4, quad-layer"),
     Ratio((DEEP_CTC, CUDNN), (DEEP_CE, CUDNN), 1.1, 1.1, "§4, fixed vs. variable"),
     Ratio((DEEP_CTC, LASAGNE), (DEEP_CE, LASAGNE), 1.2, 1.2, "§4, fixed vs. variable"),
 )
 
 PAPERS_SLOWEST: Mapping[str, str] = {CE_SHORT: SLOWEST, CE_LONG: KERAS_TF}
-"""Of the configurations whose slowest implementation the text compares others with."""
+"""The slowest implementation of each configuration for which the text compares others with it."""
 
 
 def times_faster(configuration: str, implementation: str | None) -> float | None:
-    """How many times faster than the paper's slowest of the configuration; None where the text does not tell."""
+    """How many times faster an implementation is than the paper's slowest of the configuration; None if the text does
+    not say.
+    """
     slowest = PAPERS_SLOWEST.get(configuration)
     if implementation is None or slowest is None:
         return None
     if implementation == slowest:
         return 1.0
     names = (implementation, ANY_CUDNN) if implementation == CUDNN else (implementation,)
-    told = (ratio for ratio in RATIOS if ratio.slower == (configuration, slowest))
-    return next((ratio.most for ratio in told if ratio.faster in [(configuration, name) for name in names]), None)
+    points = [(configuration, name) for name in names]
+    ratios = (ratio for ratio in RATIOS if ratio.slower == (configuration, slowest))
+    return next((ratio.most for ratio in ratios if ratio.faster in points), None)
 
 
-def rows(measured: Mapping[Point, float], configurations: Collection[str]) -> list[dict[str, Any]]:
+def rows(measured: Mapping[Point, float], configurations: Collection[str]) -> list[Row]:
     """The published ratios of these configurations, and ours where both implementations have a counterpart that was
     measured. measured: seconds by configuration and published name.
     """
-    return [_row(ratio, measured) for ratio in RATIOS if _of(ratio) & set(configurations)]
+    return [_row(ratio, measured) for ratio in RATIOS if _configurations(ratio) & set(configurations)]
 
 
-def _of(ratio: Ratio) -> set[str]:
-    return {name for at, _ in (ratio.slower, ratio.faster) for name in at.split(", ")}
+def _configurations(ratio: Ratio) -> set[str]:
+    return {name for names, _ in (ratio.slower, ratio.faster) for name in names.split(", ")}
 
 
-def _row(ratio: Ratio, measured: Mapping[Point, float]) -> dict[str, Any]:
+def _row(ratio: Ratio, measured: Mapping[Point, float]) -> Row:
     (configuration, slower), (other, faster) = ratio.slower, ratio.faster
     seconds = [_seconds(point, measured) for point in (ratio.slower, ratio.faster)]
     gone = [side for side, name in (("slower", slower), ("faster", faster)) if name in GONE]
@@ -102,7 +106,7 @@ def _row(ratio: Ratio, measured: Mapping[Point, float]) -> dict[str, Any]:
 
 
 def _seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
-    """Of the slowest and of the fastest as of any other: what was measured of those that count."""
+    """The measured seconds of a point; those of the slowest implementation where the point is SLOWEST."""
     configuration, name = point
     among: Sequence[float] = [seconds for (where, _), seconds in measured.items() if where == configuration]
     if name == SLOWEST:

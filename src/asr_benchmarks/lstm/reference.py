@@ -1,4 +1,4 @@
-"""The networks in NumPy and float64: what every implementation has to compute."""
+"""The networks in NumPy and float64: the numbers that every implementation has to compute."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from asr_benchmarks.lstm.configuration import Batch, Configuration, Direction, W
 
 
 def reference(configuration: Configuration, weights: Weights, batch: Batch) -> tuple[np.ndarray, float]:
-    """Logits, of CTC (B, T, V) and of cross-entropy (B, V) after the last frame, and the loss: nats a label, the mean
+    """Logits, for CTC (B, T, V), for cross-entropy (B, V) after the last frame, and the loss: nats per label, the mean
     over utterances.
     """
     x = batch.x.astype(np.float64)
@@ -19,8 +19,8 @@ def reference(configuration: Configuration, weights: Weights, batch: Batch) -> t
     nats = -_log_softmax(logits)
     if configuration.loss == "ce":
         return logits, float(np.take_along_axis(nats, batch.labels, axis=1).mean())
-    each = [_ctc(*one) for one in zip(nats, batch.lengths, batch.labels, strict=True)]
-    return logits, float(np.mean(each)) / configuration.labels
+    losses = [_ctc(*utterance) for utterance in zip(nats, batch.lengths, batch.labels, strict=True)]
+    return logits, float(np.mean(losses)) / configuration.labels
 
 
 def _lstm(weights: Direction, x: np.ndarray) -> np.ndarray:
@@ -41,7 +41,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _reversed(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Each utterance within its length; the padding stays."""
+    """Each utterance reversed within its length; the padding stays where it is."""
     turned = x.copy()
     for row, length in enumerate(lengths):
         turned[row, :length] = x[row, :length][::-1]
@@ -54,7 +54,7 @@ def _log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _ctc(nats: np.ndarray, length: int, labels: np.ndarray) -> float:
-    """Of one utterance: Graves et al. 2006, equations 6 to 8, in logarithms."""
+    """The loss of one utterance in nats: Graves et al. 2006, equations 6 to 8, in logarithms."""
     symbols = np.zeros(2 * len(labels) + 1, dtype=int)
     symbols[1::2] = labels
     over = np.full(len(symbols), -np.inf)  # from two symbols before: not onto a blank, not past a repeated label

@@ -1,4 +1,4 @@
-"""The networks in PyTorch from a layer of one direction, as asr_ablations.rnn has them: one direction after another."""
+"""The networks in PyTorch from a layer of one direction, as in components/rnn: one direction after the other."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,9 @@ from asr_benchmarks.lstm.torch_training import TorchTraining
 
 
 class TorchCells(TorchTraining):
-    """layer: maps (D, H) to a module (x (B, T, D), lengths (B,)) → (B, T, H) with its weights in an nn.LSTM, .cell."""
+    """A Training. layer: maps (D, H) to a module (x (B, T, D), lengths (B,)) → (B, T, H), whose weights are those of an
+    nn.LSTM named `cell`.
+    """
 
     def __init__(
         self, layer: Callable[[int, int], nn.Module], *, configuration: Configuration, seed: int, device: str
@@ -23,7 +25,9 @@ class TorchCells(TorchTraining):
 
 
 class Layers(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, H · directions). Backwards is within each utterance's own length."""
+    """(x (B, T, D), lengths (B,)) → (B, T, H · directions). The backward direction reverses each utterance within its
+    own length.
+    """
 
     def __init__(self, layer: Callable[[int, int], nn.Module], configuration: Configuration) -> None:
         super().__init__()

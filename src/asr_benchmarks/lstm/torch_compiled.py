@@ -9,9 +9,9 @@ from torch.nn.functional import linear
 
 
 class LSTMCompiled(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), the numbers of rnn=lstm.
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), with the same numbers as rnn=lstm.
 
-    The step is compiled, not the loop: unrolled over 1000 frames, compiling takes longer than training. All layers and
+    The step is compiled, not the loop: compiling a loop of 1000 frames takes longer than training. All layers and
     directions share one compiled step, since the inputs of all frames are one matrix product before the loop.
     """
 

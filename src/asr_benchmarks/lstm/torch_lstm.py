@@ -8,7 +8,9 @@ from asr_benchmarks.lstm.torch_training import TorchTraining
 
 
 class TorchLSTM(TorchTraining):
-    """Raises ValueError for two directions and several lengths: the backward one would start in the padding."""
+    """A Training. Raises ValueError for two directions with several lengths: the backward one would start in the
+    padding.
+    """
 
     def __init__(self, *, configuration: Configuration, seed: int, device: str) -> None:
         if configuration.bidirectional and configuration.variable:
@@ -41,6 +43,6 @@ def lstm(configuration: Configuration) -> nn.LSTM:
 
 
 def lstm_names(configuration: Configuration) -> list[list[str]]:
-    """Of the weights of a module whose .lstm that is."""
+    """Names of the weights in a module whose `lstm` this is, by layer and direction, with {} for weight_ih etc."""
     ends = ("", "_reverse")[: configuration.directions]
     return [[f"lstm.{{}}_l{layer}{end}" for end in ends] for layer in range(configuration.layers)]

@@ -1,4 +1,4 @@
-"""The networks as one nn.LSTM over a PackedSequence: papers/000's way with lengths that differ (§3.3)."""
+"""The networks as one nn.LSTM over a PackedSequence, as papers/000 treats lengths that differ (§3.3)."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from asr_benchmarks.lstm.torch_training import TorchTraining
 
 
 class TorchPacked(TorchTraining):
-    """Utterances come longest first, so nothing is sorted."""
+    """A Training. Its utterances come longest first, so that nothing has to be sorted."""
 
     def __init__(self, *, configuration: Configuration, seed: int, device: str) -> None:
         layers = Packed(lstm(configuration))

@@ -1,4 +1,4 @@
-"""Training steps of the networks in PyTorch, whatever computes their LSTM layers."""
+"""Training steps of the networks in PyTorch, whichever module computes their LSTM layers."""
 
 import numpy as np
 import torch
@@ -10,8 +10,8 @@ from asr_benchmarks.lstm.configuration import Configuration, Weights, draw_batch
 
 
 class TorchTraining:
-    """layers: maps (x (B, T, D), lengths (B,)) to (B, T, H · directions), valid before each length. names: of a layer's
-    and a direction's weights in it, with {} for weight_ih, weight_hh, bias_ih and bias_hh.
+    """A Training. layers: maps (x (B, T, D), lengths (B,)) to (B, T, H · directions), valid before each length. names:
+    those of the weights in it, by layer and direction, with {} for weight_ih, weight_hh, bias_ih and bias_hh.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TorchTraining:
         self.batch = draw_batch(configuration, seed)
 
     def outputs(self) -> np.ndarray:
-        # with gradients, as a step has them: torch.compile would compile once more without
+        # with gradients, as in a step: without them torch.compile would compile once more
         logits: np.ndarray = self._logits(*self._copied()[:2]).detach().cpu().numpy()
         return logits
 
@@ -47,7 +47,7 @@ class TorchTraining:
         return {"torch": torch.__version__}
 
     def _copied(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Lengths stay on the CPU, where packing and the native CTC want them."""
+        """The batch on the device; lengths stay on the CPU, where packing and the native CTC need them."""
         x, labels = (torch.from_numpy(value).to(self.device) for value in (self.batch.x, self.batch.labels))
         return x, torch.from_numpy(self.batch.lengths), labels
 
@@ -63,7 +63,7 @@ class TorchTraining:
 
 
 def fill(network: nn.ModuleDict, names: list[list[str]], weights: Weights) -> None:
-    """The second bias, which only torch has, is 0."""
+    """Set the weights; the second bias, which only torch has, is 0. Raises ValueError for names without counterpart."""
     parameters = dict(network.named_parameters())
     given = {"output.weight": weights.output, "output.bias": weights.bias}
     for layer, values in zip(names, weights.layers, strict=True):
@@ -78,7 +78,9 @@ def fill(network: nn.ModuleDict, names: list[list[str]], weights: Weights) -> No
 
 
 def _groups(network: nn.Module) -> list[dict[str, object]]:
-    """The second bias is updated by 0: a bias learnt twice would learn at twice the rate of the other frameworks'."""
+    """Parameter groups of Adam. The second bias stays 0: two biases would learn at twice the rate of the one that other
+    frameworks have.
+    """
     second = [value for name, value in network.named_parameters() if "bias_hh" in name]
     others = [value for name, value in network.named_parameters() if "bias_hh" not in name]
     return [{"params": others}, {"params": second, "lr": 0.0}]

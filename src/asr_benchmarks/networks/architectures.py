@@ -22,7 +22,7 @@ from asr_benchmarks.networks.layers import (
 from asr_benchmarks.networks.network import Network
 
 SMALLEST_IMAGE = 64
-"""Pixels; fewer would leave nothing after the pools."""
+"""Pixels per side; with fewer, nothing would be left after the pools."""
 
 
 def fcn(
@@ -36,7 +36,7 @@ def fcn(
     hidden: int,
     hidden_layers: int,
 ) -> Network:
-    """Fully connected, sigmoid after each hidden layer."""
+    """A fully connected network, with a sigmoid after each hidden layer."""
     sizes = [_part(inputs, shrink), *[_part(hidden, shrink)] * hidden_layers, _part(outputs, shrink)]
     layers: list[Layer] = []
     for before, after in itertools.pairwise(sizes):
@@ -55,9 +55,9 @@ def alexnet(
     channels: list[int],
     hidden: int,
 ) -> Network:
-    """In one tower (Krizhevsky 2014, One weird trick): 61.1 millions from 224 × 224 × 3 = 150,528 values, the 61 of
-    Table 2. Without dropout and without normalisation across channels. Its "4 layers" count neither all eight with
-    weights nor the five convolutions; the paper does not say which.
+    """AlexNet in one tower (Krizhevsky 2014, One weird trick): 61.1 million parameters with 224 × 224 × 3 = 150,528
+    inputs, the 61 of Table 2. It has no dropout and no normalisation across channels. The "4 layers" of Table 2 are
+    neither the eight layers with weights nor the five convolutions; the paper does not say which they are.
     """
     side, classes, wide = _image(image, shrink), _part(outputs, shrink), _part(hidden, shrink)
     first, second, third, fourth, fifth = (_part(count, shrink) for count in channels)
@@ -86,7 +86,7 @@ def resnet(
     width: int,
     blocks: list[int],
 ) -> Network:
-    """He et al. 2015, Table 1: bottlenecks, of which the first of a stage halves the image in its first convolution.
+    """ResNet of He et al. 2015, Table 1: bottlenecks; the first of a stage halves the image in its first convolution.
 
     With that stride and 50 layers a sample needs 3.8 × 10⁹ multiply-additions, as He et al. say; the paper's Table 2
     has that number as "3.8 billions" of parameters, of which there are 25.6 millions.
@@ -119,7 +119,7 @@ def lstm(
     lstm_layers: int,
     length: int,
 ) -> Network:
-    """A model of language: an embedding as wide as the LSTM, its layers, and at each place the next word."""
+    """A language model: an embedding as wide as the LSTM, the LSTM's layers, and the next word at each position."""
     known, classes, wide = _part(words, shrink), _part(outputs, shrink), _part(hidden, shrink)
     layers = (Embedding(known, wide), LSTM(wide, wide, lstm_layers), Dense(wide, classes))
     return Network(name, "RNN", (_part(length, min(shrink, 8)),), classes, layers, batch, published)

@@ -1,40 +1,48 @@
-"""What a framework has to give; each is one file beside this one and one in conf/benchmark/networks/framework/."""
+"""What a framework has to do; each is one file beside this one and one in conf/benchmark/networks/framework/."""
 
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
 
 from asr_benchmarks.networks.network import Network
 
 LEARNING_RATE = 0.01
-"""Of the plain gradient descent that all of them do."""
+"""Learning rate of the plain gradient descent in all frameworks."""
+
+EPSILON, MOMENTUM = 1e-5, 0.1
+"""Constants of batch norm in all frameworks, as in PyTorch."""
 
 
 class Trainer(Protocol):
     """A network with the weights of network.values, and one mini-batch on its device."""
 
     def parameters(self) -> int:
-        """Trained values, as the framework counts them."""
+        """Number of trained values, as the framework counts them."""
 
-    def outputs(self) -> Any:
-        """What the network gives for the first two samples, before the softmax, as in training: an array (2, …)."""
+    def outputs(self) -> np.ndarray:
+        """Outputs (2, …) of the network for the first two samples, before the softmax, in training mode."""
 
     def losses(self, steps: int) -> list[float]:
-        """Mean cross-entropy of the mini-batch before each of so many steps."""
+        """Mean cross-entropy of the mini-batch before each of `steps` training steps."""
 
     def step(self) -> float:
-        """Seconds of forward, backward and update, the device waited for."""
+        """Seconds of forward pass, backward pass and update, until the device is done."""
 
     def device_memory(self) -> int | None:
-        """Bytes of a GPU that were held at most; None on the CPU."""
+        """Peak memory of a GPU in bytes; None on a CPU."""
 
 
 class Framework(Protocol):
-    packages: list[str]
-    """What has to be installed."""
+    """A framework that trains the networks."""
+
+    @property
+    def packages(self) -> list[str]:
+        """Packages that have to be installed."""
 
     def environment(self, device: str, threads: int | None) -> dict[str, str]:
-        """Variables of its process. device: cpu or gpu; threads: of the CPU, None for the framework's choice."""
+        """Variables of its process. device: cpu or gpu; threads: those of the CPU, None for the framework's choice."""
 
     def trainer(
         self, network: Network, *, batch: int, device: str, threads: int | None, tf32: bool, seed: int
     ) -> Trainer:
-        """Raises an error where the framework has no such device."""
+        """A trainer of the network. Raises an error if the framework has no such device."""

@@ -1,18 +1,26 @@
-"""The networks in Keras 3, on TensorFlow or JAX as its backend, with Keras' own loop: `train_on_batch`."""
+"""The networks in Keras 3 with TensorFlow or JAX as its backend, and with Keras's own loop, `train_on_batch`."""
 
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from asr_benchmarks.networks import jax_lax
 from asr_benchmarks.networks import layers as kinds
-from asr_benchmarks.networks.framework import LEARNING_RATE
+from asr_benchmarks.networks.framework import EPSILON, LEARNING_RATE, MOMENTUM
 from asr_benchmarks.networks.network import Network, samples, values
+
+if TYPE_CHECKING:
+    import keras
+    from keras import KerasTensor
 
 
 @dataclass(frozen=True)
 class Keras:
+    """The framework Keras with one of its backends."""
+
     packages: list[str]
     backend: str
     """tensorflow or jax."""
@@ -43,16 +51,17 @@ class KerasTrainer:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self.model.compile(optimizer=keras.optimizers.SGD(LEARNING_RATE), loss=loss)
         inputs, classes = samples(network, batch, seed)
-        # as tensors: what is measured is no copying
+        # as tensors, so that no copying is measured
         self.inputs, self.classes = keras.ops.convert_to_tensor(inputs), keras.ops.convert_to_tensor(classes)
 
     def parameters(self) -> int:
         return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
 
-    def outputs(self) -> Any:
+    def outputs(self) -> np.ndarray:
         import keras
 
-        return keras.ops.convert_to_numpy(self.model(self.inputs[:2], training=True))
+        outputs: np.ndarray = keras.ops.convert_to_numpy(self.model(self.inputs[:2], training=True))
+        return outputs
 
     def losses(self, steps: int) -> list[float]:
         return [float(self.model.train_on_batch(self.inputs, self.classes)) for _ in range(steps)]
@@ -71,7 +80,7 @@ class KerasTrainer:
         return int(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])
 
     def _wait(self) -> None:
-        """The loss has been read, the update need not be done."""
+        """Wait for the update: train_on_batch returns when the loss is known."""
         if self.backend == "jax":
             import jax
 
@@ -82,38 +91,37 @@ class KerasTrainer:
             tensorflow.test.experimental.sync_devices()
 
 
-def model(network: Network, weights: dict[str, Any]) -> Any:
-    """With those weights: Keras lists those of a layer in the order of layers.py."""
+def model(network: Network, weights: dict[str, np.ndarray]) -> "keras.Model":
+    """The network with these weights. Keras lists the weights of a layer in the same order as layers.py."""
     import keras
 
     inputs = keras.Input(network.shape, dtype="float32" if network.words is None else "int32")
-    made: dict[str, Any] = {}
-    found = keras.Model(inputs, _sequence(network.layers, inputs, "", made))
-    variables = [variable for layer in made.values() for variable in layer.trainable_variables]
+    trained: list[keras.layers.Layer] = []
+    built = keras.Model(inputs, _sequence(network.layers, inputs, trained))
+    variables = [variable for layer in trained for variable in layer.trainable_variables]
     for variable, value in zip(variables, weights.values(), strict=True):
         variable.assign(value)
-    return found
+    return built
 
 
-def _sequence(layers: tuple[kinds.Layer, ...], x: Any, path: str, made: dict[str, Any]) -> Any:
-    """The output for a symbolic input; what has weights goes into `made`, in order."""
+def _sequence(layers: tuple[kinds.Layer, ...], x: "KerasTensor", trained: "list[keras.layers.Layer]") -> "KerasTensor":
+    """The output for a symbolic input x. Layers with weights are appended to `trained`, in order."""
     import keras
 
-    for n, layer in enumerate(layers):
-        here = f"{path}{n}"
+    for layer in layers:
         if isinstance(layer, kinds.Residual):
-            changed = _sequence(layer.branch, x, f"{here}.branch.", made)
-            x = keras.layers.Add()([changed, _sequence(layer.shortcut, x, f"{here}.shortcut.", made)])
+            changed = _sequence(layer.branch, x, trained)
+            x = keras.layers.Add()([changed, _sequence(layer.shortcut, x, trained)])
             continue
-        for number, part in enumerate(_parts(layer)):
+        for part in _parts(layer):
             x = part(x)
             if part.trainable_variables:
-                made[f"{here}.{number}"] = part
+                trained.append(part)
     return x
 
 
-def _parts(layer: kinds.Layer) -> list[Any]:
-    """The layers of Keras that make one of ours."""
+def _parts(layer: kinds.Layer) -> "list[keras.layers.Layer]":
+    """The layers of Keras that correspond to one of ours."""
     from keras import layers as L
 
     match layer:
@@ -124,7 +132,7 @@ def _parts(layer: kinds.Layer) -> list[Any]:
                 return [L.Conv2D(outputs, size, padding="same", use_bias=bias)]
             return [*_padded(padding), L.Conv2D(outputs, size, stride, use_bias=bias)]
         case kinds.BatchNorm():
-            return [L.BatchNormalization(epsilon=jax_lax.EPSILON, momentum=1 - jax_lax.MOMENTUM)]
+            return [L.BatchNormalization(epsilon=EPSILON, momentum=1 - MOMENTUM)]
         case kinds.Activation(kind):
             return [L.Activation(kind)]
         case kinds.MaxPool(size, stride, padding):
@@ -140,14 +148,14 @@ def _parts(layer: kinds.Layer) -> list[Any]:
     raise TypeError(layer)
 
 
-def _padded(padding: int) -> list[Any]:
+def _padded(padding: int) -> "list[keras.layers.Layer]":
     import keras
 
     return [keras.layers.ZeroPadding2D(padding)] if padding else []
 
 
 def _tensorflow(device: str, threads: int | None, tf32: bool) -> None:
-    """Raises RuntimeError where TensorFlow sees no GPU and should have one."""
+    """Set TensorFlow's threads and precision. Raises RuntimeError for a GPU that it does not see."""
     import tensorflow
 
     if device == "gpu" and not tensorflow.config.list_physical_devices("GPU"):

@@ -1,7 +1,7 @@
 """The kinds of layers, which every framework builds in its own way: shapes of weights and outputs, operations.
 
-Arrays lie as TensorFlow has them: images (B, height, width, channels), products (inputs, outputs), filters (size, size,
-inputs, outputs), gates of an LSTM in the order input, forget, cell, output.
+The axes of arrays are in TensorFlow's order: images (B, height, width, channels), products (inputs, outputs), filters
+(size, size, inputs, outputs), gates of an LSTM in the order input, forget, cell, output.
 """
 
 import math
@@ -10,30 +10,33 @@ from typing import TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 
+Weight: TypeAlias = tuple[Shape, float, float]
+"""Shape, mean and standard deviation of the values with which a weight begins."""
+
 
 class Layer:
-    """Maps an input of one sample's `shape` to that of `out(shape)`."""
+    """Maps a sample of shape `shape` to one of shape `out(shape)`."""
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
-        """Shape, mean and standard deviation of what is trained, by name."""
+    def weights(self) -> dict[str, Weight]:
+        """The trained weights, by name."""
         return {}
 
     def out(self, shape: Shape) -> Shape:
         return shape
 
     def operations(self, shape: Shape) -> float:
-        """Multiplications and additions of the products for one sample, forwards."""
+        """Multiplications and additions of the matrix products in the forward pass of one sample."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """Over the last axis."""
+    """A product with a matrix over the last axis, and a bias."""
 
     inputs: int
     outputs: int
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
+    def weights(self) -> dict[str, Weight]:
         kernel = (self.inputs, self.outputs)
         return {"kernel": (kernel, 0.0, math.sqrt(2 / self.inputs)), "bias": ((self.outputs,), 0.0, 0.01)}
 
@@ -46,7 +49,7 @@ class Dense(Layer):
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """Two-dimensional, padded with `padding` zeros on each side."""
+    """A two-dimensional convolution, padded with `padding` zeros on each side."""
 
     inputs: int
     outputs: int
@@ -55,7 +58,7 @@ class Convolution(Layer):
     padding: int = 0
     bias: bool = True
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
+    def weights(self) -> dict[str, Weight]:
         fan_in = self.size**2 * self.inputs
         kernel = ((self.size, self.size, self.inputs, self.outputs), 0.0, math.sqrt(2 / fan_in))
         return {"kernel": kernel, **({"bias": ((self.outputs,), 0.0, 0.01)} if self.bias else {})}
@@ -69,11 +72,11 @@ class Convolution(Layer):
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """With the batch's own statistics, whose running means are kept."""
+    """Batch norm with the statistics of the batch, whose running means are kept."""
 
     channels: int
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
+    def weights(self) -> dict[str, Weight]:
         return {"scale": ((self.channels,), 1.0, 0.1), "shift": ((self.channels,), 0.0, 0.1)}
 
 
@@ -85,7 +88,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class MaxPool(Layer):
-    """After a ReLU: there padding with zeros is padding with nothing."""
+    """A pool after a ReLU, where padding with zeros changes no maximum."""
 
     size: int
     stride: int
@@ -97,7 +100,7 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True)
 class MeanPool(Layer):
-    """Over all of the image."""
+    """The mean over the whole image."""
 
     def out(self, shape: Shape) -> Shape:
         return (shape[2],)
@@ -114,7 +117,7 @@ class Embedding(Layer):
     words: int
     width: int
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
+    def weights(self) -> dict[str, Weight]:
         return {"table": ((self.words, self.width), 0.0, 1.0)}
 
     def out(self, shape: Shape) -> Shape:
@@ -123,21 +126,21 @@ class Embedding(Layer):
 
 @dataclass(frozen=True)
 class LSTM(Layer):
-    """Several layers, each (T, inputs) to (T, hidden), with one bias a gate."""
+    """Several layers, each from (T, inputs) to (T, hidden), with one bias per gate."""
 
     inputs: int
     hidden: int
     layers: int
 
-    def weights(self) -> dict[str, tuple[Shape, float, float]]:
-        found: dict[str, tuple[Shape, float, float]] = {}
+    def weights(self) -> dict[str, Weight]:
+        weights: dict[str, Weight] = {}
         deviation = 1 / math.sqrt(self.hidden)
         for n in range(self.layers):
             inputs = self.hidden if n else self.inputs
-            found[f"kernel{n}"] = ((inputs, 4 * self.hidden), 0.0, deviation)
-            found[f"recurrent{n}"] = ((self.hidden, 4 * self.hidden), 0.0, deviation)
-            found[f"bias{n}"] = ((4 * self.hidden,), 0.0, 0.1)
-        return found
+            weights[f"kernel{n}"] = ((inputs, 4 * self.hidden), 0.0, deviation)
+            weights[f"recurrent{n}"] = ((self.hidden, 4 * self.hidden), 0.0, deviation)
+            weights[f"bias{n}"] = ((4 * self.hidden,), 0.0, 0.1)
+        return weights
 
     def out(self, shape: Shape) -> Shape:
         return (shape[0], self.hidden)
@@ -149,7 +152,7 @@ class LSTM(Layer):
 
 @dataclass(frozen=True)
 class Residual(Layer):
-    """branch(x) + shortcut(x); an empty shortcut is x itself."""
+    """The sum branch(x) + shortcut(x); an empty shortcut is x itself."""
 
     branch: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
@@ -164,7 +167,7 @@ class Residual(Layer):
 
 
 def operations_of(layers: tuple[Layer, ...], shape: Shape) -> float:
-    """Of one sample of that shape through all of them, forwards."""
+    """Multiplications and additions in the forward pass of one sample of this shape through all layers."""
     total = 0.0
     for layer in layers:
         total += layer.operations(shape)

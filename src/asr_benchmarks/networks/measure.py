@@ -1,33 +1,51 @@
-"""Seconds a mini-batch of the six networks of Shi et al. 2016, in every framework, by threads, samples and device."""
+"""Seconds per mini-batch of the six networks of Shi et al. 2016, in every framework, by threads, samples and device."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from omegaconf import DictConfig
 
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.progress_bar import bar
 from asr_ablations.training.assembly import device_count
-from asr_benchmarks import timing
 from asr_benchmarks.networks import published
+from asr_benchmarks.networks.framework import Framework
 from asr_benchmarks.networks.network import Network
-from asr_benchmarks.networks.threads import BEYOND, finding
-from asr_benchmarks.networks.threads import row as scaling
+from asr_benchmarks.networks.threads import BEYOND, GainRow, finding
+from asr_benchmarks.networks.threads import row as gain_row
 from asr_benchmarks.networks.variants import Reference, Variant, check, chosen, variants
-from asr_benchmarks.plots import plot
-from asr_benchmarks.timing import in_turn, noise
+from asr_benchmarks.plots import Plot, plot
+from asr_benchmarks.result import Result, Row
+from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
 
-HERE = "this machine"
+THIS_MACHINE = "this machine"
+
+StepRow = TypedDict(
+    "StepRow",
+    {
+        "network": str,
+        "framework": str,
+        "device": str,
+        "threads": int | None,
+        "batch": int,
+        "ms": float,
+        "spread %": float,
+        "samples/s": float,
+        "GFLOP/s": float,
+        "peak GB": float,
+    },
+)
+"""The training step of a variant. ms: median; peak GB: memory of the GPU, or of the process with its libraries."""
 
 
 def network_speed(
     cfg: DictConfig,
     *,
-    networks: dict[str, Any],
-    frameworks: dict[str, Any],
+    networks: Mapping[str, Callable[..., Network]],
+    frameworks: Mapping[str, Framework],
     only: list[str],
     threads: list[int],
     batches: list[float],
@@ -36,58 +54,74 @@ def network_speed(
     steps: int,
     warmup: int,
     budget: float | None,
-) -> Iterator[dict[str, Any]]:
-    """After each network what is found so far. In `sizes` what is trained, with the millions of the paper's Table 2; in
-    `steps` the milliseconds of forward, backward and update, with samples and operations a second and the peak of
-    memory, a process's libraries included; in `scaling` what threads and a GPU gain, beside what the paper's Table 4
-    says; in the last table its seconds.
+) -> Iterator[Result]:
+    """Yields, after each network, what has been measured so far.
+
+    In `sizes`: what is trained, with the millions of parameters of the paper's Table 2. In `steps`: the milliseconds of
+    forward pass, backward pass and update, with samples and operations per second and the peak of memory, a process's
+    libraries included. In `scaling`: what threads and a GPU gain, beside what the paper's Table 4 says. The last table
+    holds the paper's seconds.
     """
-    timing.check(shrink=shrink, together=together, steps=steps, warmup=warmup)
+    check_counts(shrink=shrink, together=together, steps=steps, warmup=warmup)
     check(threads, batches)
     names, tools = chosen(only, networks, frameworks)
-    made = {name: networks[name](name, shrink=shrink) for name in names}
-    notes = [line for network in made.values() for line in _unlike_the_paper(network, shrink)]
-    for name in [name for name in tools if (lacking := missing(frameworks[name].packages))]:
-        lacking = missing(frameworks[name].packages)
-        tools.remove(name)
-        notes.append(f"{name} left out, {', '.join(lacking)} missing: pip install 'asr-ablations[benchmarks]'")
+    built = [networks[name](name, shrink=shrink) for name in names]
+    notes = [line for network in built for line in _unlike_the_paper(network, shrink)]
+    absent = {name: packages for name in tools if (packages := missing(frameworks[name].packages))}
+    for name, packages in absent.items():
+        notes.append(f"{name} left out, {', '.join(packages)} missing: pip install 'asr-ablations[benchmarks]'")
+    installed = [name for name in tools if name not in absent]
     measured = Measured(frameworks, bool(cfg.tf32), int(cfg.seed), steps=steps, warmup=warmup, budget=budget)
     gpu = device_count(cfg) > 0
-    for number, network in enumerate(made.values(), start=1):
-        every = variants(network, tools, gpu, threads, batches)
+    for number, network in enumerate(built, start=1):
+        every = variants(network, installed, gpu, threads, batches)
         for start in range(0, len(every), together):
             measured.add(every[start : start + together])
-        yield _result(measured, list(made.values())[:number], notes)
+        yield _result(measured, built[:number], notes)
 
 
-def _result(measured: "Measured", networks: Sequence[Network], notes: list[str]) -> dict[str, Any]:
+def _result(measured: "Measured", networks: Sequence[Network], notes: Sequence[str]) -> Result:
     names = [network.name for network in networks]
-    gains = _scaling(measured.rows)
-    theirs = published.scaling(names)
-    return {
-        "cores": cores(),
-        f"slower {BEYOND.split(' /')[0]}": finding(gains),
-        f"slower {BEYOND.split(' /')[0]}, {published.table()['source']}": finding(theirs),
-        "sizes": [_size(network) for network in networks],
-        "steps": list(measured.rows),
-        "scaling": gains + theirs,
-        "published_seconds_by_threads": published.seconds(names),
-        "notes": [*notes, published.note(), *measured.notes],
-        "plots": _plots(measured.rows),
-    }
+    gains, printed = _scaling(measured.rows), published.scaling(names)
+    slower = f"slower {BEYOND.split(' /')[0]}"
+    return Result(
+        figures={
+            "cores": cores(),
+            slower: finding(gains),
+            f"{slower}, {published.table()['source']}": finding(printed),
+        },
+        tables={
+            "sizes": [_size(network) for network in networks],
+            "steps": list(measured.rows),
+            "scaling": gains + printed,
+            "published_seconds_by_threads": published.seconds(names),
+        },
+        notes=[*notes, published.note(), *measured.notes],
+        plots=_plots(measured.rows),
+    )
 
 
 class Measured:
-    """Rows and notes of what was measured so far."""
+    """Rows and notes of the variants that have been measured so far."""
 
-    def __init__(self, frameworks: dict[str, Any], tf32: bool, seed: int, **how: Any) -> None:
-        self.frameworks, self.tf32, self.seed, self.how = frameworks, tf32, seed, how
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        tf32: bool,
+        seed: int,
+        *,
+        steps: int,
+        warmup: int,
+        budget: float | None,
+    ) -> None:
+        self.frameworks, self.tf32, self.seed = frameworks, tf32, seed
+        self.steps, self.warmup, self.budget = steps, warmup, budget
         self.reference = Reference(tf32)
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[StepRow] = []
         self.notes: list[str] = []
 
     def add(self, chunk: Sequence[Variant]) -> None:
-        """Those that can be started, in turn, each in a process of its own."""
+        """Time the variants that can be started, in turn, each in a process of its own; the others become notes."""
         with ExitStack() as stack:
             workers: dict[Variant, Worker] = {}
             with bar(f"starting {chunk[0].network.name}", len(chunk)) as advance:
@@ -103,42 +137,50 @@ class Measured:
             if workers:
                 self._time(workers)
 
-    def _time(self, workers: dict[Variant, Worker]) -> None:
+    def _time(self, workers: Mapping[Variant, Worker]) -> None:
         calls = {str(variant): partial(worker.call, "step") for variant, worker in workers.items()}
-        name = next(iter(workers)).network.name
+        title = f"measuring {next(iter(workers)).network.name}"
         try:
-            timings = in_turn(calls, **self.how, title=f"measuring {name}")
+            timings = in_turn(calls, steps=self.steps, warmup=self.warmup, budget=self.budget, title=title)
             for variant, worker in workers.items():
                 memory = worker.call("device_memory") or worker.peak_memory()
                 self.rows.append(_row(variant, timings[str(variant)], memory))
-            self.notes += noise(timings)
+            self.notes += noise_notes(timings)
         except WorkerError as error:
             self.notes.append(f"{', '.join(calls)}: not measured, one of them failed: {error}")
 
 
-def _row(variant: Variant, timing: timing.Timing, memory: int) -> dict[str, Any]:
-    a_second, told = variant.batch / timing.median, timing.row()
+def _row(variant: Variant, timing: Timing, memory: int) -> StepRow:
+    rate = variant.batch / timing.median
     return {
-        **{"network": variant.network.name, "framework": variant.framework, "device": variant.device},
-        **{"threads": variant.threads, "batch": variant.batch},
-        **{key: told[key] for key in ("ms", "spread %")},
-        "samples/s": a_second,
-        "GFLOP/s": a_second * variant.network.training_operations / 1e9,
+        "network": variant.network.name,
+        "framework": variant.framework,
+        "device": variant.device,
+        "threads": variant.threads,
+        "batch": variant.batch,
+        "ms": 1000 * timing.median,
+        "spread %": timing.spread,
+        "samples/s": rate,
+        "GFLOP/s": rate * variant.network.training_operations / 1e9,
         "peak GB": memory / 1e9,
     }
 
 
-def _size(network: Network) -> dict[str, Any]:
-    shape = " × ".join(map(str, network.shape))
+def _size(network: Network) -> Row:
     return {
-        **{"network": network.name, "kind": network.kind, "input": shape, "outputs": network.classes},
-        **{"parameters": network.parameters, "millions": network.parameters / 1e6, "Table 2": network.published},
-        "GFLOP a sample": network.training_operations / 1e9,
+        "network": network.name,
+        "kind": network.kind,
+        "input": " × ".join(map(str, network.shape)),
+        "outputs": network.classes,
+        "parameters": network.parameters,
+        "millions": network.parameters / 1e6,
+        "Table 2": network.published,
+        "GFLOP per sample": network.training_operations / 1e9,
     }
 
 
 def _unlike_the_paper(network: Network, shrink: int) -> list[str]:
-    """Notes of sizes that are not those of Table 2."""
+    """A note for sizes that are not those of Table 2."""
     millions = network.parameters / 1e6
     if shrink > 1:
         return [f"{network.name}: sizes divided by benchmark.shrink={shrink}, {millions:.2g} million parameters"]
@@ -148,33 +190,51 @@ def _unlike_the_paper(network: Network, shrink: int) -> list[str]:
     return [f"{network.name}: {millions:.1f} million parameters, {network.published:g} in Table 2; {products}"]
 
 
-def _scaling(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each network in each framework, with the first of its mini-batches: the paper's, where that is measured."""
-    found = []
+def _scaling(rows: Sequence[StepRow]) -> list[GainRow]:
+    """What threads and a GPU gain for each network in each framework, with the first of its mini-batches, which is the
+    paper's if that is measured.
+    """
+    gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
         own = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
         same = [row for row in own if row["batch"] == own[0]["batch"]]
-        cpu = {row["threads"]: row["ms"] for row in same if row["device"] == "cpu"}
+        cpu = {row["threads"]: row["ms"] for row in same if row["device"] == "cpu" and row["threads"] is not None}
         gpu = next((row["ms"] for row in same if row["device"] == "gpu"), None)
-        found.append(scaling(network, framework, HERE, cores(), cpu, gpu))
-    return found
+        gains.append(gain_row(network, framework, THIS_MACHINE, cores(), cpu, gpu))
+    return gains
 
 
-def _plots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By the size of the mini-batch, as Figure 1 of the paper, and by threads; where there is more than one."""
-    found = []
+def _plots(rows: Sequence[StepRow]) -> list[Plot]:
+    """Seconds by the size of the mini-batch, as in Figure 1 of the paper, and by threads, for each network with more
+    than one of them.
+    """
+    plots = []
     for network in dict.fromkeys(row["network"] for row in rows):
         own = [row for row in rows if row["network"] == network]
-        for x in ("batch", "threads"):
-            series: dict[str, dict[Any, float | None]] = {}
-            for row in own:
-                if row[x] is not None:
-                    fixed = "GPU" if row["threads"] is None else f"threads={row['threads']}"
-                    other = fixed if x == "batch" else f"{row['batch']} samples"
-                    series.setdefault(f"{row['framework']}, {other}", {})[row[x]] = row["ms"] / 1000
-            lines = {name: points for name, points in series.items() if len(points) > 1}
-            if lines:
-                title = f"{network} by {'mini-batch' if x == 'batch' else 'threads'}"
-                label = "samples in a mini-batch" if x == "batch" else "threads"
-                found.append(plot(title, "lines", label, "seconds a mini-batch", lines, log=True))
-    return found
+        by_batch, by_threads = _lines(own)
+        if by_batch:
+            plots.append(_plot(f"{network} by mini-batch", "samples in a mini-batch", by_batch))
+        if by_threads:
+            plots.append(_plot(f"{network} by threads", "threads", by_threads))
+    return plots
+
+
+def _lines(rows: Sequence[StepRow]) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
+    """Lines of seconds, by mini-batch and by threads, without those of a single point."""
+    by_batch: dict[str, dict[int, float]] = {}
+    by_threads: dict[str, dict[int, float]] = {}
+    for row in rows:
+        framework, count, seconds = row["framework"], row["threads"], row["ms"] / 1000
+        place = "GPU" if count is None else f"threads={count}"
+        by_batch.setdefault(f"{framework}, {place}", {})[row["batch"]] = seconds
+        if count is not None:
+            by_threads.setdefault(f"{framework}, {row['batch']} samples", {})[count] = seconds
+    return _longer(by_batch), _longer(by_threads)
+
+
+def _longer(lines: Mapping[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    return {name: points for name, points in lines.items() if len(points) > 1}
+
+
+def _plot(title: str, x: str, lines: Mapping[str, Mapping[int, float]]) -> Plot:
+    return plot(title, "lines", x, "seconds per mini-batch", lines, log=True)

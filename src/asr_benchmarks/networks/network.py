@@ -1,22 +1,23 @@
-"""Networks as lists of layers: their sizes, and the weights and samples that each framework gets."""
+"""Networks as lists of layers: their sizes, and the weights and samples that every framework gets."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from asr_benchmarks.networks import layers as kinds
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the paper: what it maps to what, and what its Table 2 says of it."""
+    """A network of the paper: its inputs, layers and outputs, and its size in the paper's Table 2."""
 
     name: str
     kind: str
     """FCN, CNN or RNN."""
     shape: kinds.Shape
-    """Of one sample: values, (height, width, channels), or a number of words."""
+    """Shape of one sample: (values,), (height, width, channels), or (words,)."""
     classes: int
     layers: tuple[kinds.Layer, ...]
     batch: int
@@ -26,7 +27,7 @@ class Network:
 
     @property
     def words(self) -> int | None:
-        """How many there are, where the input is words."""
+        """Size of the vocabulary if the input consists of words, else None."""
         first = self.layers[0]
         return first.words if isinstance(first, kinds.Embedding) else None
 
@@ -40,20 +41,21 @@ class Network:
 
     @property
     def training_operations(self) -> float:
-        """Of one sample, forwards and backwards: the gradient of a product costs one more for the weights and one for
-        its input, which the first layer's does not need. Norms, activations, the loss and the update are left out.
+        """Operations of the forward and the backward pass of one sample. Each product costs one more for the gradient
+        of the weights and one for that of its input, which the first layer does not need. Norms, activations, the loss
+        and the update are left out.
         """
         return 3 * self.forward_operations - self.layers[0].operations(self.shape)
 
     def weights(self) -> Iterator[tuple[str, kinds.Shape, float, float]]:
-        """Path, shape, mean and standard deviation of all that is trained, in order."""
+        """Path, shape, mean and standard deviation of each trained weight, in order."""
         for path, layer in walk(self.layers):
-            for name, told in layer.weights().items():
-                yield (f"{path}.{name}", *told)
+            for name, weight in layer.weights().items():
+                yield (f"{path}.{name}", *weight)
 
 
 def walk(layers: tuple[kinds.Layer, ...], path: str = "") -> Iterator[tuple[str, kinds.Layer]]:
-    """The layers that hold weights of their own, by path."""
+    """The layers outside and within residual connections, with their paths."""
     for n, layer in enumerate(layers):
         if isinstance(layer, kinds.Residual):
             yield from walk(layer.branch, f"{path}{n}.branch.")
@@ -62,10 +64,8 @@ def walk(layers: tuple[kinds.Layer, ...], path: str = "") -> Iterator[tuple[str,
             yield f"{path}{n}", layer
 
 
-def values(network: Network, seed: int) -> dict[str, Any]:
-    """Arrays of weights by path: the same ones in each framework."""
-    import numpy as np
-
+def values(network: Network, seed: int) -> dict[str, np.ndarray]:
+    """The weights by path, the same in every framework."""
     generator = np.random.default_rng(seed)
     return {
         path: mean + deviation * generator.standard_normal(shape, dtype=np.float32)
@@ -73,10 +73,8 @@ def values(network: Network, seed: int) -> dict[str, Any]:
     }
 
 
-def samples(network: Network, batch: int, seed: int) -> tuple[Any, Any]:
+def samples(network: Network, batch: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Inputs (B, *shape), random values or words, and classes (B,), for words (B, T)."""
-    import numpy as np
-
     generator = np.random.default_rng((seed, batch))
     shape = (batch, *network.shape)
     if network.words is not None:

@@ -1,61 +1,97 @@
-"""What Table 4 of Shi et al. 2016 says, as rows like those measured here."""
+"""The numbers of Table 4 of Shi et al. 2016, as rows like those measured here."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import NamedTuple, TypeAlias, TypedDict
 
+from asr_benchmarks.networks.threads import GainRow, row
 from asr_benchmarks.published import published
+from asr_benchmarks.result import Row
+
+
+class Machine(TypedDict):
+    """A machine of the paper. cores: of its CPU; threads: the numbers of threads that Table 4 has for it."""
+
+    name: str
+    about: str
+    cores: int
+    threads: list[int]
+    gpu: str
+
+
+Seconds: TypeAlias = dict[str, list[float | None]]
+"""Seconds per mini-batch: by the key of a machine one per number of threads, and under `gpu` one per GPU."""
+
+
+class Table(TypedDict):
+    """The content of published/networks.yaml, which says how it was read. seconds: by network and framework."""
+
+    source: str
+    software: str
+    machines: dict[str, Machine]
+    gpus: list[str]
+    seconds: dict[str, dict[str, Seconds]]
+
+
+class Case(NamedTuple):
+    """A network in a framework on a machine: seconds by threads of the CPU, and those of the machine's GPU."""
+
+    network: str
+    framework: str
+    machine: Machine
+    threads: Mapping[int, float]
+    gpu: float | None
 
 
 @cache
-def table() -> dict[str, Any]:
-    """published/networks.yaml, which says how it was read."""
-    found: dict[str, Any] = published("networks")
-    return found
+def table() -> Table:
+    """Table 4 of the paper."""
+    content: Table = published("networks")
+    return content
 
 
-def seconds(networks: Collection[str]) -> list[dict[str, Any]]:
-    """Of these networks: seconds a mini-batch by threads of the CPU, and of the GPU beside it."""
+def seconds(networks: Collection[str]) -> list[Row]:
+    """Seconds per mini-batch of these networks by threads of the CPU, and on the GPU."""
     counts = sorted({count for machine in table()["machines"].values() for count in machine["threads"]})
     return [
         {
-            **{"network": network, "framework": tool, "machine": _marked(machine)},
-            **{str(count): threads.get(count) for count in counts},
-            "GPU": gpu,
+            "network": case.network,
+            "framework": case.framework,
+            "machine": _marked(case.machine),
+            **{str(count): case.threads.get(count) for count in counts},
+            "GPU": case.gpu,
         }
-        for network, tool, machine, threads, gpu in _rows(networks)
+        for case in _cases(networks)
     ]
 
 
-def scaling(networks: Collection[str]) -> list[dict[str, Any]]:
-    """Their threads and GPUs beside each other, as `threads.row` has them."""
-    from asr_benchmarks.networks.threads import row
-
+def scaling(networks: Collection[str]) -> list[GainRow]:
+    """What threads and GPUs gained in the paper with these networks."""
     return [
-        row(network, tool, _marked(machine), machine["cores"], threads, gpu)
-        for network, tool, machine, threads, gpu in _rows(networks)
+        row(case.network, case.framework, _marked(case.machine), case.machine["cores"], case.threads, case.gpu)
+        for case in _cases(networks)
     ]
 
 
 def note() -> str:
-    """What the names of its machines mean."""
-    told = [f"{machine['name']}: {machine['about']}" for machine in table()["machines"].values()]
-    return f"published: {table()['source']}, {table()['software']}; {'; '.join(told)}"
+    """What the names of the paper's machines stand for."""
+    machines = [f"{machine['name']}: {machine['about']}" for machine in table()["machines"].values()]
+    return f"published: {table()['source']}, {table()['software']}; {'; '.join(machines)}"
 
 
-def _marked(machine: dict[str, Any]) -> str:
+def _marked(machine: Machine) -> str:
     return f"{machine['name']}, published"
 
 
-def _rows(networks: Collection[str]) -> list[tuple[str, str, dict[str, Any], dict[int, float], float | None]]:
-    """Network, tool, machine, seconds by threads, seconds of the machine's GPU; without rows that have no number."""
-    found = []
-    for network, tools in table()["seconds"].items():
-        for tool, measured in tools.items():
+def _cases(networks: Collection[str]) -> list[Case]:
+    """The cases of these networks that have a number."""
+    cases = []
+    for network, frameworks in table()["seconds"].items():
+        for framework, measured in frameworks.items():
             for key, machine in table()["machines"].items():
                 pairs = zip(machine["threads"], measured[key], strict=True)
                 threads = {count: value for count, value in pairs if value is not None}
                 gpu = measured["gpu"][table()["gpus"].index(machine["gpu"])]
                 if network in networks and (threads or gpu):
-                    found.append((network, tool, machine, threads, gpu))
-    return found
+                    cases.append(Case(network, framework, machine, threads, gpu))
+    return cases

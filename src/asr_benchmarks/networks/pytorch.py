@@ -1,7 +1,6 @@
 """The networks in PyTorch."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,8 @@ from asr_benchmarks.networks.network import Network, samples, values
 
 @dataclass(frozen=True)
 class PyTorch:
+    """The framework PyTorch."""
+
     packages: list[str]
 
     def environment(self, device: str, threads: int | None) -> dict[str, str]:
@@ -47,9 +48,10 @@ class PyTorchTrainer:
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in trained(self.model))
 
-    def outputs(self) -> Any:
+    def outputs(self) -> np.ndarray:
         with torch.no_grad():
-            return self.model(self.inputs[:2]).cpu().numpy()
+            outputs: torch.Tensor = self.model(self.inputs[:2])
+            return outputs.cpu().numpy()
 
     def losses(self, steps: int) -> list[float]:
         return [float(self._train()) for _ in range(steps)]
@@ -71,20 +73,22 @@ class PyTorchTrainer:
 
 
 def cross_entropy(outputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    """Mean over samples, for words over all places."""
+    """Mean cross-entropy over the samples, for words over all positions."""
     return F.cross_entropy(outputs.flatten(0, -2), classes.flatten())
 
 
 def model(network: Network) -> nn.Module:
+    """The network as a module."""
     return _sequence(network.layers)
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are trained."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def load(module: nn.Module, weights: dict[str, Any]) -> None:
-    """Put values of network.values where they belong."""
+def load(module: nn.Module, weights: dict[str, np.ndarray]) -> None:
+    """Copy weights by path, as of network.values, into the module."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -93,14 +97,14 @@ def load(module: nn.Module, weights: dict[str, Any]) -> None:
 
 
 def _target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """The parameter of a name, and how the axes of its value go into it."""
+    """The parameter of a name, and the order of its axes in the value of that name."""
     if isinstance(module, _Recurrent):
         kinds = {"kernel": "weight_ih", "recurrent": "weight_hh", "bias": "bias_ih"}
-        found: torch.Tensor = getattr(module.layers, f"{kinds[name[:-1]]}_l{name[-1]}")
-        return found, (0,) if found.ndim == 1 else (1, 0)
-    found = module.get_parameter("bias" if name in ("bias", "shift") else "weight")
-    swapped = {nn.Linear: (1, 0), nn.Conv2d: (3, 2, 0, 1)}.get(type(module), tuple(range(found.ndim)))
-    return found, (0,) if found.ndim == 1 else swapped
+        parameter = module.layers.get_parameter(f"{kinds[name[:-1]]}_l{name[-1]}")
+        return parameter, (0,) if parameter.ndim == 1 else (1, 0)
+    parameter = module.get_parameter("bias" if name in ("bias", "shift") else "weight")
+    swapped = {nn.Linear: (1, 0), nn.Conv2d: (3, 2, 0, 1)}.get(type(module), tuple(range(parameter.ndim)))
+    return parameter, (0,) if parameter.ndim == 1 else swapped
 
 
 def _sequence(layers: tuple[kinds.Layer, ...]) -> nn.Sequential:
@@ -133,7 +137,7 @@ def _module(layer: kinds.Layer) -> nn.Module:
 
 
 class _Flatten(nn.Module):
-    """In the order of the other frameworks: channels last."""
+    """Flattens in the order of the other frameworks: channels last."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.permute(0, 2, 3, 1).flatten(1)
@@ -143,7 +147,7 @@ class _Recurrent(nn.Module):
     def __init__(self, inputs: int, hidden: int, count: int) -> None:
         super().__init__()
         self.layers = nn.LSTM(inputs, hidden, count, batch_first=True)
-        for n in range(count):  # cuDNN wants a second bias; the others have one, so this one stays 0
+        for n in range(count):  # cuDNN needs a second bias; other frameworks have one, so it stays 0
             getattr(self.layers, f"bias_hh_l{n}").requires_grad_(False).zero_()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
+import numpy as np
+
+from asr_ablations.tools.checks import is_number, is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.networks.framework import Framework
@@ -13,12 +15,12 @@ from asr_benchmarks.networks.network import Network, walk
 from asr_benchmarks.worker import Worker, WorkerError
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Of outputs, as a share of the largest, without and with rounded products (tf32)."""
+"""Allowed difference of outputs, as a share of the largest, without and with rounded products (tf32)."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """threads: None on a GPU, where the framework has its own number of the CPU's."""
+    """A network in a framework. threads: those of the CPU; None on a GPU, where the framework chooses them."""
 
     network: Network
     framework: str
@@ -30,18 +32,27 @@ class Variant:
         where = "GPU" if self.threads is None else f"threads={self.threads}"
         return f"{self.network.name} {self.framework}, {where}, {self.batch} samples"
 
-    def start(self, made: Framework, tf32: bool, seed: int) -> Worker:
-        """Its process. Raises WorkerError where the framework cannot."""
-        own = {"batch": self.batch, "device": self.device, "threads": self.threads, "tf32": tf32, "seed": seed}
-        environment = made.environment(self.device, self.threads)
-        return Worker(partial(made.trainer, self.network, **own), self.threads, environment)  # type: ignore[arg-type]
+    def start(self, framework: Framework, tf32: bool, seed: int) -> Worker:
+        """Start its trainer in a process of its own. Raises WorkerError if the framework cannot do it."""
+        make = partial(
+            framework.trainer,
+            self.network,
+            batch=self.batch,
+            device=self.device,
+            threads=self.threads,
+            tf32=tf32,
+            seed=seed,
+        )
+        return Worker(make, self.threads, framework.environment(self.device, self.threads))
 
 
 def variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
     """Every number of threads with the paper's mini-batch, and every other mini-batch with as many threads as cores, or
-    what comes next to it; on a GPU every mini-batch. Those of a framework stand together.
+    the next smaller number; on a GPU every mini-batch. The variants of a framework stand together.
+
+    batches: shares of the paper's mini-batch.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -52,16 +63,18 @@ def variants(
     return [Variant(network, name, *point) for name in frameworks for point in points]
 
 
-def check(threads: Sequence[Any], batches: Sequence[Any]) -> None:
-    """Raises UsageError for what is no number of threads, or no part of a mini-batch."""
-    if not threads or not all(type(count) is int and count >= 1 for count in threads):
+def check(threads: Sequence[object], batches: Sequence[object]) -> None:
+    """Raises UsageError for a wrong number of threads or a wrong share of a mini-batch."""
+    if not threads or not all(is_whole(count, 1) for count in threads):
         raise choices("benchmark.threads", threads, "whole numbers, 1 or more")
-    if not batches or not all(type(part) in (int, float) and part > 0 for part in batches):
+    if not batches or not all(is_number(part) and part > 0 for part in batches):
         raise choices("benchmark.batches", batches, "numbers above 0, by which each network's mini-batch is multiplied")
 
 
-def chosen(only: Sequence[str], *every: Mapping[str, Any]) -> list[list[str]]:
-    """Of each of these the names in `only`; all of one of which none is named. Raises UsageError for other names."""
+def chosen(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
+    """The names in `only` of each kind; all names of a kind that `only` does not mention. Raises UsageError for a name
+    that no kind has.
+    """
     known = [name for names in every for name in names]
     for name in only:
         if name not in known:
@@ -70,27 +83,29 @@ def chosen(only: Sequence[str], *every: Mapping[str, Any]) -> list[list[str]]:
 
 
 class Reference:
-    """What the first framework of a network found, for the others to find, too."""
+    """Outputs and losses of the first framework of each network and mini-batch, which the others have to reproduce."""
 
     def __init__(self, tf32: bool) -> None:
         self.tolerance = TOLERANCE[tf32]
-        self.known: dict[tuple[str, int], tuple[Any, list[float]]] = {}
+        self.known: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
         """Raises WorkerError for another number of parameters, other outputs, or another loss before or after a step.
 
-        The gradient of batch norm over few values multiplies what rounding did: where one is, no loss after a step.
+        The gradient of batch norm over few values multiplies rounding errors: with batch norm, only the loss before the
+        step is compared.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
             raise WorkerError(f"has {parameters:,} parameters instead of {variant.network.parameters:,}")
         normed = any(isinstance(layer, BatchNorm) for _, layer in walk(variant.network.layers))
-        found = worker.call("outputs"), worker.call("losses", 2)
-        outputs, losses = self.known.setdefault((variant.network.name, variant.batch), found)
-        off = float(abs(found[0] - outputs).max() / abs(outputs).max())
-        if not off <= self.tolerance:
-            raise WorkerError(f"its outputs differ by {off:.1e} of the largest from the first framework's")
-        pairs = list(zip(found[1], losses, strict=True))[: 1 if normed else 2]
-        apart = max(abs(one - other) / abs(other) for one, other in pairs)
-        if not apart <= self.tolerance:
-            raise WorkerError(f"its losses differ by {100 * apart:.2g} % from the first framework's")
+        own_outputs, own_losses = worker.call("outputs"), worker.call("losses", 2)
+        key = (variant.network.name, variant.batch)
+        outputs, losses = self.known.setdefault(key, (own_outputs, own_losses))
+        difference = float(abs(own_outputs - outputs).max() / abs(outputs).max())
+        if not difference <= self.tolerance:
+            raise WorkerError(f"its outputs differ by {difference:.1e} of the largest from the first framework's")
+        pairs = list(zip(own_losses, losses, strict=True))[: 1 if normed else 2]
+        relative = max(abs(own - first) / abs(first) for own, first in pairs)
+        if not relative <= self.tolerance:
+            raise WorkerError(f"its losses differ by {100 * relative:.2g} % from the first framework's")

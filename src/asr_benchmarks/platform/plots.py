@@ -1,7 +1,6 @@
-"""The plots of benchmark=platform, as papers/004 has them: figures 7 to 10 and table 3."""
+"""The plots of benchmark=platform, as in figures 7 to 10 and table 3 of papers/004."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,36 +9,41 @@ from asr_ablations.report.curves import smooth, throughput_curve
 from asr_ablations.report.figures.throughput import SMOOTHED
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
-from asr_benchmarks.plots import plot
+from asr_ablations.tools.files import Json
+from asr_benchmarks.platform.beam_widths import BeamRow
+from asr_benchmarks.platform.tables import TargetRow, ThroughputRow
+from asr_benchmarks.plots import Plot, plot
 
 WINDOW = 25.0
-"""Seconds of figure 8."""
+"""Seconds that figure 8 shows."""
 POINTS = 100
-"""Of a line over the whole training."""
+"""Points of a line over the whole training."""
 
 Line = dict[float, float | None]
 
 
-def plots(run: RunRecord, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Those for which the run has something to show."""
-    rates = {name: _rates(run, name) for name in ("wer", "cer")}
-    speeds = {"training": {row["of"]: row["times real time"] for row in tables["throughput"]}}
-    reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in tables["time_to_accuracy"]}
-    seconds = {row["beam width"]: row["seconds"] for row in tables["evaluation_by_beam_width"]}
-    minutes, over_time = "minutes of training", "seconds of audio a second"
+def plots(
+    run: RunRecord, throughput: Sequence[ThroughputRow], targets: Sequence[TargetRow], evaluated: Sequence[BeamRow]
+) -> list[Plot]:
+    """The plots for which the run has something to show."""
+    rates = {name.upper(): _rates(run, name) for name in ("wer", "cer")}
+    speeds = {"training": {row["of"]: row["times real time"] for row in throughput}}
+    reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
+    seconds = {row["beam width"]: row["seconds"] for row in evaluated}
+    minutes, over_time = "minutes of training", "seconds of audio per second"
     drawn = [
         plot("Utilisation over 25 seconds", "lines", "seconds", "%", _window(read_utilisation(run.folder))),
         plot("Throughput over time", "lines", minutes, over_time, {"training": _over_time(run)}),
         plot("Throughput", "bars", "", over_time, speeds),
-        plot("Rates over time", "lines", minutes, "%", {name.upper(): rate for name, rate in rates.items()}, log=True),
+        plot("Rates over time", "lines", minutes, "%", rates, log=True),
         plot("Time to accuracy", "bars", "median over three validations", "minutes", {"reached": reached}),
         plot("Evaluation time by beam width", "lines", "beam width", "seconds", {"beam": seconds}, log=True),
     ]
-    return [one for one in drawn if any(y is not None for line in one["series"].values() for _, y in line)]
+    return [shown for shown in drawn if any(y is not None for line in shown["series"].values() for _, y in line)]
 
 
-def _window(rows: Sequence[Mapping[str, Any]]) -> dict[str, Line]:
-    """CPU and each GPU in %, in the middle of the samples of training."""
+def _window(rows: Sequence[Json]) -> dict[str, Line]:
+    """CPU and each GPU in % over WINDOW seconds, in the middle of the samples of training."""
     steps = [row for row in rows if row["phase"] == "train"] or list(rows)
     if not steps:
         return {}
@@ -53,13 +57,13 @@ def _window(rows: Sequence[Mapping[str, Any]]) -> dict[str, Line]:
 
 
 def _over_time(run: RunRecord) -> Line:
-    found = throughput_curve(run)
-    parts = np.array_split(np.arange(len(found.y)), min(POINTS, max(1, len(found.y))))
-    values = smooth(found.y, SMOOTHED)
-    return {float(found.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
+    samples = throughput_curve(run)
+    parts = np.array_split(np.arange(len(samples.y)), min(POINTS, max(1, len(samples.y))))
+    values = smooth(samples.y, SMOOTHED)
+    return {float(samples.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
 
 
 def _rates(run: RunRecord, metric: str) -> Line:
-    """By the minutes of training at each validation; 0, which no logarithm has, is left out."""
+    """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import TypedDict
 
-from asr_ablations.comparison.result import Arm
+from asr_ablations.comparison.result import Arm, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
+from asr_ablations.tools.files import Json
+from asr_benchmarks.result import Table
 
 SAMPLED = {
     "CPU %": "cpu_percent",
@@ -17,13 +19,29 @@ SAMPLED = {
     "GPU memory GiB": "gpu_memory_gib",
     "GPU power W": "gpu_power_watts",
 }
-"""Rows of `utilisation` and their columns in utilisation.csv."""
+"""Rows of the table `utilisation`, and their columns in utilisation.csv."""
 
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
-"""What benchmark.price knows (papers/004 table 1)."""
+"""The keys of benchmark.price (papers/004 table 1), and their rows of the table `price`."""
+
+ThroughputRow = TypedDict("ThroughputRow", {"of": str, "R": float, "times real time": float, "utterances/s": float})
+
+TargetRow = TypedDict(
+    "TargetRow",
+    {
+        "rate": str,
+        "target %": str,
+        "minutes": float | None,
+        "epochs trained": float | None,
+        "hours of audio": float | None,
+        "GPU kWh": float | None,
+        "cost": float | None,
+    },
+)
+"""What it took to reach a target; None for a target that was not reached."""
 
 
-def figures(run: RunRecord) -> dict[str, float | int | None]:
+def figures(run: RunRecord) -> dict[str, object]:
     """Single figures of the whole training."""
     return {
         "parameters": run.summary["parameters"],
@@ -36,30 +54,35 @@ def figures(run: RunRecord) -> dict[str, float | int | None]:
     }
 
 
-def throughput(run: RunRecord) -> list[dict[str, Any]]:
-    """Of the training step, and of the training with its validations and checkpoints; utterances are the elements of
-    papers/004 §4.1.3.
+def throughput(run: RunRecord) -> list[ThroughputRow]:
+    """Throughput of the training steps, and of the training with its validations and checkpoints.
+
+    R: hours of audio per second; utterances are the elements of papers/004 §4.1.3.
     """
     summary = run.summary
-    each = summary["train_utterances"] / summary["train_hours"]
-    rates = {
+    per_hour = summary["train_utterances"] / summary["train_hours"]
+    rates: dict[str, float] = {
         "training steps": summary["audio_hours_per_second"],
         "with validations": summary["audio_hours_seen"] / summary["seconds"]["train"],
     }
     return [
-        {"of": of, "R": rate, "times real time": 3600 * rate, "utterances/s": each * rate} for of, rate in rates.items()
+        {"of": name, "R": rate, "times real time": 3600 * rate, "utterances/s": per_hour * rate}
+        for name, rate in rates.items()
     ]
 
 
-def phases(run: RunRecord) -> list[dict[str, Any]]:
-    """Where the time went, from the set-up to the final evaluation."""
-    seconds = run.summary["phase_seconds"]
-    whole = sum(seconds.values())
-    return [{"phase": phase, "seconds": float(one), "share %": 100 * one / whole} for phase, one in seconds.items()]
+def phases(run: RunRecord) -> Table:
+    """Seconds of each phase and its share of the time, from the set-up to the final evaluation."""
+    by_phase: dict[str, float] = run.summary["phase_seconds"]
+    whole = sum(by_phase.values())
+    return [
+        {"phase": phase, "seconds": float(seconds), "share %": 100 * seconds / whole}
+        for phase, seconds in by_phase.items()
+    ]
 
 
-def utilisation(run: RunRecord) -> list[dict[str, Any]]:
-    """Means over the samples of the training steps and over all; None for what the machine does not tell."""
+def utilisation(run: RunRecord) -> Table:
+    """Means over the samples of the training steps and over all samples; None for what the machine does not report."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
     return [
@@ -69,13 +92,13 @@ def utilisation(run: RunRecord) -> list[dict[str, Any]]:
 
 
 def waiting(run: RunRecord) -> float | None:
-    """Mean over the epochs of the share of training that is not spent in steps, in %."""
+    """Share of training that is not spent in steps, in %, as the mean over the epochs."""
     known = [value for row in run.metrics if (value := row.get("train/waiting_percent")) is not None]
     return fmean(known) if known else None
 
 
-def energy(rows: Sequence[Mapping[str, Any]], until: float | None = None) -> float | None:
-    """kWh of the GPUs up to so many seconds of training; None where a sample before has no power."""
+def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
+    """kWh that the GPUs used in the first `until` seconds of training; None where one of these samples has no power."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
         return None
@@ -83,42 +106,52 @@ def energy(rows: Sequence[Mapping[str, Any]], until: float | None = None) -> flo
     return float(joules) / 3.6e6
 
 
-def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
-    """What it took to each target, in %; None for those that were not reached. cost: by hardware.price_per_hour."""
+def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
+    """What it took to reach each target rate. targets: shares by wer or cer; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
-    rows = []
-    for rate, values in targets.items():
-        for one in times_to_accuracy([Arm("", [run])], rate, values)[0] if values else []:
-            minutes = None if one.seconds is None else one.seconds / 60
-            used = None if one.seconds is None else energy(samples, one.seconds)
-            spent = {"minutes": minutes, "epochs trained": one.epochs, "hours of audio": one.audio_hours}
-            rows.append({"rate": rate.upper(), "target %": f"{100 * one.target:g}", **spent, "GPU kWh": used,
-                         "cost": one.cost})  # fmt: skip
-    return rows
-
-
-def accuracy(run: RunRecord) -> list[dict[str, Any]]:
-    """Of the last weights, on every set, with the run's own decoder (papers/004 table 5)."""
     return [
-        {"set": name, "WER %": 100 * float(found["wer"]), "CER %": 100 * float(found["cer"])}
-        for name, found in run.summary["sets"].items()
+        _target(rate, attempt, samples)
+        for rate, values in targets.items()
+        for attempt in (times_to_accuracy([Arm("", [run])], rate, values)[0] if values else [])
     ]
 
 
-def price(run: RunRecord, bought: Mapping[str, float | None]) -> list[dict[str, Any]]:
-    """Of the machine as bought, and as rented: an hour, this training, an hour of audio trained; any currency."""
-    hour = (run.config.get("hardware") or {}).get("price_per_hour")
-    training = None if hour is None else float(hour) * run.summary["seconds"]["train"] / 3600
-    rented = {
-        "an hour of it": None if hour is None else float(hour),
+def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> TargetRow:
+    seconds = attempt.seconds
+    return {
+        "rate": rate.upper(),
+        "target %": f"{100 * attempt.target:g}",
+        "minutes": None if seconds is None else seconds / 60,
+        "epochs trained": attempt.epochs,
+        "hours of audio": attempt.audio_hours,
+        "GPU kWh": None if seconds is None else energy(samples, seconds),
+        "cost": attempt.cost,
+    }
+
+
+def accuracy(run: RunRecord) -> Table:
+    """Error rates of the last weights on every set, with the run's own decoder (papers/004 table 5)."""
+    return [
+        {"set": name, "WER %": 100 * float(rates["wer"]), "CER %": 100 * float(rates["cer"])}
+        for name, rates in run.summary["sets"].items()
+    ]
+
+
+def price(run: RunRecord, bought: Mapping[str, float | None]) -> Table:
+    """Prices in any currency: the machine and its parts as bought, and an hour of the machine, this training and an
+    hour of audio trained as rented.
+    """
+    per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
+    training = None if per_hour is None else float(per_hour) * run.summary["seconds"]["train"] / 3600
+    prices = {
+        **{name: bought.get(part) for part, name in PARTS.items()},
+        "an hour of the machine": per_hour,
         "this training": training,
         "an hour of audio trained": None if training is None else training / run.summary["audio_hours_seen"],
     }
-    parts = {name: bought.get(part) for part, name in PARTS.items()}
-    known = {name: None if amount is None else float(amount) for name, amount in parts.items()}
-    return [{"of": name, "price": amount} for name, amount in {**known, **rented}.items()]
+    return [{"of": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
 
 
-def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:
+def _mean(rows: Sequence[Json], column: str) -> float | None:
     known = [row[column] for row in rows if row[column] is not None]
     return fmean(known) if known else None

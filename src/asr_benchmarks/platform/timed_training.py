@@ -1,11 +1,13 @@
-"""A training that ends when its time is up, in a process of its own. benchmark=platform starts it, under torchrun where
-several ranks train together, with a frozen config whose benchmark.minutes says how long.
+"""A training that ends when its time is up, in a process of its own.
+
+benchmark=platform starts it, under torchrun if several ranks train together, with a frozen config whose
+benchmark.minutes is the time limit.
 """
 
 import time
-from typing import Any
 
 import pytorch_lightning as pl
+from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 from asr_ablations.experiment.fit import TrainingRun
@@ -16,8 +18,8 @@ from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 
 
-class Budget(pl.Callback):
-    """Lets the epoch in which the minutes run out be the last; its validation is counted, as in time to accuracy."""
+class TimeLimit(pl.Callback):
+    """Ends training with the epoch in which the minutes run out. Its validation counts, as in time to accuracy."""
 
     def __init__(self, minutes: float) -> None:
         self.seconds = 60 * minutes
@@ -33,16 +35,16 @@ class Budget(pl.Callback):
 
 
 class TimedTrainingRun(TrainingRun):
-    """A run's training and evaluation as ever, with the budget among its callbacks."""
+    """The training and evaluation of a run, with a time limit."""
 
     def callbacks(self) -> list[pl.Callback]:
         minutes = self.cfg.benchmark.minutes
-        return [*super().callbacks(), *([] if minutes is None else [Budget(minutes)])]
+        return [*super().callbacks(), *([] if minutes is None else [TimeLimit(minutes)])]
 
 
 @entry("benchmarks")
-def main(cfg: Any) -> None:
-    """One rank's part, from the beginning: what an earlier attempt left is kept beside."""
+def main(cfg: DictConfig) -> None:
+    """Train as one rank, from the beginning: what an earlier attempt left is kept beside."""
     quiet()
     stop = StopRequest()
     stop.listen()

@@ -1,11 +1,10 @@
-"""Utterances per second and core of each decoder, on a model that is sure of what it hears and on one that is not."""
+"""Utterances per second and core of each decoder, on the outputs of a sure and of an unsure model."""
 
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,29 +12,32 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.language_models.arpa import write_arpa
 from asr_ablations.language_models.kneser_ney import estimate
 from asr_ablations.language_models.text import transcripts, units
-from asr_benchmarks.timing import Timing, check, in_turn, noise
+from asr_ablations.training.contracts import Decoder
+from asr_benchmarks.result import Result, Row
+from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
 
 def decoding_speed(
     cfg: DictConfig,
     *,
-    decoders: Mapping[str, Any],
+    decoders: Mapping[str, partial[Decoder]],
     beam_widths: Sequence[int],
     sureness: Mapping[str, float],
     frames_per_second: float,
     utterances: int,
     repeats: int,
-) -> dict[str, Any]:
-    """In `decoding` the utterances a second of one process, by its processor time: decoder × beam width × model.
+) -> Result:
+    """Utterances per second of one process, by its processor time: decoder × beam width × model.
 
-    The models are made up from the transcripts of the corpus's first validation set: logits are `sureness` for what is
-    said, and normal noise for all symbols. A language model and a word list of the training transcripts serve the
-    decoders that want one.
+    The models' outputs are made up from the transcripts of the corpus's first validation set: logits are `sureness` for
+    what is said, plus normal noise for all symbols. A language model and a word list of the training transcripts serve
+    the decoders that need them.
     """
-    check(utterances=utterances, repeats=repeats)
+    check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
     corpus = build(cfg.data)
     corpus.prepare()
@@ -44,39 +46,39 @@ def decoding_speed(
     with TemporaryDirectory() as folder:
         files = _files(transcripts(corpus, "train"), Path(folder))
         models = {name: _outputs(spoken, alphabet, sure, frames_per_second) for name, sure in sureness.items()}
-        made = {
+        built = {
             (name, width): decoders[name](alphabet, **_changes(decoders[name], width, files))
             for name in decoders
             for width in _widths(decoders[name], beam_widths)
         }
-        beams = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in made}
-        cases = {f"{label}, {model}": (*case, model) for case, label in beams.items() for model in models}
-        calls = {key: partial(_seconds, made[name, width], models[m]) for key, (name, width, m) in cases.items()}
-        for decoder in made.values():  # the first utterance loads what it needs
+        labels = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in built}
+        cases = {f"{label}, {model}": (*case, model) for case, label in labels.items() for model in models}
+        calls = {key: partial(_seconds, built[name, width], models[m]) for key, (name, width, m) in cases.items()}
+        for decoder in built.values():  # a decoder loads its files with its first utterance
             _seconds(decoder, next(iter(models.values()))[:1])
         timings = in_turn(calls, steps=repeats, warmup=0)
     rows = [_row(*cases[key], len(spoken), timing) for key, timing in timings.items()]
-    return {"utterances": len(spoken), "decoding": rows, "notes": noise(timings)}
+    return Result({"utterances": len(spoken)}, {"decoding": rows}, noise_notes(timings))
 
 
-def _row(decoder: str, width: int | None, model: str, utterances: int, timing: Timing) -> dict[str, Any]:
+def _row(decoder: str, width: int | None, model: str, utterances: int, timing: Timing) -> Row:
     rate = utterances / timing.median
     names = {"decoder": decoder, "beam_width": width, "model": model}
     return {**names, "utterances_per_second": rate, "spread %": timing.spread}
 
 
-def _widths(decoder: Any, beam_widths: Sequence[int]) -> Sequence[int | None]:
+def _widths(decoder: partial[Decoder], beam_widths: Sequence[int]) -> Sequence[int | None]:
     return list(beam_widths) if "beam_width" in decoder.keywords else [None]
 
 
-def _changes(decoder: Any, width: int | None, files: Mapping[str, Path]) -> dict[str, Any]:
-    """The beam width, and a file in place of each name of one."""
+def _changes(decoder: partial[Decoder], width: int | None, files: Mapping[str, Path]) -> dict[str, str | int]:
+    """The beam width, and a file in place of each <name> of a file."""
     named = {key: str(files[value]) for key, value in decoder.keywords.items() if value in files}
     return {**named, **({"beam_width": width} if width else {})}
 
 
 def _files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
-    """A 3-gram of words, a 5-gram of characters, and the words."""
+    """Files by their <name>: a 3-gram model of words, a 5-gram model of characters, and the list of words."""
     sentences = [text.split() for text in texts]
     for name, unit, order in (("words", "word", 3), ("characters", "character", 5)):
         write_arpa(folder / name, estimate([units(s, unit) for s in sentences], order, [0] * order))
@@ -84,8 +86,10 @@ def _files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
     return {f"<{name}>": folder / name for name in ("words", "characters", "list")}
 
 
-def _outputs(spoken: Sequence[Any], alphabet: Alphabet, sure: float, frames_per_second: float) -> list[torch.Tensor]:
-    """Log-probabilities (T, V) of each utterance: its labels spread evenly over its frames, blanks between."""
+def _outputs(
+    spoken: Sequence[Utterance], alphabet: Alphabet, sure: float, frames_per_second: float
+) -> list[torch.Tensor]:
+    """Log-probabilities (T, V) of each utterance: its labels spread evenly over its frames, blanks between them."""
     generator = np.random.default_rng(0)
     outputs = []
     for utterance in spoken:
@@ -99,7 +103,7 @@ def _outputs(spoken: Sequence[Any], alphabet: Alphabet, sure: float, frames_per_
     return outputs
 
 
-def _seconds(decoder: Any, outputs: Sequence[torch.Tensor]) -> float:
+def _seconds(decoder: Decoder, outputs: Sequence[torch.Tensor]) -> float:
     started = time.process_time()
     for row in outputs:
         decoder(row[None], torch.tensor([len(row)]))

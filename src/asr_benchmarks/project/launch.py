@@ -1,4 +1,4 @@
-"""How long an arm takes from its start to its first training step, by how it is started."""
+"""How long an arm takes from its start to the end of its first training step, by how it is started."""
 
 import copy
 import os
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from omegaconf import DictConfig, open_dict
 
@@ -20,42 +19,47 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots
-from asr_ablations.tools.errors import choices
-from asr_benchmarks.timing import Timing, check, in_turn, noise
+from asr_ablations.tools.checks import whole
+from asr_benchmarks.result import Result
+from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
 SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
-def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> dict[str, Any]:
-    """Seconds from launch to the end of the first step for `arms` short runs of the config that differ in the seed,
-    `repeats` times in turn: median over all arms but the first of each time; medians of the first ones and of the
-    whole way's.
+def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
+    """Seconds from the launch to the end of the first step, for `arms` short runs of the config that differ in the
+    seed, launched in three ways, `repeats` times each in turn.
+
+    <way>_median: median over all arms but the first of each time; <way>_first: median of the first arms; <way>_all:
+    median of the seconds until all arms were trained.
     """
-    if not isinstance(arms, int) or arms < 2:
-        raise choices("benchmark.arms", arms, "a whole number, 2 or more")
-    check(repeats=repeats)
+    whole("benchmark.arms", arms, 2)
+    check_counts(repeats=repeats)
     ways = {"forked": _forked, "processes": _processes, "in_one_process": _in_one_process}
-    seen: dict[str, list[list[float]]] = {name: [] for name in ways}
-    calls = {name: partial(_started, cfg, way, arms, seen[name]) for name, way in ways.items()}
-    whole = in_turn(calls, steps=repeats, warmup=0, title="ways to start an arm")
-    later = {name: Timing(tuple(s for seconds in times for s in seconds[1:])) for name, times in seen.items()}
-    found: dict[str, Any] = {"arms": arms, "repeats": repeats}
-    for name, times in seen.items():
-        first = statistics.median(seconds[0] for seconds in times)
-        found |= {f"{name}_median": later[name].median, f"{name}_first": first, f"{name}_all": whole[name].median}
-    ratio = later["processes"].median / later["forked"].median
-    return {**found, "processes_to_forked": ratio, "notes": noise(later)}
+    launches: dict[str, list[list[float]]] = {name: [] for name in ways}
+    calls = {name: partial(_seconds, cfg, way, arms, launches[name]) for name, way in ways.items()}
+    timings = in_turn(calls, steps=repeats, warmup=0, title="ways to start an arm")
+    later = {name: Timing(tuple(s for by_arm in times for s in by_arm[1:])) for name, times in launches.items()}
+    figures: dict[str, object] = {"arms": arms, "repeats": repeats}
+    for name, times in launches.items():
+        figures[f"{name}_median"] = later[name].median
+        figures[f"{name}_first"] = statistics.median(by_arm[0] for by_arm in times)
+        figures[f"{name}_all"] = timings[name].median
+    figures["processes_to_forked"] = later["processes"].median / later["forked"].median
+    return Result(figures, notes=noise_notes(later))
 
 
-def _started(cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, seen: list[list[float]]) -> float:
-    """Seconds of the whole; those of each arm are added to `seen`."""
+def _seconds(
+    cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
+) -> float:
+    """Seconds until all arms were trained; the launch seconds of each arm are appended to `launches`."""
     with TemporaryDirectory() as folder:
         frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
         began = time.perf_counter()
         way(frozen)
-        took = time.perf_counter() - began
-        seen.append([read_summary(arm.folder)["launch_seconds"] for arm in frozen])
-    return took
+        seconds = time.perf_counter() - began
+        launches.append([read_summary(arm.folder)["launch_seconds"] for arm in frozen])
+    return seconds
 
 
 def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
@@ -67,18 +71,19 @@ def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
 
 
 def _forked(arms: Sequence[FrozenArm]) -> None:
-    """As a sweep does."""
+    """Start the arms as a sweep does."""
     runner = Runner(SCRIPT, arms, Slots([], jobs=1, per_gpu=1), timeout=None, fail_fast=True)
     runner.run(lambda states: None)
 
 
 def _processes(arms: Sequence[FrozenArm]) -> None:
+    """Start each arm as a plain process."""
     for arm in arms:
         _quietly(command(SCRIPT, arm.config))
 
 
 def _in_one_process(arms: Sequence[FrozenArm]) -> None:
-    """What an arm leaves behind reaches the next, which is why sweeps do not run so."""
+    """Train all arms in one process. What an arm leaves behind reaches the next, which is why sweeps do not do so."""
     _quietly([sys.executable, "-m", "asr_benchmarks.project.launch", *(str(arm.config) for arm in arms)])
 
 

@@ -4,7 +4,6 @@ import itertools
 import statistics
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -12,11 +11,15 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_benchmarks.timing import check, in_turn, noise
+from asr_benchmarks.result import Result
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 
 
 class Clock(pl.Callback):
@@ -31,9 +34,9 @@ class Clock(pl.Callback):
         self.seconds = device_clock(pl_module.device) - self.started
 
 
-def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
-    """Median seconds of both loops over `steps` batches and the median of their ratios, measured in turn."""
-    check(steps=steps, pairs=pairs)
+def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> Result:
+    """Median seconds of both loops over `steps` batches, measured in turn, and the median of their ratios."""
+    check_counts(steps=steps, pairs=pairs)
     corpus = build(cfg.data)
     corpus.prepare()
     loops = {"lightning": _through_lightning, "bare": _bare}
@@ -41,18 +44,18 @@ def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> dict[str, Any]:
     timings = in_turn(calls, steps=pairs, warmup=1, title="pairs")
     lightning, bare = timings.values()
     ratios = [a / b for a, b in zip(lightning.seconds, bare.seconds, strict=True)]
-    return {
+    figures: dict[str, object] = {
         "steps": steps,
         "lightning_seconds": lightning.median,
         "bare_seconds": bare.median,
         "ratio": statistics.median(ratios),
         "ratio_smallest": min(ratios),
         "ratio_largest": max(ratios),
-        "notes": noise(timings),
     }
+    return Result(figures, notes=noise_notes(timings))
 
 
-def _through_lightning(cfg: DictConfig, corpus: Any, steps: int) -> float:
+def _through_lightning(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     task, data = assemble(cfg, corpus)
     data.setup()
     clock = Clock()
@@ -61,17 +64,17 @@ def _through_lightning(cfg: DictConfig, corpus: Any, steps: int) -> float:
         limits = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
         loggers = [CSVLogger(folder, name="", version="")]
         fitter = trainer(cfg, device_count(cfg), loggers, callbacks, **limits)
-        _remember(data, steps)
+        _read_ahead(data, steps)
         fitter.fit(task, data)
     return clock.seconds
 
 
-def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
+def _bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     task, data = assemble(cfg, corpus)
     data.setup()
     device = torch.device("cuda" if device_count(cfg) else "cpu")
     task.to(device).train()
-    batches = _remember(data, steps)
+    batches = _read_ahead(data, steps)
     optimizer = task.make_optimizer(task.model.parameters())
     schedule = task.make_schedule(optimizer, total_steps=len(batches))
     precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
@@ -92,10 +95,10 @@ def _bare(cfg: DictConfig, corpus: Any, steps: int) -> float:
     return device_clock(device) - started
 
 
-def unlogged(*_: Any, **__: Any) -> None:
-    """A step's figures go nowhere."""
+def unlogged(*arguments: object, **options: object) -> None:
+    """A log function that drops the figures of a step."""
 
 
-def _remember(data: Any, steps: int) -> list[Any]:
+def _read_ahead(data: SpeechData, steps: int) -> list[Batch]:
     """Read the audio of the first batches, so that neither loop waits for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))

@@ -1,9 +1,9 @@
-"""Training with us against the usual port of DeepSpeech2, over the same audio, what makes the difference one by one."""
+"""This project's training against the usual port of DeepSpeech2, over the same audio, one difference at a time."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -17,42 +17,58 @@ from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.seeds import generator
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_benchmarks.project.port_input import PortBatch, PortData, port_loader
-from asr_benchmarks.project.step import stepper, usual_port
-from asr_benchmarks.timing import Timing, check, in_turn, noise
+from asr_benchmarks.project.step import B, stepper, usual_port
+from asr_benchmarks.result import Result
+from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
-Batches = Sequence[Sequence[int]]
+Batches = Sequence[list[int]]
+"""The indices of the utterances of each batch."""
+
+WayRow = TypedDict(
+    "WayRow",
+    {
+        "way": str,
+        "R": float,
+        "ms per batch": float,
+        "spread %": float,
+        "padding %": float,
+        "gain": float,
+        "ratio": float,
+    },
+)
+"""One way to train. R: hours of audio per second; gain: R over that of the row before; ratio: over that of the port."""
 
 
-def against_the_port(
-    cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None
-) -> dict[str, Any]:
-    """R (hours of valid audio trained a second) of four ways through the same utterances, reading them included.
+def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None) -> Result:
+    """R (hours of valid audio trained per second) of four ways through the same utterances, reading them included.
 
-    From the usual port (random batches, files decoded and features computed on the CPU an utterance at a time, layers
-    that pack and unpack, masks by a loop over utterances, normalisation over padding) to ours, one change a row:
-    `gain` is the ratio to the row before, `ratio` to the port. Same weights, precision, loss and optimizer everywhere.
-    Raises UsageError where the port has no such model.
+    The first way is the usual port: random batches, files decoded and features computed on the CPU one utterance at a
+    time, layers that pack and unpack, masks by a loop over utterances, normalisation over padding. The last is this
+    project's; each row changes one thing. Weights, precision, loss and optimizer are the same everywhere.
+
+    Raises UsageError for a model that the port does not have.
     """
-    check(batches=batches)
+    check_counts(batches=batches)
     device = torch.device("cuda" if device_count(cfg) else "cpu")
     ways = Ways(cfg, device, batches)
-    variants = {name: partial(_seconds, device, *way) for name, way in ways.all().items()}
-    timings = in_turn(variants, steps=repeats, warmup=warmup, budget=budget, title="passes")
+    timings = in_turn(ways.passes(), steps=repeats, warmup=warmup, budget=budget, title="passes")
     rows = _rows(timings, ways)
-    return {
+    figures: dict[str, object] = {
         "batch": cfg.batch.size,
         "utterances": len(ways.chosen),
         "model_width": cfg.width,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         "R": rows[-1]["R"],
         "ours / port": rows[-1]["ratio"],
-        "ways": rows,
-        "notes": noise(timings),
     }
+    return Result(figures, {"ways": rows}, noise_notes(timings))
 
 
 class Ways:
-    """Loader and training step of each row, over the utterances `chosen`."""
+    """Loaders and training steps of the four ways. chosen: indices of the utterances, the same for all of them.
+
+    Raises UsageError for a model that the port does not have.
+    """
 
     def __init__(self, cfg: DictConfig, device: torch.device, batches: int) -> None:
         corpus = build(cfg.data)
@@ -72,9 +88,9 @@ class Ways:
         size = cfg.batch.size
         drawn = generator(cfg.seed, "peer")
         self.chosen = drawn.permutation(len(self.speech))[: batches * size]
-        self.random = [self.chosen[at : at + size].tolist() for at in range(0, len(self.chosen), size)]
+        self.random = [self.chosen[start : start + size].tolist() for start in range(0, len(self.chosen), size)]
         durations = self.speech.durations[self.chosen]
-        ordered = build(cfg.order)(durations, Count(size, 1), 1, drawn)  # epoch 1: a first one may be sorted
+        ordered = build(cfg.order)(durations, Count(size, 1), 1, drawn)  # epoch 1: the first may be sorted
         self.ordered = [self.chosen[batch].tolist() for batch in ordered]
 
     @property
@@ -82,45 +98,49 @@ class Ways:
         return float(self.speech.durations[self.chosen].sum()) / 3600
 
     def padding(self, batches: Batches) -> float:
-        """%: of all samples of the padded batches."""
-        longest = [self.speech.durations[list(batch)].max() * len(batch) for batch in batches]
+        """Padding in % of all samples of the padded batches."""
+        longest = [self.speech.durations[batch].max() * len(batch) for batch in batches]
         return 100 * (1 - 3600 * self.hours / float(np.sum(longest)))
 
-    def all(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        theirs = partial(stepper, self.task, precision=self.precision, features=_ready)
-        read = partial(port_loader, self.data, workers=self.workers)
+    def passes(self) -> dict[str, Callable[[], float]]:
+        """For each way, a function that trains on all utterances once and returns the seconds."""
         ours = SpeechLoader(self.speech, self.ordered, self.workers)
+        port_step = stepper(self.task, self.port, self.precision, _features)
+        step = partial(stepper, self.task, precision=self.precision, features=self.task.normalised_features)
         return {
-            "usual port": (read(batches=self.random), theirs(model=self.port)),
-            "+ our batches": (read(batches=self.ordered), theirs(model=self.port)),
-            "+ our input": (ours, stepper(self.task, self.port, self.precision)),
-            "+ our layers": (ours, stepper(self.task, self.task.model, self.precision)),
+            "usual port": partial(_seconds, self.device, self._port_loader(self.random), port_step),
+            "+ our batches": partial(_seconds, self.device, self._port_loader(self.ordered), port_step),
+            "+ our input": partial(_seconds, self.device, ours, step(model=self.port)),
+            "+ our layers": partial(_seconds, self.device, ours, step(model=self.task.model)),
         }
 
+    def _port_loader(self, batches: Batches) -> Iterable[PortBatch]:
+        return port_loader(self.data, batches, self.workers)
 
-def _rows(timings: dict[str, Timing], ways: Ways) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+
+def _rows(timings: Mapping[str, Timing], ways: Ways) -> list[WayRow]:
+    rows: list[WayRow] = []
     for name, timing in timings.items():
-        speed = ways.hours / timing.median
+        rate = ways.hours / timing.median
         rows.append(
             {
                 "way": name,
-                "R": speed,
-                "ms a batch": 1000 * timing.median / len(ways.random),
+                "R": rate,
+                "ms per batch": 1000 * timing.median / len(ways.random),
                 "spread %": timing.spread,
                 "padding %": ways.padding(ways.ordered if rows else ways.random),
-                "gain": speed / rows[-1]["R"] if rows else 1.0,
-                "ratio": speed / rows[0]["R"] if rows else 1.0,
+                "gain": rate / rows[-1]["R"] if rows else 1.0,
+                "ratio": rate / rows[0]["R"] if rows else 1.0,
             }
         )
     return rows
 
 
-def _ready(batch: PortBatch) -> tuple[torch.Tensor, torch.Tensor]:
+def _features(batch: PortBatch) -> tuple[torch.Tensor, torch.Tensor]:
     return batch.features, batch.lengths
 
 
-def _seconds(device: torch.device, loader: Any, step: Callable[[Any], None]) -> float:
+def _seconds(device: torch.device, loader: Iterable[B], step: Callable[[B], None]) -> float:
     started = device_clock(device)
     for batch in loader:
         step(batch.to(device))

@@ -1,48 +1,49 @@
 """DeepSpeech2 as it is usually ported to PyTorch: what benchmark=step is measured against.
 
-The structure of deepspeech.pytorch's model: each utterance's padding overwritten in a loop after every convolution,
-norm and rectifier (MaskConv), every recurrent layer packed and unpacked (BatchRNN), batch normalisation over the
-padding.
+The structure is that of deepspeech.pytorch's model: each utterance's padding is overwritten in a loop after every
+convolution, norm and rectifier (MaskConv), every recurrent layer packs and unpacks (BatchRNN), and batch normalisation
+includes the padding.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.convolution import CEILING
+from asr_ablations.components.model.convolution import CEILING, PaddedConvolution
+from asr_ablations.components.model.directions import Directions
+from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.batch import BatchNorm
+from asr_benchmarks.project.layers import convolutions, recurrent_layers
 
 
-class NaiveDeepSpeech2(nn.Module):
+class PortedDeepSpeech2(nn.Module):
     """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with copies of a DeepSpeech2's weights.
 
-    Raises ValueError for what the usual port has not: other norms than batch, convolutions without padding, recurrent
-    layers that are none of torch's, directions that are not summed.
+    Raises ValueError for what the usual port does not have: other norms than batch, convolutions without padding,
+    recurrent layers that are not torch's own, directions that are not summed.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: DeepSpeech2) -> None:
         super().__init__()
-        if not (
-            all(isinstance(part.norm, BatchNorm) and hasattr(part, "time_stride") for part in model.convolutions)
-            and all(isinstance(norm, BatchNorm) for norm in model.norms)
-            and all(isinstance(getattr(x.forwards, "cell", None), nn.RNNBase) for x in model.recurrent)
-            and all(x.backwards is not None and not x.concatenate for x in model.recurrent)
-            and model.lookahead is None
-        ):
+        padded = [layer for layer in convolutions(model) if isinstance(layer, PaddedConvolution)]
+        if len(padded) < len(model.convolutions) or not _portable(model):
             raise ValueError("expected norm=batch, torch's own recurrent cells, both directions summed")
         self.output_lengths = model.output_lengths
-        self.strides = [part.time_stride for part in model.convolutions]
+        self.strides = [layer.time_stride for layer in padded]
         self.convolutions = nn.ModuleList(
             nn.Sequential(
-                _transposed(part.convolve), _norm(part.norm, nn.BatchNorm2d), nn.Hardtanh(0, CEILING, inplace=True)
+                _transposed(layer.convolve), _norm(layer.norm, nn.BatchNorm2d), nn.Hardtanh(0, CEILING, inplace=True)
             )
-            for part in model.convolutions
+            for layer in padded
         )
-        self.recurrent = nn.ModuleList(_bidirectional(layer) for layer in model.recurrent)
+        self.recurrent = nn.ModuleList(_bidirectional(layer) for layer in recurrent_layers(model))
         self.norms = nn.ModuleList(_norm(norm, nn.BatchNorm1d) for norm in model.norms)
-        self.rate = model.dropouts[0].rate
+        dropout = model.dropouts[0]
+        assert isinstance(dropout, Dropout)
+        self.rate = dropout.rate
         self.output = nn.Linear(model.output.in_features, model.output.out_features)
         self.output.load_state_dict(model.output.state_dict())
 
@@ -50,7 +51,7 @@ class NaiveDeepSpeech2(nn.Module):
         x = features.transpose(1, 2)[:, None]  # (B, 1, F, T)
         for convolution, stride in zip(self.convolutions, self.strides, strict=True):
             lengths = (lengths + stride - 1) // stride
-            for part in convolution:  # type: ignore[attr-defined]
+            for part in convolution.children():
                 x = _without_padding(part(x), lengths)
         x = self._dropped(x.flatten(1, 2).permute(2, 0, 1))  # (T', B, C·F')
         for recurrent, norm in zip(self.recurrent, self.norms, strict=True):
@@ -64,8 +65,26 @@ class NaiveDeepSpeech2(nn.Module):
         return nn.functional.dropout(x, self.rate, self.training)
 
 
+def _portable(model: DeepSpeech2) -> bool:
+    """Whether the usual port has such norms and recurrent layers."""
+    norms = [*(layer.norm for layer in convolutions(model)), *model.norms]
+    layers = recurrent_layers(model)
+    return (
+        model.lookahead is None
+        and all(isinstance(norm, BatchNorm) for norm in norms)
+        and all(_cell(layer.forwards) is not None for layer in layers)
+        and all(layer.backwards is not None and not layer.concatenate for layer in layers)
+    )
+
+
+def _cell(direction: nn.Module | None) -> nn.RNNBase | None:
+    """torch's recurrent layer within one direction; None for a layer of another kind."""
+    cell = getattr(direction, "cell", None)
+    return cell if isinstance(cell, nn.RNNBase) else None
+
+
 def _without_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """(B, C, F, T) with zeros past the lengths, an utterance after another."""
+    """(B, C, F, T) with zeros past the lengths, one utterance after another."""
     mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
     for row, length in enumerate(lengths):
         frames = length.item()
@@ -75,28 +94,40 @@ def _without_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(convolve: nn.Conv2d) -> nn.Conv2d:
-    """From (B, C, T, F) to (B, C, F, T)."""
-    options: Any = {name: tuple(reversed(getattr(convolve, name))) for name in ("kernel_size", "stride", "padding")}
-    made = nn.Conv2d(convolve.in_channels, convolve.out_channels, **options)
-    made.weight.data.copy_(convolve.weight.data.transpose(2, 3))
-    made.bias.data.copy_(convolve.bias.data)  # type: ignore[union-attr]
-    return made
+    """A convolution over (B, C, T, F) as one over (B, C, F, T)."""
+    assert not isinstance(convolve.padding, str)
+    (time, frequency), (time_stride, frequency_stride) = convolve.kernel_size, convolve.stride
+    time_padding, frequency_padding = convolve.padding
+    copied = nn.Conv2d(
+        convolve.in_channels,
+        convolve.out_channels,
+        kernel_size=(frequency, time),
+        stride=(frequency_stride, time_stride),
+        padding=(frequency_padding, time_padding),
+    )
+    copied.weight.data.copy_(convolve.weight.data.transpose(2, 3))
+    copied.get_parameter("bias").data.copy_(convolve.get_parameter("bias").data)
+    return copied
 
 
-def _norm(norm: Any, kind: type[nn.BatchNorm1d] | type[nn.BatchNorm2d]) -> nn.Module:
-    made = kind(len(norm.weight), eps=norm.epsilon, momentum=norm.momentum)
-    made.weight.data.copy_(norm.weight.data)
-    made.bias.data.copy_(norm.bias.data)
-    made.running_mean.copy_(norm.running_mean)  # type: ignore[union-attr]
-    made.running_var.copy_(norm.running_variance)  # type: ignore[union-attr]
-    return made
+def _norm(norm: nn.Module, kind: type[nn.BatchNorm1d] | type[nn.BatchNorm2d]) -> nn.Module:
+    assert isinstance(norm, BatchNorm)
+    copied = kind(len(norm.weight), eps=norm.epsilon, momentum=norm.momentum)
+    copied.weight.data.copy_(norm.weight.data)
+    copied.bias.data.copy_(norm.bias.data)
+    copied.get_buffer("running_mean").copy_(norm.running_mean)
+    copied.get_buffer("running_var").copy_(norm.running_variance)
+    return copied
 
 
-def _bidirectional(layer: Any) -> nn.RNNBase:
-    one, other = layer.forwards.cell, layer.backwards.cell
-    options = {"nonlinearity": one.nonlinearity} if isinstance(one, nn.RNN) else {}
-    made: nn.RNNBase = type(one)(one.input_size, one.hidden_size, bidirectional=True, **options)
-    for name, value in one.named_parameters():
-        getattr(made, name).data.copy_(value.data)
-        getattr(made, f"{name}_reverse").data.copy_(getattr(other, name).data)
-    return made
+def _bidirectional(layer: Directions) -> nn.RNNBase:
+    forwards, backwards = _cell(layer.forwards), _cell(layer.backwards)
+    assert forwards is not None
+    assert backwards is not None
+    options = {"nonlinearity": forwards.nonlinearity} if isinstance(forwards, nn.RNN) else {}
+    kind: Callable[..., nn.RNNBase] = type(forwards)
+    copied = kind(forwards.input_size, forwards.hidden_size, bidirectional=True, **options)
+    for name, value in forwards.named_parameters():
+        copied.get_parameter(name).data.copy_(value.data)
+        copied.get_parameter(f"{name}_reverse").data.copy_(backwards.get_parameter(name).data)
+    return copied

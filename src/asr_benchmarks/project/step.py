@@ -1,10 +1,10 @@
-"""One training step: how long, of what, how much of the machine it uses, and against the usual port in turn."""
+"""One training step: how long it takes, what takes the time, how much of the machine it uses, and the usual port."""
 
 import copy
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TypedDict, TypeVar, cast
 
 import torch
 from omegaconf import DictConfig, open_dict
@@ -12,81 +12,106 @@ from omegaconf import DictConfig, open_dict
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.data.utterance import Batch
+from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.flops import training_flops
-from asr_benchmarks.project.parts import microseconds_a_frame, seconds_of_parts
-from asr_benchmarks.project.port import NaiveDeepSpeech2
-from asr_benchmarks.timing import Timing, in_turn, noise
+from asr_benchmarks.project.layers import model_of, recurrent_layers
+from asr_benchmarks.project.parts import Context, microseconds_per_frame, seconds_of_parts
+from asr_benchmarks.project.port import PortedDeepSpeech2
+from asr_benchmarks.project.port_input import PortBatch
+from asr_benchmarks.result import Result, Row
+from asr_benchmarks.timing import Timing, in_turn, noise_notes
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
-"""Operations a second of dense 16-bit products, from NVIDIA's data sheets of the SXM modules."""
+"""Operations per second of dense 16-bit products, from NVIDIA's data sheets of the SXM modules."""
 
 SIDE = 2048
-"""Of the matrices whose product tells what this machine can do."""
+"""Rows and columns of the square matrices whose product shows what this machine can do."""
 
 OURS, PORT, PRODUCT = "ours", "port", "product"
 """What is measured in turn."""
+
+B = TypeVar("B", Batch, PortBatch)
+
+StepRow = TypedDict(
+    "StepRow",
+    {
+        "ms": float,
+        "spread %": float,
+        "R": float,
+        "GFLOP/s": float,
+        "product GFLOP/s": float,
+        "MFU %": float,
+        "port ms": float | None,
+        "port / ours": float | None,
+    },
+)
+"""A training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's arithmetic."""
 
 
 def step_speed(
     cfg: DictConfig,
     *,
-    rnns: dict[str, Any],
-    precisions: list[Any],
+    rnns: Mapping[str, object],
+    precisions: list[int | str],
     batches: list[int],
     steps: int,
     repeats: int,
     frames: list[int],
-) -> Iterator[dict[str, Any]]:
-    """After each recurrent layer, precision and batch size what is found so far. In `steps`: medians of milliseconds, R
-    (hours of valid audio a second), the share of the machine's arithmetic, and the usual port's milliseconds over ours;
-    in `parts`: the times of parts alone as shares of the step, τ (microseconds a frame of a recurrent layer) and the
-    peak of memory.
+) -> Iterator[Result]:
+    """Yields, after each recurrent layer, precision and batch size, what has been measured so far.
+
+    In `steps`: medians of milliseconds, R (hours of valid audio per second), the share of the machine's arithmetic, and
+    the usual port's milliseconds over ours. In `parts`: the times of parts alone as shares of the step, τ (microseconds
+    per frame of a recurrent layer) and the peak of memory.
     """
     _check(precisions, batches, steps, repeats, frames)
     device = torch.device("cuda" if device_count(cfg) else "cpu")
     corpus = build(cfg.data)
     corpus.prepare()
     points = [(rnn, precision, batch) for rnn in rnns for precision in precisions for batch in batches]
-    rows, parts = [], []
+    rows: list[Row] = []
+    parts: list[Row] = []
+    products: list[float] = []
     timings: dict[str, Timing] = {}
     for rnn, precision, batch in points:
-        point = _configured(cfg, rnn, precision, batch)
-        names = {"rnn": rnn, "precision": precision, "batch": batch}
-        measured = Measured(point, corpus, steps, device)
-        told = f"{rnn}, precision {precision}, batch {batch}"
-        taken = measured.in_turn(repeats, told)
-        timings |= {f"{told}, {way}": timing for way, timing in taken.items() if way != PRODUCT}
-        rows.append({**names, **measured.row(taken)})
+        names: dict[str, object] = {"rnn": rnn, "precision": precision, "batch": batch}
+        label = f"{rnn}, precision {precision}, batch {batch}"
+        measured = Measured(_configured(cfg, rnn, precision, batch), corpus, steps, device)
+        of_point = measured.in_turn(repeats, label)
+        timings |= {f"{label}, {way}": timing for way, timing in of_point.items() if way != PRODUCT}
+        row = measured.row(of_point)
+        products.append(row["product GFLOP/s"])
+        rows.append({**names, **row})
         parts.append({**names, **measured.parts(frames)})
-        yield {
+        figures: dict[str, object] = {
             "model_width": cfg.width,
             "model_layers": cfg.layers,
             "device": _name(device),
             "threads": torch.get_num_threads(),
-            "product_gflops": max(row["product GFLOP/s"] for row in rows),
-            "steps": rows,
-            "parts": parts,
-            "notes": noise(timings),
+            "product_gflops": max(products),
         }
+        yield Result(figures, {"steps": list(rows), "parts": list(parts)}, noise_notes(timings))
 
 
-def _check(precisions: list[Any], batches: list[int], steps: int, repeats: int, frames: list[int]) -> None:
+def _check(precisions: list[int | str], batches: list[int], steps: int, repeats: int, frames: list[int]) -> None:
     for precision in precisions:
         if precision not in PRECISIONS:
             raise choices("benchmark.precisions", precision, PRECISIONS)
     for name, values in {"batches": batches, "steps": [steps], "repeats": [repeats], "frames": frames}.items():
-        if not all(isinstance(value, int) and value >= 1 for value in values):
+        if not all(is_whole(value, 1) for value in values):
             raise choices(f"benchmark.{name}", values, "whole numbers, 1 or more")
     if len(frames) < 2 or frames[0] >= frames[-1]:
         raise choices("benchmark.frames", frames, "two whole numbers, the second larger")
 
 
-def _configured(cfg: DictConfig, rnn: str, precision: Any, batch: int) -> DictConfig:
+def _configured(cfg: DictConfig, rnn: str, precision: int | str, batch: int) -> DictConfig:
     point = copy.deepcopy(cfg)
     with open_dict(point):
         point.rnn, point.precision = point.benchmark.rnns[rnn], precision
@@ -97,7 +122,7 @@ def _configured(cfg: DictConfig, rnn: str, precision: Any, batch: int) -> DictCo
 class Measured:
     """A point of the grid: our step and, where the usual port has such a model, the port's, over the same batches."""
 
-    def __init__(self, cfg: DictConfig, corpus: Any, steps: int, device: torch.device) -> None:
+    def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int, device: torch.device) -> None:
         self.cfg, self.device = cfg, device
         self.task, data = assemble(cfg, corpus)
         data.setup()
@@ -112,17 +137,17 @@ class Measured:
         self.task.to(device).train()
         self.precision = plugin.forward_context
         self.port = usual_port(self.task, cfg.precision)
-        self.step = stepper(self.task, self.task.model, self.precision)
+        self.step = self._stepper(self.task.model)
 
-    def row(self, timings: Mapping[str, Timing]) -> dict[str, Any]:
+    def row(self, timings: Mapping[str, Timing]) -> StepRow:
         ours, port = timings[OURS], timings.get(PORT)
         seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
-        # of a known GPU in 16 bits by its data sheet, else what was measured beside the steps
+        # the data sheet's peak for a known GPU in 16 bits, else what was measured beside the steps
         known = next((peak for part, peak in PEAKS.items() if part in _name(self.device)), product)
         peak = product if self.cfg.precision == 32 else known
         valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
-        counts = [self.task.features.frames(batch.lengths) for batch in self.batches]
-        flops = sum(training_flops(self.task.model, count) for count in counts)
+        frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
+        flops = sum(training_flops(model_of(self.task), counts) for counts in frames)
         return {
             "ms": _milliseconds(seconds / len(self.batches)),
             "spread %": ours.spread,
@@ -130,63 +155,75 @@ class Measured:
             "GFLOP/s": flops / seconds / 1e9,
             "product GFLOP/s": product / 1e9,
             "MFU %": 100 * flops / seconds / peak,
-            "port ms": port and _milliseconds(port.median / len(self.batches)),
-            "port / ours": port and statistics.median(b / a for a, b in zip(ours.seconds, port.seconds, strict=True)),
+            "port ms": None if port is None else _milliseconds(port.median / len(self.batches)),
+            "port / ours": None if port is None else _median_ratio(port, ours),
         }
 
-    def parts(self, frames: list[int]) -> dict[str, Any]:
+    def parts(self, frames: list[int]) -> dict[str, float]:
+        """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory."""
         peak = _peak_memory(self.device)
-        # the whole step once more, next to its parts, so that what else the machine does disturbs both alike
-        whole = [self._time(self.step, [batch]) for batch in self.batches]
-        found = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
-        layer: Any = self.task.model.recurrent[-1]  # type: ignore[index]
-        shares = {f"{kind} %": 100 * sum(part[kind] for part in found) / sum(whole) for kind in found[0]}
-        tau = microseconds_a_frame(layer, self.cfg.batch.size, frames, self.precision)
+        # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
+        whole = sum(self._time(self.step, [batch]) for batch in self.batches)
+        parts = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
+        shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
+        last = recurrent_layers(model_of(self.task))[-1]
+        tau = microseconds_per_frame(last, self.cfg.batch.size, frames, self.precision)
         return {**shares, "tau us": tau, "peak GB": peak / 1e9}
 
     def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
-        """All batches by our step and by the port's, and a matrix product."""
+        """Time our step and the port's over all batches, and a matrix product, in turn."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         calls = {OURS: partial(self._time, self.step, self.batches), PRODUCT: partial(product_seconds, self.device)}
         if self.port is not None:
-            calls[PORT] = partial(self._time, stepper(self.task, self.port, self.precision), self.batches)
+            calls[PORT] = partial(self._time, self._stepper(self.port), self.batches)
         return in_turn(calls, steps=repeats, warmup=1, title=title)
 
-    def _time(self, step: Callable[[Any], None], batches: Sequence[Any]) -> float:
+    def _stepper(self, model: torch.nn.Module) -> Callable[[Batch], None]:
+        return stepper(self.task, model, self.precision, self.task.normalised_features)
+
+    def _time(self, step: Callable[[Batch], None], batches: Sequence[Batch]) -> float:
         started = device_clock(self.device)
         for batch in batches:
             step(batch)
         return device_clock(self.device) - started
 
 
-def usual_port(task: CTCTask, precision: Any) -> NaiveDeepSpeech2 | None:
-    """With the task's weights, on its device; None where the port has no such model or precision."""
+def _median_ratio(above: Timing, below: Timing) -> float:
+    return statistics.median(a / b for a, b in zip(above.seconds, below.seconds, strict=True))
+
+
+def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
+    """The port with the task's weights, on its device; None where the port has no such model or precision."""
     if str(precision).endswith("true"):
         return None  # its norms would run in 16 bits, too
     try:
-        return NaiveDeepSpeech2(task.model).to(task.device).train()
+        return PortedDeepSpeech2(model_of(task)).to(task.device).train()
     except ValueError:
         return None
 
 
 def stepper(
-    task: CTCTask, model: torch.nn.Module, precision: Any, features: Callable[[Any], Any] | None = None
-) -> Callable[[Any], None]:
-    """A bare training step of `model` within the task: features, loss, gradient, optimizer. features: of a batch, with
-    their lengths; the task's own where none are given.
+    task: CTCTask,
+    model: torch.nn.Module,
+    precision: Context,
+    features: Callable[[B], tuple[torch.Tensor, torch.Tensor]],
+) -> Callable[[B], None]:
+    """A function that makes a bare training step of `model` on a batch: features, loss, gradient, optimizer.
+
+    features: batch → features (B, T, D) and their lengths (B,); loss and optimizer are the task's.
     """
-    extract = features or task.normalised_features
     parameters = list(model.parameters())
     optimizer = task.make_optimizer(parameters)
     weights = next(iter(parameters)).dtype
 
-    def step(batch: Any) -> None:
+    def step(batch: B) -> None:
         with precision():
-            found, lengths = extract(batch)
-            logits, lengths = model(found.to(weights), lengths)
-            with torch.autocast(found.device.type, enabled=False):
-                loss = task.loss(logits.float().log_softmax(dim=-1), lengths, batch)
+            x, lengths = features(batch)
+            logits, lengths = model(x.to(weights), lengths)
+            with torch.autocast(x.device.type, enabled=False):
+                # the loss reads the targets, which the port's batches have, too
+                loss = task.loss(logits.float().log_softmax(dim=-1), lengths, cast(Batch, batch))
         optimizer.zero_grad()
         loss.backward()
         task.gradient.before_step(parameters, step=0, seed=0, log=lambda *_, **__: None)
@@ -196,14 +233,14 @@ def stepper(
 
 
 def product_seconds(device: torch.device) -> float:
-    """Of the product of two square float32 matrices, the best of three."""
+    """Seconds of the product of two square float32 matrices, the best of three."""
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
-    took = []
+    seconds = []
     for _ in range(3):
         started = device_clock(device)
         x @ y
-        took.append(device_clock(device) - started)
-    return min(took)
+        seconds.append(device_clock(device) - started)
+    return min(seconds)
 
 
 def _milliseconds(seconds: float) -> float:
@@ -215,7 +252,7 @@ def _name(device: torch.device) -> str:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Bytes: of the GPU since the point began, the port's included; on a CPU of this process since it began."""
+    """Peak of memory in bytes: of the GPU since this point began, the port's included; on a CPU of the process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated())
     return peak_memory()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
@@ -14,21 +13,24 @@ from rich.progress import track
 from scipy import stats
 
 from asr_ablations.config.build import build
+from asr_ablations.data.utterance import Batch
+from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.utilisation import Utilisation
+from asr_benchmarks.result import Result
 
 FEWEST_PAIRS = 6
-"""With five, no interval of a median holds 95 %."""
+"""With five pairs, no interval of a median holds 95 %."""
 
 
-def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> dict[str, Any]:
-    """Time with the record over time without it, a ratio a pair of blocks: the median and its 95 % interval, which
+def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> Result:
+    """Time with the record over time without it, one ratio per pair of blocks: the median and its 95 % interval, which
     needs no assumption on how a shared machine's noise is distributed (order statistics, binomial ranks).
 
     seconds: by the wall clock; cpu: by the processor time of all threads of the process, which other processes disturb
-    less. Each block with it starts a sampler of its own, which a run does once: what is found is rather too much.
+    less. Each block with the record starts its own sampler, which a run does only once: the ratio is rather too large.
     """
     _check(steps, pairs, interval)
     corpus = build(cfg.data)
@@ -38,80 +40,83 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
     batches = list(itertools.islice(data.train_dataloader(), steps))
     with TemporaryDirectory() as folder:
         blocks = Alternating(len(batches), interval, Path(folder))
-        loader: Any = Repeated(batches, 2 * (pairs + 1))
-        data.train_dataloader = lambda: loader  # type: ignore[method-assign]
+        loader = Repeated(batches, 2 * (pairs + 1))
+        data.train_dataloader = lambda: loader  # type: ignore[assignment, method-assign, return-value]
         limits = {"max_epochs": 1, "limit_val_batches": 0}
         trainer(cfg, device_count(cfg), [], [blocks], **limits).fit(task, data)
-    found = {"steps": len(batches), "pairs": pairs, "interval": interval}
+    figures: dict[str, object] = {"steps": len(batches), "pairs": pairs, "interval": interval}
     for number, clock in enumerate(("seconds", "cpu")):
         # the first pair warms up
-        with_it, without = ([times[number] for times in blocks.times[on][1:]] for on in (True, False))
-        found |= {f"{clock}_without": statistics.median(without), **_ratio(clock, with_it, without)}
-    return found
+        recorded, without = ([times[number] for times in blocks.times[on][1:]] for on in (True, False))
+        ratios = {f"{clock}_{name}": value for name, value in ratio_interval(recorded, without).items()}
+        figures |= {f"{clock}_without": statistics.median(without), **ratios}
+    return Result(figures)
 
 
 def _check(steps: int, pairs: int, interval: float) -> None:
-    for name, value, least in (("steps", steps, 1), ("pairs", pairs, FEWEST_PAIRS)):
-        if not isinstance(value, int) or value < least:
-            raise choices(f"benchmark.{name}", value, f"a whole number, {least} or more")
-    if not isinstance(interval, (int, float)) or interval <= 0:
+    whole("benchmark.steps", steps, 1)
+    whole("benchmark.pairs", pairs, FEWEST_PAIRS)
+    if not (is_number(interval) and interval > 0):
         raise choices("benchmark.interval", interval, "seconds, above 0")
 
 
-def _ratio(clock: str, with_it: Sequence[float], without: Sequence[float]) -> dict[str, float]:
-    ratios = sorted(a / b for a, b in zip(with_it, without, strict=True))
+def ratio_interval(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
+    """ratio: median of the ratios above / below, pair by pair; ratio_low and ratio_high: its 95 % interval."""
+    ratios = sorted(a / b for a, b in zip(above, below, strict=True))
     rank = int(stats.binom.ppf(0.025, len(ratios), 0.5))
-    told = {"ratio": statistics.median(ratios), "ratio_low": ratios[rank - 1], "ratio_high": ratios[-rank]}
-    return {f"{clock}_{name}": value for name, value in told.items()}
+    return {"ratio": statistics.median(ratios), "ratio_low": ratios[rank - 1], "ratio_high": ratios[-rank]}
 
 
 class Repeated:
-    """The same batches over and over, with a bar."""
+    """Yields the same batches several times, with a progress bar."""
 
-    def __init__(self, batches: list[Any], times: int) -> None:
+    def __init__(self, batches: list[Batch], times: int) -> None:
         self.batches, self.times = batches, times
         self.batch_sampler = None
 
     def __len__(self) -> int:
         return len(self.batches) * self.times
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         for _ in track(range(self.times), description="blocks"):
             yield from self.batches
 
 
 class Alternating(pl.Callback):
-    """Times blocks of `steps` batches with a Utilisation at work and without: with, without, without, with, …"""
+    """Times blocks of `steps` batches while a Utilisation records and while none does: with, without, without, with, …
+
+    times: wall clock and processor seconds of the blocks, with the record (True) and without it (False).
+    """
 
     def __init__(self, steps: int, interval: float, folder: Path) -> None:
         self.steps, self.interval, self.folder = steps, interval, folder
         self.times: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-        self._recorded: Utilisation | None = None
+        self._recorder: Utilisation | None = None
         self._began = (0.0, 0.0)
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
         block, place = divmod(batch_idx, self.steps)
         if place == 0:
             self._began = device_clock(pl_module.device), time.process_time()
             if block % 4 in (0, 3):
-                self._recorded = Utilisation(self.folder, self.interval)
-                self._recorded.on_train_start(trainer, pl_module)
-                self._recorded.on_train_epoch_start(trainer, pl_module)
-        if self._recorded is not None:
-            self._recorded.on_train_batch_start(trainer, pl_module, batch, batch_idx)
+                self._recorder = Utilisation(self.folder, self.interval)
+                self._recorder.on_train_start(trainer, pl_module)
+                self._recorder.on_train_epoch_start(trainer, pl_module)
+        if self._recorder is not None:
+            self._recorder.on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
-        recorded = self._recorded
-        if recorded is not None:
-            recorded.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         if (batch_idx + 1) % self.steps == 0:
             ended = device_clock(pl_module.device), time.process_time()
             spent = ended[0] - self._began[0], ended[1] - self._began[1]
-            self.times[recorded is not None].append(spent)
-            self._recorded = None
-            if recorded is not None:
-                recorded.close()
+            self.times[recorder is not None].append(spent)
+            self._recorder = None
+            if recorder is not None:
+                recorder.close()

@@ -1,25 +1,29 @@
-"""Timed training steps of one rank among those that train together. benchmark=scaling starts it, under torchrun where
-there are several, with a frozen config whose `benchmark` holds steps, warmup and the file for the answer.
+"""Timed training steps of one rank among those that train together.
+
+benchmark=scaling starts it, under torchrun if there are several ranks, with a frozen config whose `benchmark` holds
+steps, warmup and the path of the file for the measurement.
 """
 
-import json
 import statistics
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from omegaconf import DictConfig
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.entry import entry
+from asr_ablations.data.utterance import Batch
 from asr_ablations.experiment.run import set_up
+from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.quiet import quiet
 
 
 class StepClock(pl.Callback):
-    """The time from the end of one step to the end of the next, reading included, once `warmup` steps are made."""
+    """Measures the time from the end of each step to the end of the next, reading included, after `warmup` steps."""
 
     def __init__(self, warmup: int) -> None:
         self.warmup = warmup
@@ -27,7 +31,7 @@ class StepClock(pl.Callback):
         self.audio = torch.zeros(2, dtype=torch.float64)  # samples and utterances of this rank
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
         now = device_clock(pl_module.device)  # the gradient's reduction keeps the ranks in step: one clock is enough
         if trainer.global_step >= self.warmup:
@@ -39,25 +43,28 @@ class StepClock(pl.Callback):
         if trainer.world_size > 1:
             self.audio = trainer.strategy.reduce(self.audio.to(pl_module.device), reduce_op="sum").cpu()
 
-    def answer(self) -> dict[str, float]:
-        """Mean seconds of a step; hours of audio a second (R) and utterances a step of all ranks together."""
-        seconds = [after - before for before, after in zip(self.ends, self.ends[1:], strict=False)]
+    def measurement(self) -> dict[str, float]:
+        """seconds: mean of a step; R: hours of audio per second, and utterances per step, of all ranks together."""
+        seconds = [after - before for before, after in pairwise(self.ends)]
         hours, utterances = float(self.audio[0]) / SAMPLE_RATE / 3600, float(self.audio[1])
-        rate, each = hours / sum(seconds), utterances / len(seconds)
-        return {"seconds": statistics.fmean(seconds), "R": rate, "utterances": each}
+        return {
+            "seconds": statistics.fmean(seconds),
+            "R": hours / sum(seconds),
+            "utterances": utterances / len(seconds),
+        }
 
 
 @entry("benchmarks")
-def main(cfg: Any) -> None:
-    """One rank's part; the first one writes the answer."""
+def main(cfg: DictConfig) -> None:
+    """Train as one rank; the first rank writes the measurement."""
     quiet()
-    asked = cfg.benchmark
+    options = cfg.benchmark
     _, task, data = set_up(cfg)
-    clock = StepClock(asked.warmup)
-    limits = {"max_epochs": -1, "max_steps": asked.warmup + asked.steps, "limit_val_batches": 0}
+    clock = StepClock(options.warmup)
+    limits = {"max_epochs": -1, "max_steps": options.warmup + options.steps, "limit_val_batches": 0}
     fitter = trainer(cfg, device_count(cfg), [], [clock], **limits)
     fitter.fit(task, data)
     if fitter.is_global_zero:
         on_gpu = fitter.strategy.root_device.type == "cuda"
         peak = torch.cuda.max_memory_reserved() if on_gpu else peak_memory()
-        Path(asked.answer).write_text(json.dumps({**clock.answer(), "peak": peak}), encoding="utf-8")
+        write_json(Path(options.measurement), {**clock.measurement(), "peak": peak})

@@ -1,24 +1,27 @@
-"""Labelled frames in the form of papers/002 §6, drawn from a fixed random world, in files that every engine reads."""
+"""Labelled frames in the form of papers/002 §6, drawn from fixed random points, in files that every engine reads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from asr_ablations.tools.errors import choices
 
+if TYPE_CHECKING:
+    import torch
+
 STAY = 0.8
-"""Probability that a frame has the label of the one before: five frames of 10 ms a state, as of a tied allophone."""
+"""Probability that a frame keeps the label before it: five frames of 10 ms per state, as in a tied allophone."""
 
 BLOCK = 256
-"""Utterances that are drawn at once: 32 MB of 700 frames."""
+"""Utterances that are drawn at once: 32 MB with 700 frames each."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all engines have in common. chunk: frames; batch: chunks; device: cpu or cuda."""
+    """What all engines have in common. chunk: in frames; batch: in chunks; device: cpu or cuda."""
 
     features: int
     labels: int
@@ -33,11 +36,12 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """features.npy (U, T, D) float32 and labels.npy (U, T) int32, the held-out utterances last, and train.txt, how many
-    are not held out.
+    """Write features.npy (U, T, D) float32, labels.npy (U, T) int32, the held-out utterances last, and train.txt, the
+    number of utterances that are not held out.
 
-    A label lasts some frames; a frame is its label's point, drawn once from a normal distribution in D dimensions, and
-    normal noise of the deviation `noise`. Raises UsageError for utterances that are no whole number of chunks.
+    A label lasts some frames. A frame is its label's point, drawn once from a normal distribution in D dimensions, plus
+    normal noise of the deviation `noise`. Raises UsageError for utterances that are not a whole number of chunks, and
+    for a share of held-out utterances that leaves none to train on.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
@@ -63,24 +67,21 @@ def _states(draw: np.random.Generator, shape: tuple[int, ...], labels: int) -> n
 
 
 class Frames:
-    """The files of `generate`, in chunks; they stay on the disk's cache until a batch needs them."""
+    """The files of `generate`, in chunks, which stay in the disk's cache until a batch needs them."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.features = np.load(folder / "features.npy", mmap_mode="r")
         self.labels = np.load(folder / "labels.npy", mmap_mode="r")
         self.settings = settings
         self.train_utterances = int((folder / "train.txt").read_text())
-        self.chunks = self.labels.shape[1] // settings.chunk  # of an utterance
+        self.chunks = self.labels.shape[1] // settings.chunk  # per utterance
         self._features = self.features.reshape(-1, settings.chunk, settings.features)
         self._labels = self.labels.reshape(-1, settings.chunk)
 
-    def train_frames(self) -> int:
-        """Of an epoch."""
-        return self.train_utterances * int(self.labels.shape[1])
-
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
-        """The chunks of each batch in RETURNN's order: utterances anew at random, their chunks behind one another. Of
-        several ranks each has its own batches, all equally many; up to ranks - 1 of the last are left out.
+        """The chunks of each batch of an epoch, in RETURNN's order: the utterances in a new random order, their chunks
+        one after another. Several ranks have different batches, the same number each; up to ranks - 1 of the last
+        batches are left out.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()
@@ -92,13 +93,13 @@ class Frames:
         chunks = np.arange(self.train_utterances * self.chunks, len(self._labels))
         return [chunks[start : start + self.settings.batch] for start in range(0, len(chunks), self.settings.batch)]
 
-    def read(self, chunks: np.ndarray) -> tuple[Any, Any]:
-        """Tensors: features (B, T, D) float32 and labels (B, T) int64, on the settings' device."""
+    def read(self, chunks: np.ndarray) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Features (B, T, D) float32 and labels (B, T) int64 of these chunks, on the settings' device."""
         import torch
 
         x, y = torch.from_numpy(self._features[chunks]), torch.from_numpy(self._labels[chunks])
         return x.to(self.settings.device, non_blocking=True), y.to(self.settings.device, non_blocking=True).long()
 
-    def batches(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Any, Any]]:
-        """What `read` gives for each batch of an epoch."""
+    def batches(self, number: int, rank: int = 0, ranks: int = 1) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
+        """Features and labels, as of `read`, of each batch of an epoch."""
         return map(self.read, self.epoch(number, rank, ranks))

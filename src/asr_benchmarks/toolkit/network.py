@@ -9,7 +9,7 @@ from asr_benchmarks.toolkit.frames import Frames, Settings
 
 
 class Network(nn.Module):
-    """Features (B, T, D) → logits (B, T, V): unidirectional LSTM layers and a linear one. The same settings give the
+    """Features (B, T, D) → logits (B, T, V): unidirectional LSTM layers and a linear layer. The same settings give the
     same weights.
     """
 
@@ -25,7 +25,7 @@ class Network(nn.Module):
 
 
 def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Frames) -> float:
-    """% of the held-out frames whose best label is another. logits: features (B, T, D) → (B, T, V)."""
+    """Held-out frames whose best label is wrong, in %. logits: features (B, T, D) → (B, T, V)."""
     wrong = count = 0
     with torch.no_grad():
         for chunks in frames.held_out():
@@ -36,5 +36,5 @@ def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Fra
 
 
 def device_memory(device: str) -> int | None:
-    """Bytes that torch held of the GPU at most; None on a CPU, where the process's memory tells."""
+    """Bytes of the GPU that torch reserved at most; None on a CPU, where the memory of the process counts."""
     return torch.cuda.max_memory_reserved() if device == "cuda" else None

@@ -5,38 +5,38 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
 
+from asr_benchmarks.toolkit.engine import Engine, Epoch
 from asr_benchmarks.worker import Worker
 
 
 class Ranks:
     """One engine in `count` processes of `threads` threads each, as torchrun would start them."""
 
-    def __init__(self, make: Callable[[], Any], count: int, threads: int) -> None:
+    def __init__(self, make: Callable[[], Engine], count: int, threads: int) -> None:
         self.count = count
         self._stack = ExitStack()
         self._pool = self._stack.enter_context(ThreadPoolExecutor(count))
-        place = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-        # no `threads` of the worker's: it would give the same cores to all of them
-        shared = {**place, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "NODE_RANK": 0}
+        group = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        # the worker's own `threads` would give the same cores to all of them
+        shared = {**group, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "NODE_RANK": 0}
         self.workers = []
         for rank in range(count):
-            told = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
-            self.workers.append(self._stack.enter_context(Worker(make, environment=told, wait=False)))
+            own = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+            self.workers.append(self._stack.enter_context(Worker(make, environment=own, wait=False)))
 
-    def epoch(self) -> dict[str, float]:
-        """seconds of the slowest, frames of all, and the mean of their losses in nats a frame."""
-        found = list(self._pool.map(lambda worker: worker.call("epoch"), self.workers))
-        frames = sum(one["frames"] for one in found)
+    def epoch(self) -> Epoch:
+        """Train one epoch: seconds of the slowest rank, frames of all, and the mean loss over the frames."""
+        epochs: list[Epoch] = list(self._pool.map(lambda worker: worker.call("epoch"), self.workers))
+        frames = sum(epoch["frames"] for epoch in epochs)
         return {
-            "seconds": max(one["seconds"] for one in found),
+            "seconds": max(epoch["seconds"] for epoch in epochs),
             "frames": frames,
-            "loss": sum(one["loss"] * one["frames"] for one in found) / frames,
+            "loss": sum(epoch["loss"] * epoch["frames"] for epoch in epochs) / frames,
         }
 
     def error_rate(self) -> float:
-        """Of held-out frames, in %, with the averaged weights."""
+        """Frame error rate on the held-out frames, in %, with the averaged weights."""
         return float(self.workers[0].call("error_rate"))
 
     def __enter__(self) -> "Ranks":
@@ -49,7 +49,7 @@ class Ranks:
 
 
 def free_port() -> int:
-    """Of this machine."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A free TCP port of this machine."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

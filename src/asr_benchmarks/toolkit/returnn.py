@@ -1,25 +1,29 @@
-"""RETURNN's own PyTorch engine, of the package `returnn`: its data sets, chunking, batching, updater and loop."""
+"""RETURNN's own PyTorch engine from the package `returnn`: its data sets, chunking, batching, updater and loop."""
 
 import logging
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from asr_ablations.tools.machine import device_clock
+from asr_benchmarks.toolkit.engine import About, CountedEpoch
 from asr_benchmarks.toolkit.frames import Frames, Settings
 
+if TYPE_CHECKING:
+    from asr_benchmarks.toolkit.returnn_network import CountingNetwork
+
 LOG = "returnn.log"
-"""In the folder of the data: what RETURNN says."""
+"""RETURNN's output, in the folder of the data."""
 
 
 class Returnn:
-    """An engine: `epoch` trains one, `error_rate` tests. loader_processes: of RETURNN's own; 0 reads in the training
-    process, as the other engines do.
+    """An engine. loader_processes: those of RETURNN's data loader; 0 reads in the training process, as the other
+    engines do.
     """
 
-    requires = ("returnn", "tree", "h5py")  # returnn imports the latter two without asking for them
+    requires = ("returnn", "tree", "h5py")  # returnn imports the latter two without requiring them
 
     def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
         from returnn import __main__ as program
@@ -28,18 +32,17 @@ class Returnn:
         data = Path(folder) / "train.hdf"
         if not data.exists():
             write_hdf(self.frames, data)
-        logging.getLogger("torch.utils.cpp_extension").setLevel(
-            logging.ERROR
-        )  # it misses a GPU where none is asked for
+        # it warns of a missing GPU where none is wanted
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         self.log = (Path(folder) / LOG).open("w", buffering=1)
         with redirect_stdout(self.log):
             program.init(config_updates=options(settings, data, loader_processes))
-            self.engine: Any = program.engine
+            self.engine = program.engine
             self.engine.init_train_from_config(program.config, program.train_data)
         self.epochs = 0
 
-    def epoch(self) -> dict[str, float]:
-        """seconds, frames and the mean loss in nats a frame; the latter two as RETURNN counted them."""
+    def epoch(self) -> CountedEpoch:
+        """Train one epoch; frames, loss and steps are those that RETURNN counted."""
         self.epochs += 1
         number = self.epochs
         started = device_clock(self.settings.device)
@@ -48,23 +51,27 @@ class Returnn:
             self.engine.init_train_epoch()
             self.engine.train_epoch()
         seconds = device_clock(self.settings.device) - started
-        network = self.engine._pt_model
-        told = self.engine.learning_rate_control.epoch_data[number]
+        record = self.engine.learning_rate_control.epoch_data[number]
         return {
             "seconds": seconds,
-            "frames": network.take_frames(),
-            "loss": float(told.error["train_loss_ce"]),
-            "steps": told.meta["epoch_num_train_steps"],
+            "frames": self._network.take_frames(),
+            "loss": float(record.error["train_loss_ce"]),
+            "steps": record.meta["epoch_num_train_steps"],
         }
 
     def error_rate(self) -> float:
-        """Of held-out frames, in %."""
+        """Frame error rate on the held-out frames, in %."""
         from asr_benchmarks.toolkit.network import frame_error_rate
 
-        return frame_error_rate(self.engine._pt_model.eval(), self.frames)
+        return frame_error_rate(self._network.eval(), self.frames)
 
-    def about(self) -> dict[str, Any]:
-        """version; memory: bytes of the GPU, None on a CPU."""
+    @property
+    def _network(self) -> "CountingNetwork":
+        network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for it
+        return network
+
+    def about(self) -> About:
+        """RETURNN's version, and the memory."""
         from importlib.metadata import version
 
         from asr_benchmarks.toolkit.network import device_memory
@@ -72,8 +79,8 @@ class Returnn:
         return {"version": f"returnn {version('returnn')}", "memory": device_memory(self.settings.device)}
 
 
-def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, Any]:
-    """RETURNN's config."""
+def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, object]:
+    """RETURNN's config for the settings. data: the file of write_hdf."""
     from asr_benchmarks.toolkit.returnn_network import get_model, train_step
 
     return {
@@ -81,7 +88,7 @@ def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, 
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
-        # no cache of its own: a thread fills that while the first batches are read, and now and then comes too late
+        # no cache of its own: a thread fills it while the first batches are read, and is sometimes too late
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
         "extern_data": {
             "data": {"dim": settings.features},
@@ -97,14 +104,14 @@ def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, 
         "optimizer": {"class": "SGD", "momentum": settings.momentum},
         "learning_rate": settings.lr,
         "random_seed": settings.seed,
-        "num_epochs": 1,  # never asked: epochs are called for one by one
+        "num_epochs": 1,  # never used: epochs are started one by one
         "model": None,
         "log_verbosity": [3],
     }
 
 
 def write_hdf(frames: Frames, path: Path) -> None:
-    """The training utterances as RETURNN's HDFDataset reads them."""
+    """Write the training utterances in the format that RETURNN's HDFDataset reads."""
     from returnn.datasets.hdf import SimpleHDFWriter
 
     settings = frames.settings

@@ -1,8 +1,7 @@
-"""The project's task on frames that have labels: its model, loss and logging, features and labels from a file."""
+"""The project's task on labelled frames: its model, loss and logging, with features and labels from a file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -39,12 +38,12 @@ class FrameBatch:
         return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
-        """Chunks are of one length."""
+        """The share of padding: none, since all chunks have the same length."""
         return 0.0
 
 
 class Batches:
-    """An epoch's batches of one rank, for Lightning. number: of the epoch, from 0."""
+    """The batches of an epoch for one rank, as Lightning reads them. number: that of the epoch, from 0."""
 
     def __init__(self, frames: Frames, rank: int, ranks: int) -> None:
         self.frames, self.rank, self.ranks, self.number = frames, rank, ranks, 0
@@ -58,25 +57,25 @@ class Batches:
 
 
 class LabelledFrames(Framewise):
-    """The framewise loss with the batch's own labels."""
+    """The framewise loss, with the labels that the batch holds."""
 
-    def labels(self, batch: Any, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        labels: torch.Tensor = batch.labels
-        return labels
+    def labels(self, batch: object, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+        assert isinstance(batch, FrameBatch)
+        return batch.labels
 
 
 class GivenFeatures(nn.Module):
-    """In place of features of audio: those of a batch come from a file."""
+    """Stands in for the features of audio: the features of a batch come from a file."""
 
     size = 0
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """The lengths as they are: they count frames already."""
+        """The lengths as they are, since they count frames already."""
         return lengths
 
 
 class FrameTask(CTCTask):
-    """The task without audio, text, clipping and schedule; the norm of the gradient is logged as ever."""
+    """The task without audio, text, clipping and schedule; the norm of the gradient is logged as always."""
 
     def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
@@ -94,31 +93,35 @@ class FrameTask(CTCTask):
             augment_seed=seed,
         )
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.make_optimizer(self.model.parameters())
 
-    def normalised_features(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def normalised_features(self, batch: object) -> tuple[torch.Tensor, torch.Tensor]:
+        assert isinstance(batch, FrameBatch)
         return batch.features, batch.lengths
 
 
-class LeanTask(FrameTask):
-    """Softmax and loss in one call, no norm of the gradient, no rates of training frames; the loss logged an epoch."""
+class MinimalTask(FrameTask):
+    """The task with softmax and loss in one call, without the norm of the gradient and without rates of training
+    frames; the loss is logged once per epoch.
+    """
 
-    def training_step(self, batch: Any, batch_index: int) -> torch.Tensor:
+    def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
+        assert isinstance(batch, FrameBatch)
         logits, _ = self.model(batch.features, batch.lengths)
         loss = cross_entropy(logits.float().flatten(0, 1), batch.labels.flatten())
         self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch))
         return loss
 
-    def configure_gradient_clipping(self, *arguments: Any, **keywords: Any) -> None:
-        pass
+    def configure_gradient_clipping(self, *arguments: object, **keywords: object) -> None:
+        """Leave the gradient as it is."""
 
 
-def model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """The project's model without convolutions, with the layers of rnn=; where these are the LSTM's, its first weights
+def project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
+    """The project's model without convolutions, with the recurrent layers `rnn`. With LSTM layers, its first weights
     are those of Network.
     """
-    made = DeepSpeech2(
+    model = DeepSpeech2(
         settings.features,
         settings.labels,
         convolution=PaddedConvolution,
@@ -131,14 +134,14 @@ def model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeec
         lookahead=0,
         dropout=0.0,
     )
-    start = as_in_model(Network(settings).state_dict())
-    if start.keys() == {key for key in made.state_dict() if not key.endswith("_extra_state")}:
-        made.load_state_dict(start, strict=False)
-    return made
+    start = renamed_weights(Network(settings).state_dict())
+    if start.keys() == {key for key in model.state_dict() if not key.endswith("_extra_state")}:
+        model.load_state_dict(start, strict=False)
+    return model
 
 
-def as_in_model(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Weights of a Network under the names of the project's model."""
+def renamed_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights of a Network under the names that they have in the project's model."""
     named = {}
     for key, value in state.items():
         name, _, layer = key.removeprefix("lstm.").rpartition("_l")

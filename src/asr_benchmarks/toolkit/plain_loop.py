@@ -1,14 +1,14 @@
-"""The usual loop in plain PyTorch: no logging, no clipping, one loss read an epoch."""
+"""The usual loop in plain PyTorch: no logging, no clipping, and the loss is read once per epoch."""
 
 from pathlib import Path
-from typing import Any
 
 from asr_ablations.tools.machine import device_clock
+from asr_benchmarks.toolkit.engine import About, Epoch
 from asr_benchmarks.toolkit.frames import Frames, Settings
 
 
-class Bare:
-    """An engine: `epoch` trains one, `error_rate` tests."""
+class PlainLoop:
+    """An engine that trains the Network itself."""
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         import torch
@@ -20,12 +20,13 @@ class Bare:
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=settings.lr, momentum=settings.momentum)
         self.epochs = 0
 
-    def epoch(self) -> dict[str, float]:
-        """seconds, frames and the mean loss in nats a frame."""
+    def epoch(self) -> Epoch:
+        """Train one epoch."""
+        import torch
         from torch.nn.functional import cross_entropy
 
         started = device_clock(self.settings.device)
-        count, total = 0, 0.0
+        count, total = 0, torch.zeros((), device=self.settings.device)
         self.network.train()
         for x, y in self.frames.batches(self.epochs):
             loss = cross_entropy(self.network(x).flatten(0, 1), y.flatten())
@@ -38,13 +39,13 @@ class Bare:
         return {"seconds": device_clock(self.settings.device) - started, "frames": count, "loss": float(total) / count}
 
     def error_rate(self) -> float:
-        """Of held-out frames, in %."""
+        """Frame error rate on the held-out frames, in %."""
         from asr_benchmarks.toolkit.network import frame_error_rate
 
         return frame_error_rate(self.network.eval(), self.frames)
 
-    def about(self) -> dict[str, Any]:
-        """version; memory: bytes of the GPU, None on a CPU."""
+    def about(self) -> About:
+        """PyTorch's version, and the memory."""
         import torch
 
         from asr_benchmarks.toolkit.network import device_memory
