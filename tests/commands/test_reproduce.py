@@ -27,9 +27,9 @@ def python(script: Path, *arguments: Any, folder: Path, threads: int = 2) -> sub
 
 
 def train(corpus: Path, outputs: Path, *overrides: str, source: Path = REPOSITORY) -> Path:
-    """A run's folder."""
-    asked = [*tiny_overrides(corpus), *SMALL, *overrides, f"outputs={outputs}"]
-    done = python(source / "src" / "train.py", *asked, folder=outputs.parent)
+    """Train one run; returns its folder."""
+    arguments = [*tiny_overrides(corpus), *SMALL, *overrides, f"outputs={outputs}"]
+    done = python(source / "src" / "train.py", *arguments, folder=outputs.parent)
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(outputs)
     return folder
@@ -39,11 +39,11 @@ def reproduce(*arguments: Any, folder: Path, source: Path = REPOSITORY, **more: 
     return python(source / "src" / "reproduce.py", *arguments, folder=folder, **more)
 
 
-def told(run: Path, attempt: str = "1") -> dict[str, Any]:
-    """reproduction.json"""
+def verdict_of(run: Path, attempt: str = "1") -> dict[str, Any]:
+    """The content of reproduction.json."""
     home = run.parents[1] / "reproductions" / run.parent.name / run.name / attempt
-    found: dict[str, Any] = json.loads((home / "reproduction.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((home / "reproduction.json").read_text())
+    return content
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -69,9 +69,9 @@ def test_an_untouched_run_matches_whatever_the_threads_of_today(copied, tmp_path
     assert done.returncode == 0, done.stderr
     assert "\nmatch: the losses of all 6 steps, metrics, hypotheses of 8 utterances and weights" in done.stdout
     assert contents(copied) == before, "the original is only read"
-    found = told(copied)
-    assert (found["verdict"], found["differences"], found["weights"][0]) == ("match", [], found["weights"][1])
-    assert Path(found["reproduction"]).name == copied.name, "the same content has the same identity"
+    verdict = verdict_of(copied)
+    assert (verdict["verdict"], verdict["differences"], verdict["weights"][0]) == ("match", [], verdict["weights"][1])
+    assert Path(verdict["reproduction"]).name == copied.name, "the same content has the same identity"
     done = reproduce(copied, "--outputs", tmp_path / "elsewhere", folder=tmp_path)
     assert done.returncode == 0
     assert len(run_folders(tmp_path / "elsewhere")) == 1
@@ -82,30 +82,30 @@ def test_one_changed_weight_decay_differs(copied, tmp_path):
     path.write_text(path.read_text().replace("weight_decay: 0.01", "weight_decay: 0.5"))
     done = reproduce(copied, folder=tmp_path)
     assert done.returncode == 1
-    found = told(copied)
+    verdict = verdict_of(copied)
     cause = {"kind": "config", "what": "optimizer.weight_decay", "original": 0.01, "reproduction": 0.5}
-    assert (found["verdict"], found["differences"]) == ("differs", [cause])
-    assert found["parting"]["step"] == 2, "the first loss is of the same weights still"
+    assert (verdict["verdict"], verdict["differences"]) == ("differs", [cause])
+    assert verdict["parting"]["step"] == 2, "the first loss is of the same weights still"
     assert "config: optimizer.weight_decay: 0.01 then, 0.5 now" in done.stdout
 
 
 def changed_audio(tiny_corpus: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Of a run whose corpus had the samples of one training file turned around afterwards: its length stays."""
+    """Reproduce a run after the samples of one training file were reversed, which keeps its length."""
     corpus = tmp_path / "corpus"
     shutil.copytree(tiny_corpus, corpus)
     run = train(corpus, tmp_path / "outputs")
     path = next(iter(sorted(corpus.glob("train/*/*/*.flac"))))
     samples, rate = soundfile.read(path, dtype="int16")
     soundfile.write(path, samples[::-1], rate, subtype="PCM_16")
-    return reproduce(run, folder=tmp_path), told(run)
+    return reproduce(run, folder=tmp_path), verdict_of(run)
 
 
 @pytest.mark.slow
 def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_path):
-    done, found = changed_audio(tiny_corpus, tmp_path)
+    done, verdict = changed_audio(tiny_corpus, tmp_path)
     assert done.returncode == 1
-    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("data", "train")]
-    assert found["why"].startswith("the data is not the same; losses first differ at step ")
+    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("data", "train")]
+    assert verdict["why"].startswith("the data is not the same; losses first differ at step ")
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,8 @@ def checkout(tmp_path_factory):
 
 
 def git(folder: Path, *arguments: str) -> str:
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    command = ["git", "-C", str(folder), *who, *arguments]
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(folder), *author, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -142,14 +142,14 @@ def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, ti
     change(model, "return self.output(x), lengths", "return 1.01 * self.output(x), lengths")
     done = reproduce(run, folder=tmp_path, source=checkout)
     assert done.returncode == 1, done.stderr
-    found = told(run)
-    assert [(cause["kind"], cause["what"]) for cause in found["differences"]] == [("code", "components/model/ds2.py")]
-    assert found["parting"]["step"] == 1
+    verdict = verdict_of(run)
+    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("code", "components/model/ds2.py")]
+    assert verdict["parting"]["step"] == 1
     assert "code: components/model/ds2.py has changed" in done.stdout
 
     done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)
     assert done.returncode == 0, done.stderr
-    assert (told(run, "1-checkout")["verdict"], told(run, "1-checkout")["differences"]) == ("match", [])
+    assert (verdict_of(run, "1-checkout")["verdict"], verdict_of(run, "1-checkout")["differences"]) == ("match", [])
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
     git(checkout, "checkout", "--quiet", ".")
 
@@ -161,7 +161,7 @@ def test_a_new_run_differs_in_the_seed_alone(copied, tmp_path):
     (new,) = [folder for folder in run_folders(tmp_path / "outputs") if folder != copied]
     assert new.parent == copied.parent
     configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in (copied, new)]
-    moved = {"outputs", "threads"}  # where it lies, and that it takes as many
+    moved = {"outputs", "threads"}  # its folder, and the original's number of threads
     assert {key for key in configs[0] if configs[0][key] != configs[1][key]} - moved == {"seed", "overrides"}
     assert (new / "overrides").read_text() == (copied / "overrides").read_text() + "seed=7\n"
     results = [(folder / "losses.csv").read_text() for folder in (copied, new)]
@@ -177,7 +177,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "arguments", "said"),
+    ("prepare", "arguments", "message"),
     [
         (lambda run: None, ["seed=1,2"], "seed=1,2: expected one value"),
         (lambda run: None, ["rnn=mine"], "rnn=mine: expected gru, lstm"),
@@ -197,12 +197,12 @@ def wrong(run: Path, what: str, content: Any) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_a_mistake_is_one_line_and_exit_code_2(prepare, arguments, said, copied, tmp_path):
+def test_a_mistake_is_one_line_and_exit_code_2(prepare, arguments, message, copied, tmp_path):
     prepare(copied)
     done = reproduce(copied, *arguments, folder=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.strip().splitlines()
-    assert said in line
+    assert message in line
     assert not (tmp_path / "outputs" / "reproductions").exists()
 
 
@@ -222,7 +222,7 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
 
 
 @pytest.mark.slow
-def test_an_interrupted_reproduction_goes_on_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
+def test_an_interrupted_reproduction_continues_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
     run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=60")
     command = [sys.executable, "-u", str(REPOSITORY / "src" / "reproduce.py"), str(run)]
     environment = clean_environment(tmp_path, tmp_path)
@@ -237,6 +237,6 @@ def test_an_interrupted_reproduction_goes_on_and_a_finished_one_is_kept(tiny_cor
     done = reproduce(run, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "continues from epoch" in done.stdout
-    assert told(run)["verdict"] == "match"
+    assert verdict_of(run)["verdict"] == "match"
     assert reproduce(run, folder=tmp_path).returncode == 0
     assert sorted(path.name for path in home.iterdir()) == ["1", "2"]

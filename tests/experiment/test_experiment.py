@@ -16,14 +16,14 @@ EPOCHS = 3
 
 @pytest.fixture(scope="module")
 def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run whose WER never improves on the first epoch's 100 %: its learning rate is next to nothing."""
+    """The folder of a run whose WER stays at the 100 % of its first epoch: its learning rate is almost zero."""
     outputs = tmp_path_factory.mktemp("outputs")
     small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={outputs}", "optimizer.lr=1e-9"]
     return run(compose(*tiny_overrides(tiny_corpus), *small, f"max_epochs={EPOCHS}"))
 
 
 def test_the_last_checkpoint_is_of_the_last_epoch(folder: Path) -> None:
-    """Though none was better than the first: an interrupted run goes on from where it was."""
+    """Although no epoch was better than the first: an interrupted run continues from where it was."""
     last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     assert last["position"] == {"epoch": EPOCHS, "batches": 0}
     assert last["global_step"] == json.loads((folder / "summary.json").read_text())["steps"]
@@ -50,8 +50,8 @@ def test_the_summary_counts_what_the_rows_hold(folder: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     with (folder / "utterances.csv").open() as file:
         rows = list(csv.DictReader(file))
-    for name, found in summary["sets"].items():
+    for name, final in summary["sets"].items():
         own = [row for row in rows if row["set"] == name]
         errors = sum(int(row[kind]) for row in own for kind in ("substitutions", "deletions", "insertions"))
-        assert found["wer"] == pytest.approx(errors / sum(int(row["words"]) for row in own))
+        assert final["wer"] == pytest.approx(errors / sum(int(row["words"]) for row in own))
     assert summary["epochs"] == EPOCHS

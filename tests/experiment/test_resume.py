@@ -1,4 +1,4 @@
-"""What training remembers beside weights and optimizer: a fit resumed from a checkpoint is the unbroken one."""
+"""The state of a training beside weights and optimizer: a fit resumed from a checkpoint equals the unbroken one."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ STATEFUL = [
 
 @pytest.mark.parametrize("override", STATEFUL)
 def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp_path: Path) -> None:
-    """Of every averaging, treatment of gradients, pretraining and schedule in conf/, to the bit."""
+    """Every averaging, treatment of gradients, pretraining and schedule in conf/ resumes bit for bit."""
     # a threshold that one epoch misses: the rate falls before the checkpoint, and after
     more = {"schedule=newbob": ["schedule.threshold=0.9"], "gradient=outliers": ["gradient.warm_up=1"]}.get(
         override, []

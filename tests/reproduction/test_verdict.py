@@ -1,4 +1,4 @@
-"""The verdict on records made by hand."""
+"""The verdict on hand-written records."""
 
 import json
 from collections.abc import Callable

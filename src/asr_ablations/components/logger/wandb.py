@@ -22,7 +22,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # imported late: compare needs `mode` without torch
 
-    class FinishedWandbLogger(WandbLogger):
+    class WandbRunLogger(WandbLogger):
         """Ends W&B's run itself: otherwise W&B shows a crashed run as finished."""
 
         def finish(self, exit_code: int) -> None:
@@ -42,7 +42,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
         mode=mode(),
         settings=wandb.Settings(silent=True, console="off"),
     )
-    return FinishedWandbLogger(experiment=experiment)
+    return WandbRunLogger(experiment=experiment)
 
 
 def mode() -> Mode:
