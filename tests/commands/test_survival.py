@@ -1,4 +1,4 @@
-"""Sweeps that are killed, stopped, starved, repeated and shared: what is left, and what comes of doing it again."""
+"""Sweeps that are killed, stopped, starved, repeated and shared: what is left, and what the same command does next."""
 
 import csv
 import json
@@ -46,34 +46,34 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def alive(folder: Path) -> list[psutil.Process]:
-    """Every process that a command on this folder has left."""
-    found = []
+    """Every process that a command on this folder has left running."""
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 300) -> Any:
-    """Its first answer that is true; patience is for a loaded machine, not what is tested."""
+    """The first true result of the condition. The time limit is long because machines are loaded; it is not tested."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if answer := condition():
-            return answer
+        if result := condition():
+            return result
         time.sleep(0.05)
-    raise AssertionError("nothing came of waiting")
+    raise AssertionError(f"the condition was not met within {seconds:g} seconds")
 
 
 def status(folder: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / "status.json").read_text())
-    return told
+    content: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return content
 
 
 def results(outputs: Path) -> dict[str, Any]:
-    """Of every run under a folder all that is no time, by the run's name."""
+    """Everything in every run under a folder that is no time, by the run's name."""
     return {folder.name: result(folder) for folder in run_folders(outputs)}
 
 
@@ -98,9 +98,9 @@ def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     folder = tmp_path_factory.mktemp("undisturbed")
     code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
     assert code == 0, errors
-    found = results(folder)
-    assert len(found) == 4
-    return folder, found
+    undisturbed = results(folder)
+    assert len(undisturbed) == 4
+    return folder, undisturbed
 
 
 @pytest.mark.slow
@@ -110,8 +110,8 @@ def test_a_killed_sweep_is_finished_by_the_same_command(
 ) -> None:
     """SIGKILL at a random moment of one of the first three arms of four."""
     sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
-    begun = random.randint(1, 3)
-    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= begun)
+    started = random.randint(1, 3)
+    wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= started)
     time.sleep(random.uniform(0, 0.5))
     if victim == "parent":
         sweep.kill()
@@ -144,10 +144,10 @@ def test_what_ran_before_an_arm_changes_nothing(
     backwards = [*TRAIN, CSV, "rnn=gru,lstm", "seed=1,0", "hydra.launcher.jobs=2"]
     code, _, errors = finish(start(backwards, corpora, tmp_path))
     assert code == 0, errors
-    found = {json.loads((f / "environment.json").read_text())["id"]: result(f) for f in run_folders(tmp_path)}
-    expected = {name[-8:]: told for name, told in undisturbed[1].items()}
-    assert len(found) == 4
-    assert found == {id_: expected[id_] for id_ in found}
+    actual = {json.loads((f / "environment.json").read_text())["id"]: result(f) for f in run_folders(tmp_path)}
+    expected = {name[-8:]: content for name, content in undisturbed[1].items()}
+    assert len(actual) == 4
+    assert actual == {id_: expected[id_] for id_ in actual}
 
 
 @pytest.mark.slow
@@ -162,11 +162,11 @@ def test_arms_that_raise_starve_or_hang_leave_the_others_alone(corpora: Path, tm
     sweep = start([*TRAIN, CSV, *options, "seed=0", *arms], corpora, tmp_path, **limits)
     code, _, errors = finish(sweep)
     assert code == 1
-    told = {folder: status(folder) for folder in run_folders(tmp_path)}
-    ended = sorted((t["status"], t.get("reason", "").partition(":")[0]) for t in told.values())
+    statuses = {folder: status(folder) for folder in run_folders(tmp_path)}
+    ended = sorted((t["status"], t.get("reason", "").partition(":")[0]) for t in statuses.values())
     assert ("done", "") in ended
     assert ("failed", "RuntimeError") in ended
-    assert ("failed", "out of memory") in ended, told
+    assert ("failed", "out of memory") in ended, statuses
     assert "not a finite number" in errors
     assert "out of memory" in errors
 
@@ -184,9 +184,9 @@ def test_an_arm_that_hangs_is_ended_at_the_timeout(corpora: Path, tmp_path: Path
     wait_for(second)[0].suspend()
     code, _, errors = finish(sweep)
     assert code == 1
-    told = sorted((t["status"], t.get("reason", "")) for t in map(status, run_folders(tmp_path)))
+    ended = sorted((t["status"], t.get("reason", "")) for t in map(status, run_folders(tmp_path)))
     reason = "timeout: longer than hydra.launcher.timeout=0.5 minutes"
-    assert told == [("done", ""), ("done", ""), ("failed", reason)]
+    assert ended == [("done", ""), ("done", ""), ("failed", reason)]
     assert reason in errors
     wait_for(lambda: not alive(tmp_path))
 
@@ -230,7 +230,7 @@ def test_two_launchers_share_one_sweep(undisturbed: tuple[Path, dict[str, Any]],
     sessions = [
         1 + len(json.loads((folder / "environment.json").read_text())["resumed"]) for folder in run_folders(tmp_path)
     ]
-    assert sum(sessions) <= len(sessions) + 1, "only the arm of the killed launcher was begun twice"
+    assert sum(sessions) <= len(sessions) + 1, "only the arm of the killed launcher was started twice"
     wait_for(lambda: not alive(tmp_path))
 
 
@@ -272,10 +272,10 @@ def test_other_launchers_skip_and_give_the_same_numbers(
 ) -> None:
     command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", *launcher]
     assert finish(start(command, corpora, tmp_path))[0] == 0
-    found = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
-    expected = {name[-8:]: told for name, told in undisturbed[1].items()}
-    assert len(found) == 2
-    assert found == {id_: expected[id_] for id_ in found}
+    actual = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
+    expected = {name[-8:]: content for name, content in undisturbed[1].items()}
+    assert len(actual) == 2
+    assert actual == {id_: expected[id_] for id_ in actual}
     written = {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")}
     assert finish(start(command, corpora, tmp_path))[0] == 0
     assert {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")} == written

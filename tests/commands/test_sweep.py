@@ -21,7 +21,7 @@ def sweep(corpora, tmp_path_factory):
 def test_two_arms_finish_each_in_its_own_process(sweep):
     _, folders = sweep
     status = [json.loads((folder / "status.json").read_text()) for folder in folders]
-    assert [told["status"] for told in status] == ["done", "done"]
+    assert [content["status"] for content in status] == ["done", "done"]
     assert status[0]["pid"] != status[1]["pid"]
     assert folders[0].parent == folders[1].parent
 
@@ -35,7 +35,7 @@ def test_the_arms_differ_in_the_rnn_alone(sweep):
     assert differing == {"rnn", "overrides"}
 
 
-def test_a_table_of_both_arms_ends_it_and_16_is_explained_once_an_arm(sweep):
+def test_a_table_of_both_arms_is_printed_at_the_end_and_16_is_explained_once_per_arm(sweep):
     done, folders = sweep
     table = done.stdout[done.stdout.rindex("arms") :]
     assert all(part in table for part in ("rnn=lstm", "rnn=gru", "done", "WER"))
@@ -74,9 +74,9 @@ def test_an_arm_that_fails_does_not_end_the_sweep(corpora, tmp_path):
     status = {}
     for folder in run_folders(tmp_path):
         (path,) = folder.rglob("*.wandb")
-        told = json.loads((folder / "status.json").read_text())["status"]
+        name = json.loads((folder / "status.json").read_text())["status"]
         run_ = read_run(path)
-        status[run_["config"]["optimizer"]["lr"]] = (told, run_["exit_code"])
+        status[run_["config"]["optimizer"]["lr"]] = (name, run_["exit_code"])
     assert status == {1e30: ("failed", 1), 1e-3: ("done", 0)}
     assert "1 of 2 arms failed" in done.stderr
     assert "not a finite number" in done.stdout

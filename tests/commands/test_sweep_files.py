@@ -1,4 +1,4 @@
-"""Every file in sweeps/: what it declares holds together, every arm composes, and in miniature it runs."""
+"""Every file in sweeps/: its declarations are consistent, every arm composes, and it runs in miniature."""
 
 import itertools
 import re
@@ -37,7 +37,7 @@ def header(name: str) -> str:
 
 
 def is_decoding(name: str) -> bool:
-    """Of a trained run, by src/evaluate.py."""
+    """Whether the arms decode a trained run, with src/evaluate.py."""
     return "  - /evaluation\n" in (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -64,22 +64,22 @@ def arms(cfg: Any) -> list[list[str]]:
 
 
 def miniature(cfg: Any) -> list[str]:
-    """Overrides that leave two arms: of each key the first value, of the one with most values the first two."""
+    """Overrides that leave two arms: the first value of each key, and the first two of the key with most values."""
     if is_search(cfg):
         return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
     values = choices(cfg)
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
     hours = {"data.hours": "0.02,0.03"}
-    kept = {key: ",".join(found[: 2 if key == longest else 1]) for key, found in values.items()}
+    kept = {key: ",".join(listed[: 2 if key == longest else 1]) for key, listed in values.items()}
     return [f"{key}={hours.get(key, value)}" for key, value in kept.items()]
 
 
 @every_sweep
 def test_it_says_what_it_asks_and_what_it_costs(name: str) -> None:
-    told = header(name)
+    text = header(name)
     script = "evaluate" if is_decoding(name) else "train"
-    assert f"python src/{script}.py -m -cd sweeps -cn {name}" in told
-    assert re.search("Cost:|minutes each", told)
+    assert f"python src/{script}.py -m -cd sweeps -cn {name}" in text
+    assert re.search("Cost:|minutes each", text)
     ablation = composed(name).ablation
     assert ablation.question
     assert ablation.factor

@@ -93,7 +93,7 @@ def test_every_sweep_file_becomes_a_definition_that_wandb_reads(file: Path, tmp_
 
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda path: path.stem)
 def test_what_an_agent_runs_is_an_arm_of_the_sweep_file(file: Path) -> None:
-    """W&B's own expansion of the command, composed as Hydra would: the values asked for are the config's."""
+    """W&B's own expansion of the command, composed as Hydra would: the config has the requested values."""
     written = define(file, "max_epochs=3")
     chosen = {key: {"value": p.get("values", [p.get("min")])[-1]} for key, p in written["parameters"].items()}
     expanded = create_sweep_command_args({"args": chosen})
