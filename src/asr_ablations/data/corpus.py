@@ -6,11 +6,24 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from asr_ablations.data import audio_checks
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
+
+
+class CorpusOptions(TypedDict):
+    """The arguments of every corpus, as Corpus describes them."""
+
+    root: str | Path | None
+    train: str | Sequence[str]
+    validation: str | Sequence[str]
+    test: str | Sequence[str]
+    language: str
+    max_seconds: float | None
+    on_bad: str
 
 
 class Corpus(ABC):

@@ -1,7 +1,7 @@
-"""A trained model from a run's folder. The folder can be a stranger's: nothing in it is executed."""
+"""Loading of a trained model from a run folder. The folder can be a stranger's: nothing in it is executed."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,15 +17,15 @@ from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.paths import DEFAULTS
 from asr_ablations.training.assembly import assemble
+from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
 
 KINDS = ("last", "best")
 
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, its data (nothing of it read yet), and the file of its weights.
-
-    folder: where the config.yaml lies: the run's folder.
+    """A trained task in evaluation mode on the CPU, its data (not read yet), the run folder and the file of its
+    weights.
     """
 
     cfg: DictConfig
@@ -36,16 +36,17 @@ class Trained(NamedTuple):
 
 
 def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTask, Alphabet]:
-    """Config, task and alphabet of a run's folder or of a .ckpt below it. It takes no corpus. Raises as load_run."""
+    """Config, task and alphabet of a run folder or of a .ckpt in it, without a corpus. Raises as load_run."""
     trained = load_run(path, checkpoint)
     return trained.cfg, trained.task, trained.task.alphabet
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """As load, with the data. root: where the corpus lies now, in place of data.root.
+    """The trained run of a run folder or of a .ckpt in it. checkpoint: last or best; root: where the corpus is now, in
+    place of data.root.
 
-    Raises UsageError for a folder that is no finished run's, a config that is not trusted, and a checkpoint that is of
-    another alphabet or model, is damaged, or holds more than weights. A .ckpt may be of an unfinished run.
+    Raises UsageError for a folder that holds no finished run, a config that is not trusted, and a checkpoint that has
+    another alphabet or model, is damaged, or holds more than weights. A .ckpt may belong to an unfinished run.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -64,28 +65,28 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     return Trained(cfg, task.eval(), data, folder, file)
 
 
-def _alphabet(cfg: DictConfig, weights: dict[str, Any]) -> Alphabet | None:
-    """The checkpoint's, where the config does not spell it."""
+def _alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
+    """The alphabet of a checkpoint, where the config does not spell it; else None."""
     if "characters" in cfg.alphabet or "alphabet" not in weights:
         return None
     return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
-    """The folder with the config, and the checkpoint. Raises UsageError where one is missing."""
+    """The run folder and the checkpoint that a path means. Raises UsageError where one of them is missing."""
     if checkpoint not in KINDS:
         raise choices("checkpoint", checkpoint, KINDS)
     if path.suffix == ".ckpt":
-        homes = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
+        folders = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
-        if not homes:
-            raise UsageError(f"{path}: no {CONFIG} beside it or in the folder above; it lies so in a run's folder")
-        return homes[0], path
+        if not folders:
+            raise UsageError(f"{path}: no {CONFIG} beside it or in the folder above, as in a run folder")
+        return folders[0], path
     if not (path / CONFIG).is_file():
         raise UsageError(f"{path}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
-        raise UsageError(f"{path}: this run is not finished: {reason} (name a .ckpt in it to use that all the same)")
+        raise UsageError(f"{path}: this run is not finished: {reason} (to use it all the same, name a .ckpt in it)")
     file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
     if not file.is_file():
         raise UsageError(f"{path}: no {CHECKPOINTS}/{checkpoint}.ckpt in it")
@@ -93,7 +94,7 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
 
 
 def checked_config(folder: Path) -> DictConfig:
-    """The checked config of a run. Raises UsageError for one that is damaged or names what is not a component."""
+    """The checked config of a run. Raises UsageError for one that is damaged or builds what is no component."""
     cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
     try:
         if "model" not in cfg or "data" not in cfg:
@@ -106,8 +107,9 @@ def checked_config(folder: Path) -> DictConfig:
 
 
 def _fill(cfg: DictConfig) -> None:
-    """Give plain keys that came after the run was made their defaults."""
-    defaults: Any = OmegaConf.to_container(OmegaConf.load(DEFAULTS))
+    """Set plain keys that are newer than the run to their defaults."""
+    defaults = OmegaConf.to_container(OmegaConf.load(DEFAULTS))
+    assert isinstance(defaults, dict)
     for key, value in defaults.items():
         if key not in cfg and key not in ("defaults", "hydra", "overrides") and value != "???":
             cfg[key] = value

@@ -1,4 +1,4 @@
-"""The alphabet of the training text."""
+"""An alphabet derived from the training text."""
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
@@ -7,7 +7,7 @@ from asr_ablations.data.corpus import Corpus
 def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
     """Every character of the training text and the space, in the order of their code points.
 
-    Cost: the corpus is prepared and the training split read before the model is built, whose size this decides.
+    Cost: the corpus is prepared and the training split is read before the model is built, whose size depends on it.
     """
     corpus.prepare()
     texts = (utterance.text for split in corpus.train for utterance in corpus.read(split))

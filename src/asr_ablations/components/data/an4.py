@@ -2,22 +2,27 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
+from asr_ablations.data.corpus import CorpusOptions
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import choices
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class AN4(Folders):
-    """AN4 with a development set of `held_out` of the training speakers, chosen by a hash of their names.
+    """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    Splits: train (without those speakers), dev (those speakers), test.
+    The splits are train (without these speakers), dev (these speakers) and test.
     """
 
-    def __init__(self, *, held_out: int, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, *, held_out: int, **options: "Unpack[CorpusOptions]") -> None:
+        super().__init__(**options)
         self.held_out = held_out
-        # The corpus is handed out both as AN4/{train,test} and as a folder that holds AN4.
+        # The corpus is distributed both as {train,test} and as a folder AN4 with these.
         if self.root is not None and not (self.root / "train").is_dir() and (self.root / "AN4" / "train").is_dir():
             self.root = self.root / "AN4"
 

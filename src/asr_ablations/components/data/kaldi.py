@@ -1,4 +1,4 @@
-"""A Kaldi data directory: wav.scp, text, and where there are any segments and utt2spk.
+"""A Kaldi data directory: wav.scp, text, and optionally segments and utt2spk.
 
 https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such directories too.
 """
@@ -15,11 +15,12 @@ from asr_ablations.tools.errors import UsageError
 
 
 class Kaldi(Paths):
-    """train, validation, test: data directories, one or several each. They and the audio paths in wav.scp are relative
-    to `root`, which is the current folder where it is null, as in Kaldi's recipes. A set is called as its directory.
+    """A corpus of Kaldi data directories; train, validation, test: one or several each. They and the audio paths in
+    wav.scp are relative to `root`, or to the current folder where it is null, as in Kaldi's recipes. The name of a set
+    is that of its directory.
 
     A recording without segments is one utterance; without utt2spk each recording is a speaker of its own. Commands
-    (`sph2pipe … |`) are refused: nothing that stands in a corpus is executed.
+    (`sph2pipe … |`) are refused: nothing in a corpus is executed.
     """
 
     def prepare(self) -> None:
@@ -38,18 +39,21 @@ class Kaldi(Paths):
         speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
         if not (segments := _segments(folder, recordings)):
             raise UsageError(f"no utterances in {folder}")
-        found = []
+        utterances = []
         for id_, (recording, start, end) in segments.items():
             if recording not in recordings:
-                found.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
+                utterances.append(
+                    faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp")
+                )
                 continue
             text = normalise(texts.pop(id_, ""))
-            found.append(Utterance(id_, speakers.get(id_, recording), recordings[recording], start, end - start, text))
+            speaker = speakers.get(id_, recording)
+            utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
         unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
-        return found + unspoken
+        return utterances + unspoken
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """wav.scp, text and utt2spk; the audio files stay where they are."""
+        """Write wav.scp, text and utt2spk; the audio files stay where they are."""
         folder = self.root / self.paths[split]
         folder.mkdir(parents=True)
         lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
@@ -67,27 +71,27 @@ class Kaldi(Paths):
 
 
 def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
-    """(recording, start s, end s) by utterance; the end is infinite where it is the recording's (Kaldi's -1)."""
+    """(recording, start in s, end in s) by utterance; the end is infinite for the end of the recording (Kaldi's -1)."""
     path = folder / "segments"
     if not path.exists():
         return {id_: (id_, 0.0, math.inf) for id_ in recordings}
-    found = {}
+    segments = {}
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
             recording, start, end = rest.split()[:3]
-            found[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
+            segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
         except ValueError as error:
             raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
-    return found
+    return segments
 
 
 def _table(path: Path) -> dict[str, str]:
-    """First word of each line → the rest. Raises UsageError for a word that comes twice."""
-    found: dict[str, str] = {}
+    """The rest of each line by its first word. Raises UsageError for a first word that occurs twice."""
+    rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).splitlines(), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]
-        if key in found:
+        if key in rows:
             raise UsageError(f"{path}:{number}: duplicate id {key}")
         if key:
-            found[key] = rest
-    return found
+            rows[key] = rest
+    return rows

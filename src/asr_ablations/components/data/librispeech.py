@@ -1,16 +1,30 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus lie so too.
+Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus have the same
+layout.
 """
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import Corpus, entries, faulty, file_utterance, folders_in, listed, text_of
+from asr_ablations.data.corpus import (
+    Corpus,
+    CorpusOptions,
+    entries,
+    faulty,
+    file_utterance,
+    folders_in,
+    listed,
+    text_of,
+)
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Folders(Corpus):
@@ -29,7 +43,7 @@ class Folders(Corpus):
             )
 
     def missing(self) -> list[str]:
-        """Splits that are not under the root."""
+        """The splits that are missing under the root."""
         assert self.root is not None
         return [name for name in self.folders() if not (self.root / name).exists()]
 
@@ -38,7 +52,7 @@ class Folders(Corpus):
         return list_folder(self.root / split)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Each speaker in one chapter, with copies of the audio files, which must be flac."""
+        """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
         assert self.root is not None
         for u in utterances:
             chapter = self.root / split / u.speaker / "1"
@@ -48,44 +62,49 @@ class Folders(Corpus):
                 transcripts.write(f"{u.id} {u.text.upper()}\n")
 
 
+class Download(TypedDict):
+    """Where archives can be downloaded. address: of the folder; sha256: of the archive of each split."""
+
+    address: str
+    sha256: Mapping[str, str]
+
+
 class LibriSpeech(Folders):
-    """named: training sets of several splits under one name, as clean460. download: `address` of the archives
-    <split>.tar.gz and their SHA-256 by split.
+    """LibriSpeech. named: training sets of several splits under one name, as clean460; download: where the archives
+    <split>.tar.gz are.
     """
 
     def __init__(
         self,
         *,
-        root: str | Path | None,
-        train: str | Sequence[str],
         named: Mapping[str, Sequence[str]],
-        download: Mapping[str, object],
-        **options: object,
+        download: Download,
+        **options: "Unpack[CorpusOptions]",
     ) -> None:
-        super().__init__(root=root, train=train, **options)  # type: ignore[arg-type]
-        self.train = [split for name in listed(train) for split in named.get(name, [name])]
+        super().__init__(**options)
+        self.train = [split for name in listed(options["train"]) for split in named.get(name, [name])]
         self.download = download
         # torchaudio and the archives themselves put a folder LibriSpeech around the splits
         if self.root is not None and self.missing() and (self.root / "LibriSpeech").is_dir():
             self.root = self.root / "LibriSpeech"
 
     def fetch(self) -> None:
-        """Download, verify and unpack the splits that are not there."""
+        """Download, verify and unpack the splits that are missing."""
         from asr_ablations.data.archives import fetch
 
         if self.root is not None:
-            fetch(self.missing(), self.root, **self.download)  # type: ignore[arg-type]
+            fetch(self.missing(), self.root, **self.download)
         self.prepare()
 
 
 def list_folder(folder: Path) -> list[Utterance]:
-    """What the transcripts of a split name, in their order, and what lies there without a transcript. Raises
-    UsageError where nothing does.
+    """The utterances of a split in the order of its transcripts; audio files without a transcript are among them, as
+    faults. Raises UsageError where there are none.
     """
-    found = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
-    if not found:
+    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
+    if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
-    return found
+    return utterances
 
 
 def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:

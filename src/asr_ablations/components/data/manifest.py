@@ -1,4 +1,4 @@
-"""Any corpus as JSON lines, in NeMo's keys: audio_filepath, text, and where there are any duration, offset, speaker.
+"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, speaker, id.
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -8,21 +8,22 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import faulty, text_of
 from asr_ablations.data.named_paths import Paths
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 
 
 class Manifest(Paths):
-    """train, validation, test: manifests, one or several each, relative to `root`, which is the current folder where
-    it is null. A set is called as its manifest, without folder and ending.
+    """A corpus of manifests; train, validation, test: one or several each, relative to `root`, or to the current folder
+    where it is null. The name of a set is that of its manifest, without folder and ending.
 
-    Audio paths are relative to their manifest's folder. An utterance's id is its key `id`, else the audio file's name;
-    without a key `speaker` each audio file is a speaker of its own. Times are in seconds.
+    Audio paths are relative to the folder of their manifest. The id of an utterance is its key `id`, else the name of
+    the audio file; without a key `speaker` each audio file is a speaker of its own. Times are in seconds.
     """
 
     def prepare(self) -> None:
@@ -36,13 +37,13 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
         lines = text_of(path).splitlines()
-        found = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-        if not found:
+        utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+        if not utterances:
             raise UsageError(f"no utterances in {path}")
-        return _named(found, path.parent)
+        return _with_ids(utterances, path.parent)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """A line each; the audio files stay where they are."""
+        """Write one line per utterance; the audio files stay where they are."""
         path = self.root / self.paths[split]
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [
@@ -55,37 +56,36 @@ class Manifest(Paths):
 def _utterance(manifest: Path, number: int, line: str) -> Utterance:
     where = f"{manifest.name}:{number}"
     try:
-        told = json.loads(line)
-        if not isinstance(told, dict):
+        entry: object = json.loads(line)
+        if not isinstance(entry, dict):
             raise ValueError("expected an object")
     except ValueError as error:
         return faulty(where, manifest, f"not JSON: {error}")
     for key in ("audio_filepath", "text"):
-        if not isinstance(told.get(key), str):
-            return faulty(where, manifest, f"no {key}: a text is expected, found {told.get(key)!r}")
+        if not isinstance(entry.get(key), str):
+            return faulty(where, manifest, f"no {key}: a text is expected, found {entry.get(key)!r}")
     for key in ("offset", "duration"):
-        if not _seconds(told.get(key)):
-            return faulty(where, manifest, f"wrong {key}: seconds are expected, found {told[key]!r}")
-    return _sound(manifest, told)
+        if not _seconds(entry.get(key)):
+            return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
+    return _checked(manifest, entry)
 
 
-def _sound(manifest: Path, told: dict[str, Any]) -> Utterance:
-    audio = manifest.parent / Path(told["audio_filepath"]).expanduser()
-    offset, duration = told.get("offset") or 0.0, told.get("duration")
-    id_, speaker = told.get("id"), told.get("speaker")
+def _checked(manifest: Path, entry: Json) -> Utterance:
+    audio = manifest.parent / Path(entry["audio_filepath"]).expanduser()
+    offset, duration = entry.get("offset") or 0.0, entry.get("duration")
+    id_, speaker = entry.get("id"), entry.get("speaker")
     spoken_by = _flat(audio.with_suffix(""), manifest.parent) if speaker in (None, "") else str(speaker)
     seconds = math.inf if duration is None else float(duration)
-    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, normalise(told["text"]))
+    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, normalise(entry["text"]))
 
 
-def _seconds(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (number and 0 <= value < math.inf)
+def _seconds(value: object) -> bool:
+    return value is None or (is_number(value) and value >= 0)
 
 
-def _named(utterances: list[Utterance], folder: Path) -> list[Utterance]:
-    """Ids where none are given: the file's name, with the start in ms where that is not 0; files of one name in several
-    folders get the folders too.
+def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
+    """The utterances, each with an id. Where none is given it is the name of the file, with the start in ms where that
+    is not 0, and with the folders where files in several folders have the same name.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:
@@ -99,6 +99,6 @@ def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
 
 
 def _flat(path: Path, root: Path) -> str:
-    """A path from the root on as one word."""
+    """The path below `root` as one word."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return "-".join(part for part in inside.parts if part != path.anchor)

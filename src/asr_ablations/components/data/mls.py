@@ -5,32 +5,38 @@
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import faulty, file_utterance, text_of
+from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class MLS(Folders):
-    """One language of MLS. ending: of the audio files, flac or opus."""
+    """One language of Multilingual LibriSpeech. ending: that of the audio files, flac or opus."""
 
-    def __init__(self, *, ending: str, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, *, ending: str, **options: "Unpack[CorpusOptions]") -> None:
+        super().__init__(**options)
         self.ending = ending
 
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
         folder = self.root / split
         lines = text_of(folder / "transcripts.txt").splitlines()
-        found = [self._utterance(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-        if not found:
+        utterances = [
+            self._utterance(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+        ]
+        if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
-        return found
+        return utterances
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """All in one book of each speaker, numbered, with copies of the audio files."""
+        """Write utterances into one book per speaker, numbered, with copies of the audio files."""
         assert self.root is not None
         lines = []
         for number, u in enumerate(utterances):
