@@ -85,7 +85,7 @@ def test_one_changed_weight_decay_differs(copied, tmp_path):
     verdict = verdict_of(copied)
     cause = {"kind": "config", "what": "optimizer.weight_decay", "original": 0.01, "reproduction": 0.5}
     assert (verdict["verdict"], verdict["differences"]) == ("differs", [cause])
-    assert verdict["parting"]["step"] == 2, "the first loss is of the same weights still"
+    assert verdict["first_difference"]["step"] == 2, "the first loss is of the same weights still"
     assert "config: optimizer.weight_decay: 0.01 then, 0.5 now" in done.stdout
 
 
@@ -144,7 +144,7 @@ def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, ti
     assert done.returncode == 1, done.stderr
     verdict = verdict_of(run)
     assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("code", "components/model/ds2.py")]
-    assert verdict["parting"]["step"] == 1
+    assert verdict["first_difference"]["step"] == 1
     assert "code: components/model/ds2.py has changed" in done.stdout
 
     done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)

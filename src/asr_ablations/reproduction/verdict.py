@@ -34,7 +34,7 @@ class Verdict:
             "differences": [asdict(cause) for cause in self.causes],
             "steps": evidence.steps,
             "utterances": evidence.utterances,
-            "parting": _first_difference(evidence.first_difference),
+            "first_difference": _first_difference(evidence.first_difference),
             "metrics": evidence.metrics,
             "hypotheses": evidence.hypotheses,
             "weights": evidence.weights,
@@ -46,7 +46,7 @@ def _first_difference(difference: FirstDifference | None) -> Json | None:
     if difference is None:
         return None
     losses = {"original": difference.original, "reproduction": difference.reproduction}
-    return {"step": difference.step, "steps_an_epoch": difference.steps_per_epoch, **losses}
+    return {"step": difference.step, "steps_per_epoch": difference.steps_per_epoch, **losses}
 
 
 def judge(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noise]) -> Verdict:

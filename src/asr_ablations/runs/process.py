@@ -31,7 +31,7 @@ def child_environment() -> dict[str, str]:
 
 
 def wait_for(words: Sequence[str]) -> int:
-    """Exit code of a command in a session of its own, which is asked to stop when this process is, and ends with it."""
+    """Exit code of a command in a session of its own, which is stopped when this process is, and ends with it."""
     environment = {**child_environment(), LAUNCHER: announce_launcher()}
     process = subprocess.Popen(words, env=environment, start_new_session=True)
     while True:

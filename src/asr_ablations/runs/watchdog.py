@@ -10,7 +10,7 @@ import psutil
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
 GRACE = 60.0
-"""Seconds an arm has to write its checkpoint once it was asked to stop."""
+"""Seconds an arm has to write its checkpoint once it has to stop."""
 
 
 def announce_launcher() -> str:

@@ -14,7 +14,7 @@ def choices(name: str, value: object, allowed: object) -> UsageError:
 
 
 class Stopped(BaseException):
-    """The process was asked to stop (Ctrl-C, SIGTERM, preemption): the same request continues from the last checkpoint.
+    """The process has to stop (Ctrl-C, SIGTERM, preemption): the same request continues from the last checkpoint.
     It is no KeyboardInterrupt: Lightning would turn that into exit(1).
     """
 

@@ -1,4 +1,4 @@
-"""Packages that only some commands need. Each extra of pyproject.toml is asked for where it is needed, by name."""
+"""Packages that only some commands need. Each extra of pyproject.toml is required by name where it is needed."""
 
 from importlib.util import find_spec
 
