@@ -19,6 +19,7 @@ from asr_ablations.comparison.confounds import (
     flatten,
 )
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.identity import MACHINE_KEYS
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
@@ -50,7 +51,7 @@ def compared(runs: list[RunRecord], *allow: str) -> Comparison:
 
 
 RNN = {"factor": "rnn"}
-NO_FACTORS = ("logger", "benchmark", "data", "decoder", "pruning")
+NO_FACTORS = (*MACHINE_KEYS, "data", "decoder")
 
 
 def test_flatten_keeps_lists_whole() -> None:

@@ -10,7 +10,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import slug
-from tests.helpers.support import CONF, compose, group_options, groups
+from tests.helpers.support import CONF, compose, defaults, group_options, groups
 
 WRONG = {
     "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-true, bf16-true"),
@@ -202,8 +202,13 @@ def test_every_option_composes_resolves_and_passes(group: str, name: str) -> Non
     cfg = compose(f"{group}={name}")
     check(cfg)
     target = cfg[group]._target_
-    home = "asr_benchmarks." if group == "benchmark" else f"asr_ablations.components.{group}."
+    home = f"asr_ablations.components.{group}."
     assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"
+
+
+def test_every_folder_of_conf_is_a_group_that_a_config_chooses_from() -> None:
+    chosen = {group for file in CONF.glob("*.yaml") for group in defaults(file.stem)}
+    assert {folder.name for folder in CONF.iterdir() if folder.is_dir()} == chosen
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,12 @@ turned to, or several of
 - refused: words of the error that refuses one of the two values, where that is the effect;
 - rounds: true where sums may be taken in another order.
 
-Three names are not keys. `beside` holds the overrides that the option and each of its keys are turned beside, `itself`
-is the option as a knob, and `slow` says why these tests are marked slow. `<name>` stands for a file or folder that
-layouts.write_layouts leaves.
+`<name>` stands for a file or folder that layouts.write_layouts leaves. Four names are not keys:
+
+- beside: the overrides that the option and each of its keys are turned beside;
+- itself: how the option is made to act, where another choice of the group is not enough;
+- slow: why these tests are marked slow;
+- exempt: properties that a contract test asks of the options of a group and that this one has not, with the reason.
 """
 
 import functools
@@ -33,7 +36,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from tests.helpers.support import CONF, another, compose, group_options, tiny_overrides
+from tests.helpers.support import CONF, another, compose, defaults, group_options, tiny_overrides
 
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=2", "dropout=0.1")
 GLOBAL = "# @package _global_"
@@ -61,6 +64,17 @@ def hints(option: str) -> dict[str, Any]:
     return OmegaConf.to_container(read)  # type: ignore[return-value]
 
 
+def exempt(option: str, property: str) -> bool:
+    """Whether an option's yaml says that it has not got a property that the others of its group have."""
+    return property in hints(option).get("exempt", {})
+
+
+def file_keys(option: str) -> list[str]:
+    """The keys of an option, without its group, that must name a file or folder."""
+    beside = [word.partition("=") for word in hints(option).get("beside", ())]
+    return [key.partition(".")[2] for key, _, value in beside if value.startswith("<")]
+
+
 def yaml_of(option: str) -> Path:
     """conf/<group>/<name>.yaml of <group>=<name>; config.yaml where option is empty."""
     return CONF / f"{option.replace('=', '/') or 'config'}.yaml"
@@ -69,7 +83,7 @@ def yaml_of(option: str) -> Path:
 def stale_hints(option: str) -> list[str]:
     """The names in the comments for tests that are neither keys of the file nor of special meaning."""
     keys = {knob.name for knob in every_knob() if knob.option == option}
-    special = {"beside", "slow", "itself"} if option else set()
+    special = {"beside", "itself", "slow", "exempt"} if option else set()
     return [name for name in hints(option) if name not in keys | special]
 
 
@@ -148,9 +162,7 @@ def _last_of_each(words: Iterable[str]) -> list[str]:
 
 def chosen() -> dict[str, str]:
     """The groups that conf/config.yaml chooses from, with the choice that knobs are turned in."""
-    entries = [entry for entry in OmegaConf.load(CONF / "config.yaml").defaults if isinstance(entry, DictConfig)]
-    choices = {str(group): str(name) for entry in entries for group, name in entry.items()}
-    return {group: BASE.get(group, name) for group, name in choices.items() if "@" not in group}
+    return {group: BASE.get(group, name) for group, name in defaults().items()}
 
 
 def every_knob() -> list[Knob]:

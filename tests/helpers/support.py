@@ -17,7 +17,6 @@ from asr_ablations.config.build import build
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
-OTHER_GROUPS = ("benchmark", "lm")
 SHARED = Path(os.environ.get("ASR_ABLATIONS_SHARED", REPOSITORY.parent / "shared"))
 
 LIGHTNING_WARNINGS = (
@@ -30,9 +29,16 @@ LIGHTNING_WARNINGS = (
 """What a test that fits a model silences, as experiment.quiet does in a run."""
 
 
+def defaults(config: str = "config") -> dict[str, str]:
+    """The groups that a file of conf/ chooses from, with the option that it chooses."""
+    entries = OmegaConf.load(CONF / f"{config}.yaml").get("defaults", [])
+    chosen = [item for entry in entries if isinstance(entry, DictConfig) for item in entry.items()]
+    return {str(group): str(name) for group, name in chosen if not str(group).startswith("override ")}
+
+
 def groups() -> list[str]:
-    """The config groups of a training: one folder each. The others belong to commands of their own."""
-    return sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHER_GROUPS)
+    """The config groups of a training: a new one is tested without an edit here."""
+    return sorted(defaults())
 
 
 def group_options(group: str) -> list[str]:

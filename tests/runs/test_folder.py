@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import identity, short_name
+from asr_ablations.runs.identity import MACHINE_KEYS, identity, short_name
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_csv, write_json
 from tests.helpers.support import another, compose, group_options, groups
@@ -30,9 +30,7 @@ MACHINE = {
     "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},
 }
-CHOICES = [
-    group for group in groups() if group not in ("logger", "benchmark", "pruning") and len(group_options(group)) > 1
-]
+CHOICES = [group for group in groups() if group not in MACHINE_KEYS and len(group_options(group)) > 1]
 
 
 def changed(key: str, value: Any) -> DictConfig:

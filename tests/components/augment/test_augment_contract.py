@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
+from tests.helpers.every_key import file_keys
 from tests.helpers.support import component, group_options, knobs, turned
 
 Augment = Callable[..., torch.Tensor]
 LENGTHS = torch.tensor([400, 0, 1, 100, 37])
 IDS = ["a-1", "b-2", "c-3", "d-4", "e-5"]
 BINS = 80
-VARIANTS = [name for name in group_options("augment") if name != "noise"]  # which needs a folder: test_waveforms.py
+VARIANTS = [name for name in group_options("augment") if not file_keys(f"augment={name}")]
+"""Those that need a folder are tested in test_waveforms.py."""
+
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 
 

@@ -12,6 +12,7 @@ from asr_ablations.data.dataset import Perturbation, Speech
 from asr_ablations.data.sampler import EpochBatch
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
+from tests.helpers.every_key import file_keys
 from tests.helpers.support import component, group_options
 
 SECONDS = np.arange(16000) / 16000
@@ -31,7 +32,7 @@ def drawn(
     name: str, noises: Path, seed: int = 1, epoch: int = 2, length: int = 4000, suffix: str = ""
 ) -> list[np.ndarray]:
     """The same waveform as twenty utterances."""
-    augment = component("augment", name, **({"folder": str(noises)} if name == "noise" else {}))
+    augment = component("augment", name, **dict.fromkeys(file_keys(f"augment={name}"), str(noises)))
     samples = np.random.default_rng(3).integers(-5000, 5000, length).astype(np.int16)
     before = samples.copy()
     found = [augment.waveform(samples, f"{i}{suffix}", seed, epoch) for i in range(20)]
@@ -50,7 +51,7 @@ def test_waveforms_are_drawn_from_seed_epoch_and_id_alone(name: str, noises: Pat
     torch.manual_seed(9)
     np.random.seed(9)
     assert same(drawn(name, noises), found)
-    changes = component("augment", name, **({"folder": str(noises)} if name == "noise" else {})).changes_waveforms
+    changes = component("augment", name, **dict.fromkeys(file_keys(f"augment={name}"), str(noises))).changes_waveforms
     for other in (drawn(name, noises, seed=7), drawn(name, noises, epoch=3), drawn(name, noises, suffix="x")):
         assert same(other, found) != changes
 
