@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.checkpoints import LastCheckpoint, RestoreState
+from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def write_results(options: argparse.Namespace) -> int:
-    from asr_ablations.report.results_page import write_results
+    from asr_ablations.report.results_md import write_results
 
     outputs = Path(options.folders[0] if options.folders else "outputs")
     print("wrote", *write_results(outputs, (options.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")

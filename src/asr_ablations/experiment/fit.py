@@ -20,10 +20,10 @@ from asr_ablations.runs.status import Pruned
 from asr_ablations.tools.files import Json, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.checkpoints import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
 from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
 from asr_ablations.training.contracts import Checkpoint

@@ -26,9 +26,9 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = [{source!r}, {tests!r}]
 from pathlib import Path
-from asr_ablations.training.callbacks import checkpoints
+from asr_ablations.training.callbacks import resume
 from tests.helpers.fits import fit
-checkpoints.STEPS_BETWEEN_AGREEMENTS = 1  # a checkpoint of every step, not of every 25th
+resume.STEPS_BETWEEN_AGREEMENTS = 1  # a checkpoint of every step, not of every 25th
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
 """
 
@@ -61,7 +61,7 @@ def counting(*arguments, **keywords):
     return plain(*arguments, **keywords)
 
 distributed.all_reduce = counting
-checkpoints.STEPS_BETWEEN_AGREEMENTS = 10**6
+resume.STEPS_BETWEEN_AGREEMENTS = 10**6
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
 print(f"reduced {{counts}}\\n", end="")  # in one piece: two ranks write at once
 """
@@ -70,7 +70,7 @@ print(f"reduced {{counts}}\\n", end="")  # in one piece: two ranks write at once
 @pytest.mark.slow
 def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
     """One epoch of batches: only the last, whose end averages, makes them meet."""
-    head = WORKER[: WORKER.index("checkpoints.STEPS")]
+    head = WORKER[: WORKER.index("resume.STEPS")]
     monkeypatch.setattr("test_local_sgd.WORKER", head + COUNTED)
     done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
     assert done.returncode == 0, done.stderr

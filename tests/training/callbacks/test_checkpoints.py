@@ -14,7 +14,7 @@ import torch
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.training.callbacks.checkpoints import AtomicCheckpointIO
+from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]

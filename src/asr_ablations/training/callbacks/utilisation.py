@@ -16,8 +16,8 @@ from asr_ablations.data.utterance import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.files import Json
-from asr_ablations.training.callbacks.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.callbacks.hardware import Gpus, Host
+from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint, Decoder
 from asr_ablations.training.task import task_of
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.report.results_page import write_results
+from asr_ablations.report.results_md import write_results
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_folders import write_run, write_sweep
 
