@@ -58,9 +58,9 @@ def test_a_planted_pickle_is_refused_and_nothing_executed(run_folder: Path, tmp_
         file.write_bytes(pickle.dumps(content))
     else:
         torch.save(content, file)
-    with pytest.raises(UsageError, match=r"last\.ckpt: refused, .* more than weights") as told:
+    with pytest.raises(UsageError, match=r"last\.ckpt: refused, .* more than weights") as message:
         load(run_folder)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(message.value)
     assert not (tmp_path / "executed").exists()
 
 
@@ -105,7 +105,7 @@ def _text(name: str, text: str) -> Any:
 
 
 def _without_a_group(folder: Path) -> None:
-    """As of a run that an earlier version made."""
+    """A config as an earlier version wrote it."""
     cfg = OmegaConf.load(folder / "config.yaml")
     del cfg["init"]
     OmegaConf.save(cfg, folder / "config.yaml")
@@ -130,20 +130,20 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
-    spoil, told = WRONG[what]
+    spoil, message = WRONG[what]
     spoil(run_folder)
-    with pytest.raises(UsageError, match=told) as error:
+    with pytest.raises(UsageError, match=message) as error:
         load(run_folder)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [("nowhere", "no run's folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml")],
 )
-def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, told: str) -> None:
+def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "stray.ckpt").touch()
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         load(tmp_path / path)
 
 

@@ -1,4 +1,4 @@
-"""What is in how many bits under each precision, and that the loss scale is told."""
+"""How many bits what has under each precision, and the loss scale in the log."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ CPU_TYPES = {
     "16-true": (torch.float16, torch.float16, torch.float16),
     "bf16-true": (torch.bfloat16, torch.bfloat16, torch.bfloat16),
 }
-"""Of weights, of what a convolution gives and of what a recurrent layer gives, on a CPU."""
+"""Types of the weights, of a convolution's output and of a recurrent layer's output, on a CPU."""
 
 
 class Types(pl.Callback):
@@ -70,8 +70,8 @@ def test_each_precision_is_what_it_says_on_a_cpu(precision: int | str, tiny_corp
 def test_sixteen_bits_train_nearly_what_thirty_two_do(tiny_corpus: Path, tmp_path: Path) -> None:
     """After one step of plain descent: to bfloat16's three digits, and not to float32's."""
     options = ("max_epochs=1", "optimizer=sgd", "optimizer.lr=0.01", "dropout=0")
-    made = [fit(tiny_corpus, tmp_path / p, f"precision={p}", *options) for p in ("32", "bf16", "bf16-true")]
-    exact, *others = (torch.cat([p.detach().float().flatten() for p in task.model.parameters()]) for task in made)
+    built = [fit(tiny_corpus, tmp_path / p, f"precision={p}", *options) for p in ("32", "bf16", "bf16-true")]
+    exact, *others = (torch.cat([p.detach().float().flatten() for p in task.model.parameters()]) for task in built)
     for other in others:
         assert 0 < (other - exact).abs().max() < 0.02
 
@@ -92,9 +92,9 @@ def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path,
 )
 def test_names_that_are_recorded(precision: int | str, cpu: str, gpu: str) -> None:
     assert (lightning_precision(precision, 0), lightning_precision(precision, 1)) == (cpu, gpu)
-    told = notice(precision, False, 0)
-    assert (told is None) == (precision == 32)
-    assert told is None or told.startswith(f"precision={precision} ")
+    message = notice(precision, False, 0)
+    assert (message is None) == (precision == 32)
+    assert message is None or message.startswith(f"precision={precision} ")
     assert notice(precision, True, 1) is None
 
 

@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 
 
 def task(*overrides: str, characters: str = "ab ") -> CTCTask:
-    made, _ = assemble(compose(*SMALL, *overrides, f"alphabet.characters='{characters}'"), standing_corpus())
-    made.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
-    return made
+    module, _ = assemble(compose(*SMALL, *overrides, f"alphabet.characters='{characters}'"), standing_corpus())
+    module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    return module
 
 
 def batch(texts: list[str], samples: list[int] | None = None, characters: str = "ab ") -> Batch:
@@ -85,10 +85,10 @@ def test_the_loss_is_the_mean_over_utterances_and_reads_no_padding() -> None:
 
 def test_half_precision_leaves_the_loss_in_float32() -> None:
     """Normalised to float32's last digits; bfloat16 would be off by thousandths."""
-    made, given = task(), batch(["ab", "a"])
+    module, given = task(), batch(["ab", "a"])
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        log_probs, lengths = made(given)
-        loss = made.loss(log_probs, lengths, given)
+        log_probs, lengths = module(given)
+        loss = module.loss(log_probs, lengths, given)
     assert [log_probs.dtype, loss.dtype] == [torch.float32, torch.float32]
     assert log_probs.logsumexp(dim=-1).abs().max() < 1e-6
     exact = torch.nn.functional.ctc_loss(
@@ -99,59 +99,59 @@ def test_half_precision_leaves_the_loss_in_float32() -> None:
 
 def test_half_precision_leaves_the_features_in_float32() -> None:
     """Power spectra span more than 16 bits hold."""
-    made, given, seen = task(), batch(["ab", "a"]), []
-    made.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    made(given)
+    module, given, seen = task(), batch(["ab", "a"]), []
+    module.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    module(given)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        made(given)
+        module(given)
     torch.testing.assert_close(seen[1], seen[0], atol=0, rtol=0)
 
 
 def test_alone_as_in_a_batch() -> None:
-    made, given = task().eval(), batch(["ab", "a", ""], [16000, 4000, 9000])
-    together, lengths = made(given)
+    module, given = task().eval(), batch(["ab", "a", ""], [16000, 4000, 9000])
+    together, lengths = module(given)
     offsets = [0, 16000, 20000]
     for i, (offset, size) in enumerate(zip(offsets, given.lengths.tolist(), strict=True)):
         alone = batch(["a"], [size])
         alone.audio = given.audio[offset : offset + size]
-        log_probs, count = made(alone)
-        assert count.tolist() == [lengths[i]] == made.output_frames(torch.tensor([size])).tolist()
+        log_probs, count = module(alone)
+        assert count.tolist() == [lengths[i]] == module.output_frames(torch.tensor([size])).tolist()
         torch.testing.assert_close(together[i, : count[0]], log_probs[0], atol=1e-4, rtol=0)
 
 
 def test_training_augments_with_seed_and_epoch_and_validation_does_not() -> None:
-    made, given, seen = task("seed=7"), batch(["ab", "a"]), []
+    module, given, seen = task("seed=7"), batch(["ab", "a"]), []
 
     def augment(features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int) -> torch.Tensor:
         seen.append((ids, seed, epoch))
         return features
 
-    made.augment = augment
-    made.eval().validation_step(given, 0)
-    made(given)
+    module.augment = augment
+    module.eval().validation_step(given, 0)
+    module(given)
     assert seen == []
-    made.train().training_step(given, 0)
+    module.train().training_step(given, 0)
     assert seen == [(["u-0", "u-1"], 7, 0)]
 
 
 def test_what_the_augmentation_returns_is_trained_on() -> None:
-    made, given = task("dropout=0"), batch(["ab", "a"])
-    made.augment = lambda features, *_: features
-    plain = made.training_step(given, 0)
-    made.augment = lambda features, *_: -features
-    assert made.training_step(given, 0).item() != plain.item()
+    module, given = task("dropout=0"), batch(["ab", "a"])
+    module.augment = lambda features, *_: features
+    plain = module.training_step(given, 0)
+    module.augment = lambda features, *_: -features
+    assert module.training_step(given, 0).item() != plain.item()
 
 
 @pytest.mark.parametrize(("clip", "expected"), [("0.5", 0.5), ("1000", None), ("null", None)])
 def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: float | None) -> None:
-    made = task(f"gradient.limit={clip}")
-    for parameter in made.model.parameters():
+    module = task(f"gradient.limit={clip}")
+    for parameter in module.model.parameters():
         parameter.grad = torch.full_like(parameter, 2.0)
-    before = 2.0 * math.sqrt(sum(p.numel() for p in made.model.parameters()))
+    before = 2.0 * math.sqrt(sum(p.numel() for p in module.model.parameters()))
     logged: dict[str, Any] = {}
-    made.log = lambda name, value, **_: logged.update({name: float(value)})  # type: ignore[method-assign,assignment]
-    made.configure_gradient_clipping(None)
-    after = torch.stack([p.grad.norm() for p in made.model.parameters() if p.grad is not None]).norm().item()
+    module.log = lambda name, value, **_: logged.update({name: float(value)})  # type: ignore[method-assign,assignment]
+    module.configure_gradient_clipping(None)
+    after = torch.stack([p.grad.norm() for p in module.model.parameters() if p.grad is not None]).norm().item()
     assert after == pytest.approx(expected or before, rel=1e-4)
     assert logged["train/gradient_norm"] == pytest.approx(before, rel=1e-5), "the norm before clipping"
 
@@ -196,20 +196,20 @@ def fitted(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Fitte
     overrides = [*SMALL, *tiny_overrides(tiny_corpus), "max_epochs=2", "optimizer=sgd"]
     cfg, folder = compose(*overrides), tmp_path_factory.mktemp("fit")
     cfg.overrides = overrides
-    made, data = assemble(cfg, build(cfg.data))
+    module, data = assemble(cfg, build(cfg.data))
     data.setup()
     texts = [u.text for u in data.sets["dev"].utterances]
     batches = [[texts[i] for i in batch] for batch in data.evaluation_dataloader("dev").batch_sampler]
-    garbler = Garbler(iter(batches * cfg.max_epochs), made)
-    made.decoder = garbler
-    before = weights(made)
+    garbler = Garbler(iter(batches * cfg.max_epochs), module)
+    module.decoder = garbler
+    before = weights(module)
     checkpoints = ModelCheckpoint(dirpath=folder, filename="last")
-    trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], [checkpoints]).fit(made, data)
-    return Fitted(cfg, made, data, garbler.said, folder, before)
+    trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], [checkpoints]).fit(module, data)
+    return Fitted(cfg, module, data, garbler.said, folder, before)
 
 
-def weights(made: CTCTask) -> torch.Tensor:
-    return torch.cat([p.detach().flatten().clone() for p in made.model.parameters()])
+def weights(module: CTCTask) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in module.model.parameters()])
 
 
 def test_validation_error_rates_are_jiwers_and_start_anew_each_epoch(fitted: Fitted) -> None:
@@ -271,15 +271,15 @@ def test_the_same_config_trains_the_same_weights(fitted: Fitted) -> None:
 def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
     """What each stream of a config draws: weights, the order of an epoch, the seed of augmentation, dropout."""
     cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *overrides)
-    made, data = assemble(cfg, build(cfg.data))
+    module, data = assemble(cfg, build(cfg.data))
     dropout = torch.rand(4).tolist()
     data.setup()
     order = data.train_dataloader().batch_sampler
     seen: list[int] = []
-    made.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
-    made.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
-    made.training_step(next(iter(data.train_dataloader())), 0)
-    return {"init": weights(made).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
+    module.augment = lambda features, lengths, ids, seed, epoch: (seen.append(seed), features)[1]
+    module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    module.training_step(next(iter(data.train_dataloader())), 0)
+    return {"init": weights(module).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
 
 
 @pytest.mark.parametrize("name", ["init", "order", "augment", "dropout"])
@@ -293,11 +293,11 @@ def test_a_stream_has_the_common_seed_or_its_own(name: str, tiny_corpus: Path) -
 
 
 def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpus: Path, tmp_path: Path) -> None:
-    """Of the validation set as a whole, and the loss falls; the texts are a CTC decoder's."""
+    """The rates cover the validation set as a whole, and the loss falls; the texts are a CTC decoder's."""
     cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "loss=framewise", "max_epochs=3")
-    made, data = assemble(cfg, build(cfg.data))
+    module, data = assemble(cfg, build(cfg.data))
     data.setup()
-    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(made, data)
+    trainer(cfg, 0, [CSVLogger(str(tmp_path), name="", version="")], []).fit(module, data)
     with (tmp_path / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     losses = [float(row["train/loss_epoch"]) for row in rows if row.get("train/loss_epoch")]
@@ -305,9 +305,9 @@ def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpu
     wrong = frames = 0.0
     for given in data.evaluation_dataloader("dev"):
         with torch.no_grad():
-            log_probs, lengths = made.eval()(given)
-        wrong += float(made.loss.frame_rates(log_probs, lengths, given)["fer"]) * int(lengths.sum())
+            log_probs, lengths = module.eval()(given)
+        wrong += float(module.loss.frame_rates(log_probs, lengths, given)["fer"]) * int(lengths.sum())
         frames += int(lengths.sum())
-    found = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
-    assert found[-1] == pytest.approx(wrong / frames, rel=1e-5)
+    result = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
+    assert result[-1] == pytest.approx(wrong / frames, rel=1e-5)
     assert any(row.get("train/fer") or row.get("train/fer_epoch") for row in rows)

@@ -30,25 +30,25 @@ def corpus(*texts: str) -> Any:
 
 def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:
     """As conf/ composes it: `language` is an interpolation."""
-    made: Alphabet = component("alphabet", name, separation=separation)(corpus(*texts))
-    return made
+    result: Alphabet = component("alphabet", name, separation=separation)(corpus(*texts))
+    return result
 
 
 @every_alphabet
 @pytest.mark.parametrize("separation", [None, "_", "#"])
 def test_texts_come_back(name: str, separation: str | None) -> None:
-    made = alphabet(name, separation)
-    assert [made.decode(made.encode(text)) for text in [*WORDS, ""]] == [*WORDS, ""]
-    assert made.outputs == 1 + len(made.letters) + (separation is not None)
+    result = alphabet(name, separation)
+    assert [result.decode(result.encode(text)) for text in [*WORDS, ""]] == [*WORDS, ""]
+    assert result.outputs == 1 + len(result.letters) + (separation is not None)
 
 
 @every_alphabet
 def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
     """papers/004 §4.4.3: "cool" is "co_ol"."""
-    made = alphabet(name, "_")
-    written = ["".join(made.characters[i - 1] for i in made.encode(text)) for text in WORDS]
+    result = alphabet(name, "_")
+    written = ["".join(result.characters[i - 1] for i in result.encode(text)) for text in WORDS]
     assert written == ["co_ol be_es se_e", "a_a a a_a_a", "l_lama", "no"]
-    assert made.foreign("co_ol") == ["_"], "a text may not hold it"
+    assert result.foreign("co_ol") == ["_"], "a text may not hold it"
 
 
 @every_alphabet

@@ -48,9 +48,9 @@ def test_batch_mates_and_their_order_change_nothing(name: str) -> None:
 
 @every_variant
 def test_the_same_seed_epoch_and_id_give_the_same(name: str) -> None:
-    found = augmented(component("augment", name))
+    result = augmented(component("augment", name))
     torch.manual_seed(99)
-    assert torch.equal(found, augmented(component("augment", name)))
+    assert torch.equal(result, augmented(component("augment", name)))
 
 
 @pytest.mark.parametrize("name", CHANGING)
@@ -122,8 +122,8 @@ def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], 
 
 @pytest.mark.parametrize("width", [1, 4, 15])
 def test_frequency_masks_have_every_width_to_their_limit(width: int) -> None:
-    found, covered = widths({"frequency_width": width}, 3, "frequency")
-    assert found == set(range(width + 1))
+    result, covered = widths({"frequency_width": width}, 3, "frequency")
+    assert result == set(range(width + 1))
     assert (covered > 0).all()
 
 
@@ -132,9 +132,9 @@ def test_frequency_masks_have_every_width_to_their_limit(width: int) -> None:
 )
 def test_time_masks_have_every_width_to_the_smaller_limit(width: int, share: float, length: int) -> None:
     """Neither time_width frames nor time_share of the utterance are exceeded, by a part of a frame either."""
-    found, covered = widths({"time_width": width, "time_share": share}, length, "time")
+    result, covered = widths({"time_width": width, "time_share": share}, length, "time")
     widest = min(width, int(share * length + 1e-9))
-    assert found == set(range(widest + 1))
+    assert result == set(range(widest + 1))
     assert widest == 0 or (covered > 0).all()
 
 

@@ -35,25 +35,25 @@ def drawn(
     augment = component("augment", name, **dict.fromkeys(file_keys(f"augment={name}"), str(noises)))
     samples = np.random.default_rng(3).integers(-5000, 5000, length).astype(np.int16)
     before = samples.copy()
-    found = [augment.waveform(samples, f"{i}{suffix}", seed, epoch) for i in range(20)]
+    result = [augment.waveform(samples, f"{i}{suffix}", seed, epoch) for i in range(20)]
     assert np.array_equal(samples, before), "what is read may be a cache's or remembered"
-    assert all(x.dtype == np.int16 for x in found)
-    return found
+    assert all(x.dtype == np.int16 for x in result)
+    return result
 
 
-def same(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+def same(result: list[np.ndarray], expected: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(result, expected, strict=True))
 
 
 @pytest.mark.parametrize("name", group_options("augment"))
 def test_waveforms_are_drawn_from_seed_epoch_and_id_alone(name: str, noises: Path) -> None:
-    found = drawn(name, noises)
+    result = drawn(name, noises)
     torch.manual_seed(9)
     np.random.seed(9)
-    assert same(drawn(name, noises), found)
+    assert same(drawn(name, noises), result)
     changes = component("augment", name, **dict.fromkeys(file_keys(f"augment={name}"), str(noises))).changes_waveforms
     for other in (drawn(name, noises, seed=7), drawn(name, noises, epoch=3), drawn(name, noises, suffix="x")):
-        assert same(other, found) != changes
+        assert same(other, result) != changes
 
 
 @pytest.mark.parametrize("name", group_options("augment"))
@@ -74,11 +74,11 @@ def test_noise_has_no_dead_knobs(noises: Path, key: str) -> None:
 def test_speed_moves_a_tone_and_the_length(factor: float) -> None:
     """A tone of 440 Hz at 1.1 times its speed is one of 484 Hz, a tenth shorter."""
     tone = (8000 * np.sin(2 * np.pi * 440 * SECONDS)).astype(np.int16)
-    found = component("augment", "speed", factors=[factor]).waveform(tone, "a", 0, 0)
-    assert len(found) == int(np.ceil(16000 / factor))
-    expected = 8000 * np.sin(2 * np.pi * 440 * factor * np.arange(len(found)) / 16000)
+    result = component("augment", "speed", factors=[factor]).waveform(tone, "a", 0, 0)
+    assert len(result) == int(np.ceil(16000 / factor))
+    expected = 8000 * np.sin(2 * np.pi * 440 * factor * np.arange(len(result)) / 16000)
     inner = slice(200, -200)  # the filter reaches past the ends
-    assert np.abs(found[inner] - expected[inner]).max() < 0.01 * 8000
+    assert np.abs(result[inner] - expected[inner]).max() < 0.01 * 8000
 
 
 def test_speeds_are_drawn_evenly() -> None:
@@ -109,11 +109,11 @@ def test_a_silent_utterance_gets_no_noise(noises: Path) -> None:
     assert not component("augment", "noise", folder=str(noises)).waveform(silence, "a", 0, 0).any()
 
 
-@pytest.mark.parametrize("found", [None, "nowhere", "empty"])
-def test_noise_needs_a_folder_of_audio(tmp_path: Path, found: str | None) -> None:
+@pytest.mark.parametrize("folder", [None, "nowhere", "empty"])
+def test_noise_needs_a_folder_of_audio(tmp_path: Path, folder: str | None) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"augment\.folder=.*recordings of noise"):
-        component("augment", "noise", folder=found and str(tmp_path / found))
+        component("augment", "noise", folder=folder and str(tmp_path / folder))
 
 
 @pytest.mark.parametrize("factors", [[], [0.1], [1, 5]])

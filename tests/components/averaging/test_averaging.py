@@ -1,4 +1,4 @@
-"""Averaged weights against averages made by hand, and where they are used."""
+"""Averaged weights against averages computed by hand, and where they are used."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The cache: the same samples, one build whoever asks, nothing half-built, damage found and mended."""
+"""The cache: the same samples, one build for all processes, nothing half-built, damage detected and repaired."""
 
 import multiprocessing
 import os
@@ -37,8 +37,8 @@ def read_all(cache: Any, utterances: Sequence[Utterance]) -> list[np.ndarray]:
     return [np.array(opened.read(u)[0]) for u in utterances]
 
 
-def same(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+def same(result: list[np.ndarray], expected: list[np.ndarray]) -> bool:
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(result, expected, strict=True))
 
 
 def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: list[Utterance], tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
     def of(offset: float = 0.0, duration: float = 0.5, id_: str = "a") -> str:
         return cache_key([Utterance(id_, "s", path, offset, duration, "a")])
 
-    found = [
+    result = [
         of(),
         of(offset=0.1),
         of(duration=0.4),
@@ -93,11 +93,11 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
         cache_key(utterances[::-1]),
     ]
     os.utime(path, ns=(1, 1))
-    found.append(of())
+    result.append(of())
     shutil.copy(utterances[1].audio, path)
-    found.append(of())
-    assert len(set(found)) == len(found)
-    assert of() == found[-1]
+    result.append(of())
+    assert len(set(result)) == len(result)
+    assert of() == result[-1]
 
 
 def test_features_of_another_kind_are_another_cache(utterances: list[Utterance], tmp_path: Path) -> None:
@@ -133,25 +133,25 @@ def test_a_damaged_cache_is_found_and_built_anew(
         content[middle] ^= 1
         path.write_bytes(bytes(content) if damage == "flipped" else content[: middle if damage == "short" else 0])
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    found = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
-    assert same(found, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
+    result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
+    assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
     assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
 
 
-def limited(root: Path, utterances: list[Utterance], told: Any) -> None:
+def limited(root: Path, utterances: list[Utterance], messages: Any) -> None:
     """Build where no file may grow beyond 20 kB, which the kernel refuses in the middle of a write."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     try:
         component("cache", "pcm", root=str(root)).open("train", utterances, 0)
     except UsageError as error:
-        told.put(str(error))
+        messages.put(str(error))
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp_path: Path) -> None:
-    told = FORK.Queue()
-    process = FORK.Process(target=limited, args=(tmp_path, utterances, told))
+    messages = FORK.Queue()
+    process = FORK.Process(target=limited, args=(tmp_path, utterances, messages))
     process.start()
-    line = told.get(timeout=60)
+    line = messages.get(timeout=60)
     process.join()
     assert line.startswith(f"cannot write the cache {tmp_path}")
     assert "cache.root" in line

@@ -44,15 +44,15 @@ def test_parlances_matrices(number: int) -> None:
     """parlance/ctcdecode, tests/test_decode.py: greedy, and beam search. Their search of width 20 ends with 'acdc' for
     the first; ours passes it at a width of 5, and reaches the more probable 'acb' of exhaustive search at 20.
     """
-    told = json.loads(shared_data("golden/decoder/parlance-ctcdecode.json").read_text())
-    log_probs = blank_first(torch.tensor(told["probs"][number]).double().log())
-    alphabet = Alphabet("".join(told["labels"][: told["blank"]]))
-    assert read(decoder("greedy", alphabet), log_probs) == told["greedy"][number]
-    assert read(decoder("beam", alphabet, beam_width=5, **EXACT), log_probs) == told["beam"][number]
-    found = exhaustive(log_probs.numpy(), alphabet.characters)
-    wide = read(decoder("beam", alphabet, beam_width=told["beam_size"], **EXACT), log_probs)
+    golden = json.loads(shared_data("golden/decoder/parlance-ctcdecode.json").read_text())
+    log_probs = blank_first(torch.tensor(golden["probs"][number]).double().log())
+    alphabet = Alphabet("".join(golden["labels"][: golden["blank"]]))
+    assert read(decoder("greedy", alphabet), log_probs) == golden["greedy"][number]
+    assert read(decoder("beam", alphabet, beam_width=5, **EXACT), log_probs) == golden["beam"][number]
+    result = exhaustive(log_probs.numpy(), alphabet.characters)
+    wide = read(decoder("beam", alphabet, beam_width=golden["beam_size"], **EXACT), log_probs)
     assert wide == ["acb", "b'a"][number]
-    assert found[wide] == max(found.values()) >= found[told["beam"][number]]
+    assert result[wide] == max(result.values()) >= result[golden["beam"][number]]
 
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "beam_charlm", "beam_lm"])

@@ -58,8 +58,8 @@ def test_a_wide_beam_maximises_the_thesis_formula_over_words(alpha: float, beta:
     decode = decoder("beam_lm", lm=str(file), alpha=alpha, beta=beta, **NO_PRUNING)
     for seed in range(8):
         row = drawn(seed, 6)
-        found = exhaustive(row, LETTERS.characters)
-        expected = best(found, lambda text: alpha * model_score(text, text.split(), file) + beta * len(text.split()))
+        result = exhaustive(row, LETTERS.characters)
+        expected = best(result, lambda text: alpha * model_score(text, text.split(), file) + beta * len(text.split()))
         assert read(decode, row) == expected, seed
 
 
@@ -69,13 +69,13 @@ def test_a_wide_beam_maximises_the_same_over_characters(alpha: float, beta: floa
     decode = decoder("beam_charlm", lm=str(file), alpha=alpha, beta=beta, **NO_PRUNING)
     for seed in range(8):
         row = drawn(seed, 6)
-        found = exhaustive(row, LETTERS.characters)
+        result = exhaustive(row, LETTERS.characters)
 
         def extra(text: str) -> float:
             characters = [SPACE if c == " " else c for c in text]
             return alpha * model_score(text, characters, file) + beta * len(text.split())
 
-        assert read(decode, row) == best(found, extra), seed
+        assert read(decode, row) == best(result, extra), seed
 
 
 def test_an_unknown_word_costs_and_its_weight_is_alpha() -> None:
@@ -106,16 +106,16 @@ def test_a_lexicon_admits_its_words_only_and_finds_the_best_of_them(frames: int)
     decode = decoder("lexicon", words=str(file), **WIDE)
     for seed in range(12):
         row = drawn(1000 * frames + seed, frames)
-        found = exhaustive(row, LETTERS.characters)
-        listed = {text: p for text, p in found.items() if set(text.split()) <= set(words) and p > NEVER}
+        result = exhaustive(row, LETTERS.characters)
+        listed = {text: p for text, p in result.items() if set(text.split()) <= set(words) and p > NEVER}
         assert read(decode, row) == best(listed), seed
 
 
 def test_more_beam_is_never_a_less_probable_text() -> None:
     for seed in range(6):
         row = drawn(seed, 6)
-        found = exhaustive(row, LETTERS.characters)
-        reached = [found[read(decoder("beam", **{**NO_PRUNING, "beam_width": width}), row)] for width in (1, 4, 5000)]
+        result = exhaustive(row, LETTERS.characters)
+        reached = [result[read(decoder("beam", **{**NO_PRUNING, "beam_width": width}), row)] for width in (1, 4, 5000)]
         assert reached[0] <= reached[2]
         assert reached[1] <= reached[2]
 

@@ -28,16 +28,16 @@ WRONG = {
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, key: str) -> None:
     values, expected = WRONG[key]
     for value in values:
-        with pytest.raises(UsageError, match=f"decoder.{key}={value}: expected {expected}") as told:
+        with pytest.raises(UsageError, match=f"decoder.{key}={value}: expected {expected}") as message:
             decoder(name, **{key: value})
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(message.value)
 
 
 def refused(name: str, alphabet: Alphabet, **changes: Any) -> str:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as message:
         decoder(name, alphabet, **changes)
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert "\n" not in str(message.value)
+    return str(message.value)
 
 
 ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
@@ -63,14 +63,14 @@ def test_a_damaged_binary(tmp_path: Path, content: bytes) -> None:
 
 def test_a_model_of_other_letters_or_another_case() -> None:
     upper = str(bigrams("upper.arpa", [word.upper() for word in spelled(LETTERS, 3)]))
-    told = refused("beam_lm", ENGLISH, lm=upper)
-    assert 'words cannot be spelled with the alphabet "abc' in told
-    assert "its case differs" in told
+    message = refused("beam_lm", ENGLISH, lm=upper)
+    assert 'words cannot be spelled with the alphabet "abc' in message
+    assert "its case differs" in message
     greek = str(bigrams("greek.arpa", ["αβ", "βα", "ab"]))
-    told = refused("beam_lm", ENGLISH, lm=greek)
-    assert "2 of its 3 words cannot be spelled" in told
-    assert "case" not in told
-    assert "αβ" in told
+    message = refused("beam_lm", ENGLISH, lm=greek)
+    assert "2 of its 3 words cannot be spelled" in message
+    assert "case" not in message
+    assert "αβ" in message
     characters = str(bigrams("greek-characters.arpa", ["α", "β"]))
     assert "α β are not in the alphabet" in refused("beam_charlm", ENGLISH, lm=characters)
 

@@ -52,8 +52,8 @@ def test_lengths_count_whole_windows(name: str) -> None:
     spectrum = next(m for m in features.modules() if isinstance(m, PowerSpectrum))
     for length in (0, 1, spectrum.window_size - 1, spectrum.window_size, spectrum.window_size + spectrum.hop, 9999):
         expected = len(range(0, length - spectrum.window_size + 1, spectrum.hop))
-        found, frames = features(torch.zeros(1, length), torch.tensor([length]))
-        assert found.shape[1] == expected
+        result, frames = features(torch.zeros(1, length), torch.tensor([length]))
+        assert result.shape[1] == expected
         assert frames.tolist() == features.frames(torch.tensor([length])).tolist() == [expected]
 
 
@@ -65,8 +65,8 @@ def test_silence_is_finite(name: str) -> None:
 @every_variant
 def test_batches_of_less_than_a_window_have_no_frames(name: str) -> None:
     features = component("features", name)
-    found, frames = features(torch.ones(3, 20), torch.tensor([20, 0, 1]))
-    assert found.shape == (3, 0, features.size)
+    result, frames = features(torch.ones(3, 20), torch.tensor([20, 0, 1]))
+    assert result.shape == (3, 0, features.size)
     assert frames.tolist() == [0, 0, 0]
 
 
@@ -98,9 +98,9 @@ def test_logmel_is_kaldis_fbank(bins: int, file: str) -> None:
     """
     logmel = component("features", "logmel", bins=bins, window=0.025, hop=0.010, low=20.0, high=8000.0)
     samples, expected = kaldis_wav(), kaldi(file)
-    found = logmel(samples, torch.tensor([samples.shape[1]]))[0][0].numpy() + INT16
-    assert found.shape == expected.shape
-    difference = np.abs(found - expected)
+    result = logmel(samples, torch.tensor([samples.shape[1]]))[0][0].numpy() + INT16
+    assert result.shape == expected.shape
+    difference = np.abs(result - expected)
     assert difference.max() < 0.04
     assert difference.mean() < 5e-4
 
@@ -112,20 +112,20 @@ def test_cepstra_are_kaldis_mfcc() -> None:
     """
     sizes = {"bins": 23, "cepstra": 13, "window": 0.025, "hop": 0.010, "low": 20.0, "high": 8000.0}
     features, samples = component("features", "logmel_mfcc", **sizes), kaldis_wav()
-    found = features(samples, torch.tensor([samples.shape[1]]))[0][0, :, 23:]
+    result = features(samples, torch.tensor([samples.shape[1]]))[0][0, :, 23:]
     expected = kaldi("test-mfcc.txt")
-    assert found.shape == expected.shape
-    difference = np.abs(found.numpy() - expected)[:, 1:]
+    assert result.shape == expected.shape
+    difference = np.abs(result.numpy() - expected)[:, 1:]
     assert difference.max() < 0.1
     assert difference.mean() < 1e-2
     zeroth = torchaudio.compliance.kaldi.mfcc(samples * 32768, use_energy=False)[:, 0] - INT16 * math.sqrt(23)
-    torch.testing.assert_close(found[:, 0], zeroth, atol=1e-2, rtol=1e-4)
+    torch.testing.assert_close(result[:, 0], zeroth, atol=1e-2, rtol=1e-4)
 
 
 def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
     """papers/004 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
     features, samples = component("features", "logmel_mfcc"), kaldis_wav()
-    found, frames = features(samples, torch.tensor([samples.shape[1]]))
+    result, frames = features(samples, torch.tensor([samples.shape[1]]))
     assert (features.size, frames.item()) == (93, (samples.shape[1] - 512) // 160 + 1)
     options = {"num_mel_bins": 80, "frame_length": 32.0, "frame_shift": 10.0, "use_energy": False}
     energies = torchaudio.compliance.kaldi.fbank(samples * 32768, **options) - INT16
@@ -133,7 +133,7 @@ def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
     cepstra[:, 0] -= INT16 * math.sqrt(80)
     heard = energies.min(dim=1).values > -18  # float32 leaves little of a filter far below its frame's energy
     assert heard.float().mean() > 0.5
-    torch.testing.assert_close(found[0, heard], torch.cat([energies, cepstra], dim=1)[heard], atol=5e-2, rtol=1e-3)
+    torch.testing.assert_close(result[0, heard], torch.cat([energies, cepstra], dim=1)[heard], atol=5e-2, rtol=1e-3)
 
 
 @pytest.mark.parametrize("cepstra", [0, 81])
@@ -147,11 +147,11 @@ def test_power_spectrum_is_kaldis_spectrogram() -> None:
     to the frame's whole power, as float32 leaves nothing of a bin ten million times below it.
     """
     expected = kaldi("test-spectrogram.txt")
-    found = PowerSpectrum(400, 160, 512)(kaldis_wav())[0].double().numpy() * 32768.0**2
+    result = PowerSpectrum(400, 160, 512)(kaldis_wav())[0].double().numpy() * 32768.0**2
     power = np.exp(expected)[:, 1:]
-    assert (np.abs(found[:, 1:] - power) / power.sum(axis=1, keepdims=True)).max() < 1e-5
+    assert (np.abs(result[:, 1:] - power) / power.sum(axis=1, keepdims=True)).max() < 1e-5
     loud = power > 1e-4 * power.sum(axis=1, keepdims=True)
-    assert np.abs(np.log(found[:, 1:]) - expected[:, 1:])[loud].max() < 5e-3
+    assert np.abs(np.log(result[:, 1:]) - expected[:, 1:])[loud].max() < 5e-3
 
 
 def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
@@ -163,13 +163,13 @@ def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
     povey = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(320) / 319)) ** 0.85
     matrix = np.exp(-2j * np.pi * np.outer(np.arange(161), np.arange(320)) / 320)
     expected = np.log(np.abs((frames * povey) @ matrix.T) ** 2)
-    found, _ = component("features", "spectrogram")(waveforms()[4:, :2000], torch.tensor([2000]))
-    np.testing.assert_allclose(found[0].numpy(), expected, atol=2e-2)
-    assert np.abs(found[0].numpy() - expected).mean() < 1e-4
+    result, _ = component("features", "spectrogram")(waveforms()[4:, :2000], torch.tensor([2000]))
+    np.testing.assert_allclose(result[0].numpy(), expected, atol=2e-2)
+    assert np.abs(result[0].numpy() - expected).mean() < 1e-4
 
 
 @pytest.mark.parametrize("hertz", [250.0, 1000.0, 4000.0])
 def test_a_tone_peaks_in_its_bin(hertz: float) -> None:
     tone = torch.sin(2 * math.pi * hertz * torch.arange(16000) / 16000)[None]
-    found, _ = component("features", "spectrogram")(tone, torch.tensor([16000]))
-    assert (found[0].argmax(dim=-1) == round(hertz / 50)).all()
+    result, _ = component("features", "spectrogram")(tone, torch.tensor([16000]))
+    assert (result[0].argmax(dim=-1) == round(hertz / 50)).all()

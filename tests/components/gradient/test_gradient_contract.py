@@ -18,9 +18,9 @@ SCALES[40] = 1000.0
 def parameters() -> list[nn.Parameter]:
     """A matrix whose rows are longer than 2, a kernel, a bias, and a parameter that has no gradient."""
     generator = torch.Generator().manual_seed(0)
-    made = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((4, 9), (2, 3, 3, 3), (5,), (7,))]
-    give_gradients(made, 0, 1.0)
-    return made
+    drawn = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((4, 9), (2, 3, 3, 3), (5,), (7,))]
+    give_gradients(drawn, 0, 1.0)
+    return drawn
 
 
 def give_gradients(these: list[nn.Parameter], step: int, scale: float) -> None:
@@ -29,22 +29,22 @@ def give_gradients(these: list[nn.Parameter], step: int, scale: float) -> None:
         parameter.grad = scale * torch.randn(parameter.shape, generator=generator)
 
 
-def treated(made: Any, these: list[nn.Parameter], step: int = 0, seed: int = 0) -> dict[str, float]:
+def treated(treatment: Any, these: list[nn.Parameter], step: int = 0, seed: int = 0) -> dict[str, float]:
     """What a step's treatment logs; the gradients are changed in place."""
     logged: dict[str, float] = {}
-    made.before_step(these, step=step, seed=seed, log=lambda key, value, **_: logged.update({key: float(value)}))
+    treatment.before_step(these, step=step, seed=seed, log=lambda key, value, **_: logged.update({key: float(value)}))
     return logged
 
 
-def trained(made: Any, scales: list[float] = SCALES, seed: int = 0) -> torch.Tensor:
+def trained(treatment: Any, scales: list[float] = SCALES, seed: int = 0) -> torch.Tensor:
     """All weights after plain gradient descent with these scales of gradients."""
     these = parameters()
     for step, scale in enumerate(scales):
         give_gradients(these, step, scale)
-        treated(made, these, step, seed)
+        treated(treatment, these, step, seed)
         for parameter in these[:-1]:
             parameter.data.sub_(0.1 * parameter.grad)  # type: ignore[operator]
-        made.after_step(these, lambda *_, **__: None)
+        treatment.after_step(these, lambda *_, **__: None)
     return torch.cat([p.detach().flatten() for p in these])
 
 
@@ -96,8 +96,8 @@ def test_norm_keeps_the_direction(limit: float, clipped: float) -> None:
 def test_value_bounds_each_entry_and_counts_those_beyond() -> None:
     these, plain = parameters(), torch.cat([p.grad.flatten() for p in parameters()[:-1]])  # type: ignore[union-attr]
     logged = treated(component("gradient", "value", limit=0.7), these)
-    found = torch.cat([p.grad.flatten() for p in these[:-1]])  # type: ignore[union-attr]
-    assert torch.equal(found, plain.clamp(-0.7, 0.7))
+    values = torch.cat([p.grad.flatten() for p in these[:-1]])  # type: ignore[union-attr]
+    assert torch.equal(values, plain.clamp(-0.7, 0.7))
     assert logged["train/clipped_share"] == pytest.approx(float((plain.abs() > 0.7).float().mean()))
 
 
@@ -138,37 +138,37 @@ def test_constraint_bounds_the_weights_into_each_unit() -> None:
     assert logged["train/constrained_share"] == pytest.approx(over / 6)
 
 
-def skipped(made: Any, scales: list[float]) -> list[float]:
-    these, found = parameters(), []
+def skipped(treatment: Any, scales: list[float]) -> list[float]:
+    these, values = parameters(), []
     for scale in scales:
         give_gradients(these, 0, scale)
-        found.append(treated(made, these)["train/skipped_share"])
-        assert (norm(these) == 0) == bool(found[-1])
-    return found
+        values.append(treated(treatment, these)["train/skipped_share"])
+        assert (norm(these) == 0) == bool(values[-1])
+    return values
 
 
 def test_outliers_are_skipped_and_the_usual_is_not() -> None:
     """None during the warm-up; then what is over four times the mean so far, and what is no number."""
-    made = component("gradient", "outliers", warm_up=3)
+    treatment = component("gradient", "outliers", warm_up=3)
     scales = [1.0, 9.0, 1.0, 1.0, 1.0, 60.0, 1.0, math.inf, math.nan, 1.0]
-    assert skipped(made, scales) == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0]
-    assert made.mean.isfinite()
+    assert skipped(treatment, scales) == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0]
+    assert treatment.mean.isfinite()
 
 
 def test_a_lasting_change_is_followed() -> None:
-    found = skipped(component("gradient", "outliers", warm_up=3, momentum=0.8), [1.0] * 10 + [30.0] * 40)
-    assert found[10] == 1
-    assert found[-20:] == [0] * 20
+    values = skipped(component("gradient", "outliers", warm_up=3, momentum=0.8), [1.0] * 10 + [30.0] * 40)
+    assert values[10] == 1
+    assert values[-20:] == [0] * 20
 
 
 def test_outliers_are_remembered_in_a_checkpoint() -> None:
     whole, first = component("gradient", "outliers", warm_up=3), component("gradient", "outliers", warm_up=3)
-    found = skipped(whole, SCALES)
+    values = skipped(whole, SCALES)
     head = skipped(first, SCALES[:20])
     resumed = component("gradient", "outliers", warm_up=3)
     resumed.load_state_dict(copy.deepcopy(first.state_dict()))
-    assert head + skipped(resumed, SCALES[20:]) == found
-    assert sum(found[20:]) > 0
+    assert head + skipped(resumed, SCALES[20:]) == values
+    assert sum(values[20:]) > 0
 
 
 @pytest.mark.parametrize(

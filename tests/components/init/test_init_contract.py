@@ -23,14 +23,14 @@ def initialised(name: str, module: nn.Module) -> nn.Module:
 
 def gates(module: nn.Module) -> list[tuple[torch.Tensor, int, int]]:
     """(weights, inputs, outputs) of each matrix: a recurrent layer's are stacked by the hidden size."""
-    found = []
+    result = []
     for name, weight in module.named_parameters():
         if weight.dim() < 2:
             continue
         field = math.prod(weight.shape[2:])
         rows = module.hidden_size if name.startswith("weight_") else len(weight)
-        found += [(gate, field * weight.shape[1], field * rows) for gate in weight.detach().split(rows)]
-    return found
+        result += [(gate, field * weight.shape[1], field * rows) for gate in weight.detach().split(rows)]
+    return result
 
 
 def check_moments(gate: torch.Tensor, deviation: float) -> None:
@@ -100,9 +100,9 @@ def test_orthogonal_turns_the_past_by_each_gate(cell: type[nn.RNNBase]) -> None:
 def test_orthogonal_reaches_every_recurrent_layer_of_a_model() -> None:
     cfg = compose("init=orthogonal", "width=6", "layers=2")
     task, _ = assemble(cfg, standing_corpus())
-    found = [w for name, w in task.model.named_parameters() if "weight_hh" in name]
-    assert len(found) == 4
-    for gate in (gate for weight in found for gate in weight.detach().split(6)):
+    result = [w for name, w in task.model.named_parameters() if "weight_hh" in name]
+    assert len(result) == 4
+    for gate in (gate for weight in result for gate in weight.detach().split(6)):
         torch.testing.assert_close(gate @ gate.T, torch.eye(6), atol=1e-5, rtol=0)
 
 
@@ -146,10 +146,10 @@ def weights(*overrides: str, drawn_before: int = 0) -> torch.Tensor:
 
 @every_variant
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
-    found = weights(f"init={name}", "seed=0", drawn_before=1)
-    assert torch.isfinite(found).all()
-    assert torch.equal(found, weights(f"init={name}", "seed=0", drawn_before=2))
-    assert not torch.equal(found, weights(f"init={name}", "seed=1", drawn_before=1))
+    result = weights(f"init={name}", "seed=0", drawn_before=1)
+    assert torch.isfinite(result).all()
+    assert torch.equal(result, weights(f"init={name}", "seed=0", drawn_before=2))
+    assert not torch.equal(result, weights(f"init={name}", "seed=1", drawn_before=1))
 
 
 @pytest.mark.parametrize(

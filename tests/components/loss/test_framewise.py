@@ -40,9 +40,9 @@ def by_loop(text: str, frames: int) -> list[int]:
 
 
 def test_labels_are_those_of_a_loop() -> None:
-    found = linear_alignment(batch(TEXTS), LENGTHS, 20)
-    assert found.shape == (6, 20)
-    for row, text, length in zip(found, TEXTS, LENGTHS.tolist(), strict=True):
+    result = linear_alignment(batch(TEXTS), LENGTHS, 20)
+    assert result.shape == (6, 20)
+    for row, text, length in zip(result, TEXTS, LENGTHS.tolist(), strict=True):
         assert row[:length].tolist() == by_loop(text, length)
 
 

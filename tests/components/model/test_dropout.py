@@ -54,8 +54,8 @@ def test_a_stored_state_of_torchs_generator_continues_the_masks() -> None:
 
 @pytest.mark.parametrize(("override", "same"), [("rnn=gru", True), ("width=10", True), ("seed=1", False)])
 def test_masks_depend_on_the_seed_and_not_on_what_was_drawn_for_the_weights(override: str, same: bool) -> None:
-    found = []
+    result = []
     for overrides in ([], [override]):
         assemble(compose("width=6", "layers=1", *overrides), standing_corpus())
-        found.append(torch.stack(masks(3)))
-    assert torch.equal(*found) == same
+        result.append(torch.stack(masks(3)))
+    assert torch.equal(*result) == same

@@ -125,15 +125,15 @@ def test_gradients_are_finite_and_reach_every_parameter(name: str, bins: int) ->
 @every_model
 def test_padding_reaches_no_parameters_gradient(name: str) -> None:
     """A batch as long as it must be, and the same with 40 more frames of zeros, give the same gradients."""
-    found = []
+    result = []
     for more in (0, 40):
         network = model(f"model={name}", *SMALL, "dropout=0").train()
         x = nn.functional.pad(features(), (0, 0, 0, more))
         logits, lengths = network(x, LENGTHS)
         valid = (torch.arange(logits.shape[1]) < lengths[:, None])[..., None]
         (logits.log_softmax(dim=-1)[..., :3] * valid).sum().backward()
-        found.append([p.grad for p in network.parameters()])
-    torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
+        result.append([p.grad for p in network.parameters()])
+    torch.testing.assert_close(result[0], result[1], atol=1e-4, rtol=1e-4)
 
 
 @every_model
@@ -189,14 +189,14 @@ def test_the_rectifier_is_clipped_at_20() -> None:
 
 
 def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> None:
-    made = WholeFrameConvolution(2, 3, norm=component("norm", "none"), channels=4, kernel=5, stride=2)
+    subject = WholeFrameConvolution(2, 3, norm=component("norm", "none"), channels=4, kernel=5, stride=2)
     x, lengths = torch.randn(2, 12, 3, 2, generator=torch.Generator().manual_seed(2)), torch.tensor([12, 6])
-    y, count = made(x, lengths)
+    y, count = subject(x, lengths)
     assert count.tolist() == [4, 1]
-    weight = made.convolve.weight.unflatten(1, (3, 2))  # (channels, F, C, kernel)
+    weight = subject.convolve.weight.unflatten(1, (3, 2))  # (channels, F, C, kernel)
     for row, frames in enumerate(count.tolist()):
         for t in range(frames):
-            sums = torch.einsum("tfc,hfct->h", x[row, 2 * t : 2 * t + 5], weight) + made.convolve.bias
+            sums = torch.einsum("tfc,hfct->h", x[row, 2 * t : 2 * t + 5], weight) + subject.convolve.bias
             torch.testing.assert_close(y[row, t, 0], sums.clamp(0, 20), atol=1e-5, rtol=1e-5)
     assert (y[1, 1:] == 0).all()
 
@@ -276,9 +276,9 @@ def test_few_utterances_in_another_layout_give_torchs_numbers(utterances: int) -
     torchs.load_state_dict(ours.state_dict())
     x = torch.randn(utterances, 20, 11, 32).permute(0, 3, 1, 2)
     given = torch.randn(utterances, 4, 10, 11)
-    found = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
+    result = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
     torch.testing.assert_close(ours(x), torchs(x))
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*result)
 
 
 @pytest.mark.parametrize(("bins", "left"), [(161, 41), (80, 20)])
@@ -295,14 +295,14 @@ def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
     """papers/004 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs, batch
     norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
     """
-    found = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
+    result = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
     convolution = 600 * (11 * 93 + 1)
     norms = 2 * (600 + 5 * 800)
     layers = 4 * 800 * (600 + 800 + 2) + 4 * 4 * 800 * (800 + 800 + 2)
-    assert parameters(found) == convolution + norms + layers + (800 + 1) * 30
-    (kernel,) = [m for m in found.modules() if isinstance(m, nn.Conv1d)]
+    assert parameters(result) == convolution + norms + layers + (800 + 1) * 30
+    (kernel,) = [m for m in result.modules() if isinstance(m, nn.Conv1d)]
     assert tuple(kernel.weight.shape) == (600, 93, 11)
-    assert {m.rate for m in found.modules() if isinstance(m, Dropout)} == {0.05}
+    assert {m.rate for m in result.modules() if isinstance(m, Dropout)} == {0.05}
 
 
 @pytest.fixture(scope="module")
@@ -321,5 +321,5 @@ def test_recurrent_weights_are_as_many_as_an_independent_count(
     """That count has no bias of the output."""
     network = in_full(f"model={name}", f"rnn={rnn}", f"model.directions={merge}", bins=bins)
     expected = flops(bins=bins, H={"ds2": 800, "ds2_large": 1024}[name], cell=rnn, merge=merge)["params"] * 1e6
-    found = parameters(network.recurrent) + network.output.weight.numel()  # type: ignore[arg-type, union-attr]
-    assert found == pytest.approx(expected, abs=0.5)
+    result = parameters(network.recurrent) + network.output.weight.numel()  # type: ignore[arg-type, union-attr]
+    assert result == pytest.approx(expected, abs=0.5)

@@ -53,17 +53,17 @@ def on_two_ranks(name: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def test_two_ranks_are_one_process_with_the_doubled_batch(tmp_path: Path) -> None:
-    expected, found = step(norm("batch_synchronised"), slice(None)), on_two_ranks("batch_synchronised", tmp_path)
-    torch.testing.assert_close(torch.cat([half["output"] for half in found]), expected["output"], atol=1e-5, rtol=1e-5)
-    by_x = torch.cat([half["by_x"] for half in found]) / 2  # each rank's loss is the mean over half as many
+    expected, result = step(norm("batch_synchronised"), slice(None)), on_two_ranks("batch_synchronised", tmp_path)
+    torch.testing.assert_close(torch.cat([half["output"] for half in result]), expected["output"], atol=1e-5, rtol=1e-5)
+    by_x = torch.cat([half["by_x"] for half in result]) / 2  # each rank's loss is the mean over half as many
     torch.testing.assert_close(by_x, expected["by_x"], atol=1e-5, rtol=1e-4)
-    averaged = [(a + b) / 2 for a, b in zip(*(half["by_weights"] for half in found), strict=True)]  # as DDP does
+    averaged = [(a + b) / 2 for a, b in zip(*(half["by_weights"] for half in result), strict=True)]  # as DDP does
     torch.testing.assert_close(averaged, expected["by_weights"], atol=1e-4, rtol=1e-4)
-    for half in found:
+    for half in result:
         for key in ("running_mean", "running_variance"):
             torch.testing.assert_close(half[key], expected[key], atol=1e-5, rtol=1e-4)
     alone = step(norm("batch"), slice(0, 3))
-    assert not torch.allclose(found[0]["output"], alone["output"], atol=0.1), "the other rank's frames count"
+    assert not torch.allclose(result[0]["output"], alone["output"], atol=0.1), "the other rank's frames count"
 
 
 def test_one_process_alone_has_plain_batch_norm() -> None:

@@ -93,11 +93,11 @@ def test_batch_norm_is_torchs_over_the_valid_frames(shape: tuple[int, ...], leng
     module, (x, sizes) = norm("batch", shape), signal(shape, torch.tensor(lengths))
     weights = torch.randn(shape, generator=torch.Generator().manual_seed(8))
     expected, mean, variance = packed_reference(module, (theirs := x.clone().requires_grad_()), sizes)
-    found = module((ours := x.clone().requires_grad_()), sizes)
-    torch.testing.assert_close(valid(found, sizes).flatten(0, -2), expected, atol=1e-5, rtol=1e-5)
+    result = module((ours := x.clone().requires_grad_()), sizes)
+    torch.testing.assert_close(valid(result, sizes).flatten(0, -2), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(module.running_mean, mean)
     torch.testing.assert_close(module.running_variance, variance)
-    by_ours = torch.autograd.grad((valid(found, sizes) * valid(weights, sizes)).sum(), [ours, *module.parameters()])
+    by_ours = torch.autograd.grad((valid(result, sizes) * valid(weights, sizes)).sum(), [ours, *module.parameters()])
     by_theirs = torch.autograd.grad(
         (expected * valid(weights, sizes).flatten(0, -2)).sum(), [theirs, *module.parameters()]
     )
@@ -161,7 +161,7 @@ def test_sixteen_bit_input_gives_sixteen_bit_output(name: str, shape: tuple[int,
     x, lengths = signal(shape)
     expected = norm(name, shape, training)(x.bfloat16().float(), lengths)
     module = norm(name, shape, training)
-    for made in (module, module.bfloat16()):
-        found = made(x.bfloat16(), lengths)
-        assert found.dtype == torch.bfloat16
-        torch.testing.assert_close(valid(found.float(), lengths), valid(expected, lengths), atol=0.1, rtol=0.02)
+    for built in (module, module.bfloat16()):
+        result = built(x.bfloat16(), lengths)
+        assert result.dtype == torch.bfloat16
+        torch.testing.assert_close(valid(result.float(), lengths), valid(expected, lengths), atol=0.1, rtol=0.02)

@@ -37,10 +37,10 @@ def test_each_utterance_once_and_batches_full_but_one(name: str, epoch: int, cou
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_the_same_seed_and_epoch_give_the_same(name: str, epoch: int) -> None:
     order = component("order", name)
-    found = drawn(order, epoch=epoch)
+    result = drawn(order, epoch=epoch)
     np.random.default_rng(5).random()
     drawn(order, epoch=epoch + 1)
-    assert drawn(order, epoch=epoch) == found
+    assert drawn(order, epoch=epoch) == result
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not exempt(f"order={name}", "random")])

@@ -39,7 +39,7 @@ def snapshot(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    """Of which recurrent layers any weight differs."""
+    """The recurrent layers in which any weight differs."""
     return {
         key.split(".")[1] for key in before if key.startswith("recurrent") and not torch.equal(before[key], after[key])
     }
@@ -68,7 +68,7 @@ def test_layers_that_stay_keep_weights_and_optimizer_state(grown: tuple[Watch, P
 def test_the_end_is_the_whole_model(grown: tuple[Watch, Path, Any], tiny_corpus: Path, tmp_path: Path) -> None:
     _, _, task = grown
     whole = fit(tiny_corpus, tmp_path, "layers=3", "max_epochs=1")
-    count = [sum(p.numel() for p in made.model.parameters()) for made in (task, whole)]
+    count = [sum(p.numel() for p in fitted.model.parameters()) for fitted in (task, whole)]
     assert count[0] == count[1]
     assert task.model.active_layers == 3
 
@@ -93,13 +93,13 @@ def test_a_run_resumed_within_an_epoch_is_as_high_as_it_was(
     grown: tuple[Watch, Path, Any], tiny_corpus: Path, tmp_path: Path
 ) -> None:
     class Heights(pl.Callback):
-        found: list[int] = []  # noqa: RUF012
+        heights: list[int] = []  # noqa: RUF012
 
         def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            self.found.append(pl_module.model.active_layers)
+            self.heights.append(pl_module.model.active_layers)
 
     fit(tiny_corpus, tmp_path, *GROWING, callbacks=(Heights(),), resume=grown[1] / "step=4.ckpt")
-    assert Heights.found == [2] * 2 + [3] * 6
+    assert Heights.heights == [2] * 2 + [3] * 6
 
 
 def test_a_model_that_cannot_grow_is_refused() -> None:

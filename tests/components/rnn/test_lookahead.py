@@ -21,32 +21,32 @@ def inputs() -> torch.Tensor:
 
 def test_it_is_the_formula_of_amodei_et_al() -> None:
     """2016, §3.7: r_(t,i) = Σ_j W_(i,j) h_(t+j-1,i), j from 1 to τ + 1; nothing lies past an utterance."""
-    made, x = lookahead(), inputs()
-    weights = made.convolve.weight[:, 0]  # (D, τ + 1)
+    module, x = lookahead(), inputs()
+    weights = module.convolve.weight[:, 0]  # (D, τ + 1)
     expected = torch.zeros_like(x)
     for row, length in enumerate(LENGTHS.tolist()):
         for t in range(length):
             for j in range(min(FRAMES + 1, length - t)):
                 expected[row, t] += weights[:, j] * x[row, t + j]
-    torch.testing.assert_close(made(x, LENGTHS), expected)
+    torch.testing.assert_close(module(x, LENGTHS), expected)
 
 
 def test_alone_as_in_a_batch_and_padding_is_not_read() -> None:
-    made, x = lookahead(), inputs()
-    together = made(x, LENGTHS)
+    module, x = lookahead(), inputs()
+    together = module(x, LENGTHS)
     garbage = torch.where((torch.arange(7) < LENGTHS[:, None])[..., None], x, torch.tensor(1e6))
-    assert torch.equal(made(garbage, LENGTHS), together)
+    assert torch.equal(module(garbage, LENGTHS), together)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = made(x[row : row + 1, :length], LENGTHS[row : row + 1]) if length else together[row : row + 1, :0]
+        alone = module(x[row : row + 1, :length], LENGTHS[row : row + 1]) if length else together[row : row + 1, :0]
         torch.testing.assert_close(alone[0], together[row, :length])
 
 
 @pytest.mark.parametrize("frames", [1, 3])
 def test_it_sees_so_many_frames_ahead_and_no_more(frames: int) -> None:
-    made, x = lookahead(frames), inputs()
+    module, x = lookahead(frames), inputs()
     changed = x.clone()
     changed[0, 5] += 1.0
-    moved = (made(changed, LENGTHS) - made(x, LENGTHS))[0].abs().sum(dim=-1) > 0
+    moved = (module(changed, LENGTHS) - module(x, LENGTHS))[0].abs().sum(dim=-1) > 0
     assert moved.tolist() == [5 - frames <= t <= 5 for t in range(7)]
 
 

@@ -13,8 +13,8 @@ written_out = pytest.mark.parametrize("name", ["lstm_basic", "lstm_fused"])
 
 def cell(name: str, seed: int = 1) -> nn.Module:
     torch.manual_seed(seed)
-    made: nn.Module = component("rnn", name)(INPUTS, HIDDEN)
-    return made
+    module: nn.Module = component("rnn", name)(INPUTS, HIDDEN)
+    return module
 
 
 def inputs(frames: int = 40, scale: float = 2.0) -> torch.Tensor:
@@ -22,11 +22,11 @@ def inputs(frames: int = 40, scale: float = 2.0) -> torch.Tensor:
     return (scale * torch.randn(3, frames, INPUTS, generator=torch.Generator().manual_seed(4))).requires_grad_()
 
 
-def with_gradients(made: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+def with_gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
     """Output, and the gradients of a random weighting of it by x and every parameter."""
-    y = made(x, LENGTHS)
+    y = module(x, LENGTHS)
     weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(5))
-    return [y, *torch.autograd.grad((y * weights).sum(), [x, *made.parameters()])]
+    return [y, *torch.autograd.grad((y * weights).sum(), [x, *module.parameters()])]
 
 
 @written_out
@@ -34,8 +34,8 @@ def test_it_is_torchs_lstm_to_1e_5_with_its_weights(name: str) -> None:
     """In outputs and gradients, and the weights load under the names that they have in rnn=lstm."""
     theirs, ours = cell("lstm"), cell(name, seed=2)
     ours.load_state_dict(theirs.state_dict())
-    for found, expected in zip(with_gradients(ours, inputs()), with_gradients(theirs, inputs()), strict=True):
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for result, expected in zip(with_gradients(ours, inputs()), with_gradients(theirs, inputs()), strict=True):
+        torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
 
 
 @written_out
@@ -45,9 +45,9 @@ def test_it_starts_from_the_weights_of_torchs_lstm(name: str) -> None:
     torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
 
 
-def clipped_reference(made: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
+def clipped_reference(module: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
     """papers/003 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
-    weights = dict(made.named_parameters())
+    weights = dict(module.named_parameters())
     hidden, outputs = torch.zeros(len(x), HIDDEN), []
     for t in range(x.shape[1]):
         past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
@@ -59,13 +59,13 @@ def clipped_reference(made: nn.Module, x: torch.Tensor, ceiling: float) -> torch
 
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_the_clipped_rnn_is_its_formula(scale: float) -> None:
-    made = cell("rnn_relu")
+    module = cell("rnn_relu")
     x, x_reference = inputs(scale=scale), inputs(scale=scale)
-    found, expected = made(x, LENGTHS), clipped_reference(made, x_reference, ceiling=20.0)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
-    assert (found.max() == 20.0) == (scale > 1), "the ceiling of papers/003 is reached by loud inputs only"
-    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(6))
-    ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((found, x), (expected, x_reference)))
+    result, expected = module(x, LENGTHS), clipped_reference(module, x_reference, ceiling=20.0)
+    torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-5)
+    assert (result.max() == 20.0) == (scale > 1), "the ceiling of papers/003 is reached by loud inputs only"
+    weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(6))
+    ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((result, x), (expected, x_reference)))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
@@ -76,9 +76,9 @@ def test_the_clipped_rnns_ceiling_is_no_dead_knob() -> None:
     assert component("rnn", "rnn_relu", ceiling=3.0)(INPUTS, HIDDEN)(inputs(scale=40.0), LENGTHS).max() == 3.0
 
 
-def min_gru_reference(made: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def min_gru_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64."""
-    update, candidate = (layer.double()(x.double()) for layer in (made.update, made.candidate))  # type: ignore[operator, union-attr]
+    update, candidate = (layer.double()(x.double()) for layer in (module.update, module.candidate))  # type: ignore[operator, union-attr]
     kept = 1 - update.sigmoid()
     positive = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
     hidden, outputs = torch.zeros(len(x), HIDDEN, dtype=torch.float64), []
@@ -93,21 +93,21 @@ def min_gru_reference(made: nn.Module, x: torch.Tensor) -> torch.Tensor:
 )
 def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float, tolerance: float) -> None:
     """At a thousand frames and with gates wide open, too, where float32 loses digits as the docstring says."""
-    made, x = cell("min_gru"), inputs(frames, scale)
-    found = made(x, LENGTHS)
-    gradient = torch.autograd.grad(found.sum(), x)[0]
-    assert found.dtype == torch.float32
+    module, x = cell("min_gru"), inputs(frames, scale)
+    result = module(x, LENGTHS)
+    gradient = torch.autograd.grad(result.sum(), x)[0]
+    assert result.dtype == torch.float32
     assert torch.isfinite(gradient).all()
     x_reference = x.detach().requires_grad_()
-    expected = min_gru_reference(made, x_reference)
-    torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=tolerance)
+    expected = min_gru_reference(module, x_reference)
+    torch.testing.assert_close(result.double(), expected, atol=tolerance, rtol=tolerance)
     expected_gradient = torch.autograd.grad(expected.sum(), x_reference)[0]
     largest = expected_gradient.abs().max().item()
     torch.testing.assert_close(gradient, expected_gradient, atol=2 * tolerance * largest, rtol=tolerance)
 
 
 def test_min_gru_survives_enormous_inputs() -> None:
-    made, x = cell("min_gru"), inputs(50, 1e4)
-    found = made(x, LENGTHS)
-    gradients = torch.autograd.grad(found.sum(), [x, *made.parameters()])
-    assert all(torch.isfinite(value).all() for value in (found, *gradients))
+    module, x = cell("min_gru"), inputs(50, 1e4)
+    result = module(x, LENGTHS)
+    gradients = torch.autograd.grad(result.sum(), [x, *module.parameters()])
+    assert all(torch.isfinite(value).all() for value in (result, *gradients))

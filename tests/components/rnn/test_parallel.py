@@ -42,9 +42,9 @@ def test_without_gradients_nothing_is_kept(mode):
         x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
         outputs = both(first, second, x, x, torch.tensor([5, 5]))
         expected = first(x, None), second(x, None)
-    for found, wanted in zip(outputs, expected, strict=True):
-        assert found.grad_fn is None
-        torch.testing.assert_close(found, wanted)
+    for results, wanted in zip(outputs, expected, strict=True):
+        assert results.grad_fn is None
+        torch.testing.assert_close(results, wanted)
 
 
 def test_an_error_in_the_second_direction_arrives():

@@ -29,10 +29,10 @@ def inputs(lengths: torch.Tensor = LENGTHS, frames: int = 7) -> torch.Tensor:
 @every_variant
 @every_way
 def test_rows_past_a_length_are_zero_and_the_others_are_not(name: str, directions: str) -> None:
-    made = layer(name, directions)
-    y = made(inputs(), LENGTHS)
+    recurrence = layer(name, directions)
+    y = recurrence(inputs(), LENGTHS)
     valid = torch.arange(7)[None] < LENGTHS[:, None]
-    assert y.shape == (4, 7, made.size)
+    assert y.shape == (4, 7, recurrence.size)
     assert (y[~valid] == 0).all()
     assert (y[valid].abs().sum(dim=-1) > 0).all()
 
@@ -40,30 +40,30 @@ def test_rows_past_a_length_are_zero_and_the_others_are_not(name: str, direction
 @every_variant
 @every_way
 def test_alone_as_in_a_batch(name: str, directions: str) -> None:
-    made, x = layer(name, directions), inputs()
-    together = made(x, LENGTHS)
+    recurrence, x = layer(name, directions), inputs()
+    together = recurrence(x, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = made(x[row : row + 1, : max(1, length)], LENGTHS[row : row + 1])
+        alone = recurrence(x[row : row + 1, : max(1, length)], LENGTHS[row : row + 1])
         torch.testing.assert_close(together[row, :length], alone[0, :length], atol=1e-5, rtol=0)
 
 
 @every_variant
 @every_way
 def test_padding_is_not_read(name: str, directions: str) -> None:
-    made, x = layer(name, directions), inputs()
+    recurrence, x = layer(name, directions), inputs()
     valid = (torch.arange(7)[None] < LENGTHS[:, None])[..., None]
     garbage = torch.where(valid, x, torch.full_like(x, 1e3))
-    torch.testing.assert_close(made(garbage, LENGTHS), made(x, LENGTHS), atol=1e-6, rtol=0)
+    torch.testing.assert_close(recurrence(garbage, LENGTHS), recurrence(x, LENGTHS), atol=1e-6, rtol=0)
 
 
 @every_variant
 @every_way
 def test_gradients_are_finite_and_reach_every_parameter(name: str, directions: str) -> None:
-    made, x = layer(name, directions), inputs().requires_grad_()
-    made(x, LENGTHS).square().sum().backward()
+    recurrence, x = layer(name, directions), inputs().requires_grad_()
+    recurrence(x, LENGTHS).square().sum().backward()
     assert x.grad is not None
     assert torch.isfinite(x.grad).all()
-    for parameter_name, parameter in made.named_parameters():
+    for parameter_name, parameter in recurrence.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert torch.isfinite(parameter.grad).all(), parameter_name
         assert parameter.grad.abs().sum() > 0, parameter_name
@@ -74,8 +74,8 @@ def test_the_backward_direction_sees_the_future(name: str) -> None:
     x, changed = inputs(), inputs()
     changed[0, 5] += 1.0
     for directions in KINDS:
-        made = layer(name, directions)
-        first_frame = made(changed, LENGTHS)[0, 0] - made(x, LENGTHS)[0, 0]
+        recurrence = layer(name, directions)
+        first_frame = recurrence(changed, LENGTHS)[0, 0] - recurrence(x, LENGTHS)[0, 0]
         assert bool(first_frame.abs().sum() > 1e-7) == (directions != "forward")
 
 
@@ -85,9 +85,9 @@ TORCHS_OWN = [
 """The others are cells of ours, which test_own_cells compares with these or with their own definitions."""
 
 
-def torch_cell(made: Directions) -> nn.RNNBase:
-    """torch's own two-directional layer with the weights of `made`."""
-    own = [next(m for m in direction.modules() if isinstance(m, nn.RNNBase)) for direction in made.children()]
+def torch_cell(recurrence: Directions) -> nn.RNNBase:
+    """torch's own two-directional layer with the weights of `recurrence`."""
+    own = [next(m for m in direction.modules() if isinstance(m, nn.RNNBase)) for direction in recurrence.children()]
     options = {"nonlinearity": own[0].nonlinearity} if isinstance(own[0], nn.RNN) else {}
     cell = type(own[0])(INPUTS, HIDDEN, batch_first=True, bidirectional=True, **options)
     ours = {f"{key}{end}": w for c, end in zip(own, ("", "_reverse"), strict=True) for key, w in c.state_dict().items()}
@@ -96,7 +96,7 @@ def torch_cell(made: Directions) -> nn.RNNBase:
 
 
 def gradients(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-    """Of a random weighting of y, by x and all parameters."""
+    """Gradients of a randomly weighted sum of y, by x and all parameters."""
     weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
     return list(torch.autograd.grad((y * weights).sum(), [x, *module.parameters()]))
 
@@ -105,29 +105,29 @@ def gradients(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch
 @pytest.mark.parametrize("directions", ["sum", "concat"])
 def test_two_directions_are_torchs_own_over_a_packed_sequence(name: str, directions: str) -> None:
     """To 1e-5 in outputs and gradients, with the same weights; inputs this small reach no clipped cell's ceiling."""
-    made = layer(name, directions)
-    cell = torch_cell(made)
+    recurrence = layer(name, directions)
+    cell = torch_cell(recurrence)
     lengths = torch.tensor([3, 7, 1, 5])  # torch packs no empty sequence
     x, x_packed = inputs(lengths).requires_grad_(), inputs(lengths).requires_grad_()
     packed = pack_padded_sequence(x_packed, lengths, batch_first=True, enforce_sorted=False)
     expected, _ = pad_packed_sequence(cell(packed)[0], batch_first=True)
     if directions == "sum":
         expected = expected.unflatten(-1, (2, HIDDEN)).sum(dim=2)
-    found = made(x, lengths)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-    for ours, theirs in zip(gradients(made, x, found), gradients(cell, x_packed, expected), strict=True):
+    result = recurrence(x, lengths)
+    torch.testing.assert_close(result, expected, atol=1e-5, rtol=0)
+    for ours, theirs in zip(gradients(recurrence, x, result), gradients(cell, x_packed, expected), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
 @every_variant
 @every_way
 def test_bfloat16_autocast_on_a_cpu_leaves_float32_results(name: str, directions: str) -> None:
-    made, x = layer(name, directions), inputs()
+    recurrence, x = layer(name, directions), inputs()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = made(x, LENGTHS)
-        from_half = made(x.bfloat16(), LENGTHS)
-    torch.testing.assert_close(found, made(x, LENGTHS))  # the dtype too
-    torch.testing.assert_close(from_half, made(x.bfloat16().float(), LENGTHS))
+        result = recurrence(x, LENGTHS)
+        from_half = recurrence(x.bfloat16(), LENGTHS)
+    torch.testing.assert_close(result, recurrence(x, LENGTHS))  # the dtype too
+    torch.testing.assert_close(from_half, recurrence(x.bfloat16().float(), LENGTHS))
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_bfloat16_autocast_on_a_cpu_leaves_float32_results(name: str, directions
 )
 @every_variant
 def test_the_dtype_a_recurrence_runs_in_on_a_cpu(name: str, autocast: torch.dtype, on: bool, runs_in: str) -> None:
-    made = layer(name, "forward")
+    recurrence = layer(name, "forward")
     seen: list[tuple[torch.dtype, bool]] = []
-    made.forwards.register_forward_pre_hook(
+    recurrence.forwards.register_forward_pre_hook(
         lambda _, given: seen.append((given[0].dtype, torch.is_autocast_enabled("cpu")))
     )
     with torch.autocast("cpu", dtype=autocast, enabled=on):
-        y = made(inputs(), LENGTHS)
+        y = recurrence(inputs(), LENGTHS)
     assert seen == [(getattr(torch, runs_in), False)]
     assert y.dtype == getattr(torch, runs_in)
 
@@ -152,11 +152,11 @@ def test_the_dtype_a_recurrence_runs_in_on_a_cpu(name: str, autocast: torch.dtyp
 @pytest.mark.parametrize(("autocast", "runs_in"), [(torch.bfloat16, torch.float32), (torch.float16, torch.float16)])
 def test_the_dtype_cudnn_runs_in(autocast: torch.dtype, runs_in: torch.dtype) -> None:
     """Autocast of bfloat16 would take float16, without a loss scale."""
-    made = layer("lstm", "forward").cuda()
+    recurrence = layer("lstm", "forward").cuda()
     seen: list[torch.dtype] = []
-    made.forwards.register_forward_hook(lambda _, given, y: seen.append(y.dtype))
+    recurrence.forwards.register_forward_hook(lambda _, given, y: seen.append(y.dtype))
     with torch.autocast("cuda", dtype=autocast):
-        made(inputs().cuda(), LENGTHS)
+        recurrence(inputs().cuda(), LENGTHS)
     assert seen == [runs_in]
 
 
@@ -182,11 +182,11 @@ def test_only_float16_on_cuda_keeps_autocast(device: str, autocast: torch.dtype 
 @every_way
 def test_weights_in_bfloat16_run_in_bfloat16(name: str, directions: str) -> None:
     """precision=bf16-true: the input takes the dtype of the weights."""
-    made = layer(name, directions)
-    expected = made(inputs(), LENGTHS)
-    found = made.bfloat16()(inputs(), LENGTHS)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, atol=0.05, rtol=0.05)
+    recurrence = layer(name, directions)
+    expected = recurrence(inputs(), LENGTHS)
+    result = recurrence.bfloat16()(inputs(), LENGTHS)
+    assert result.dtype == torch.bfloat16
+    torch.testing.assert_close(result.float(), expected, atol=0.05, rtol=0.05)
 
 
 def test_a_wrong_way_is_named_with_the_choices() -> None:

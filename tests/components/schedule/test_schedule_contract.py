@@ -26,13 +26,13 @@ def optimizer_at_peak(momentum: float = 0.0) -> torch.optim.Optimizer:
 def rates(make: Callable[..., Any], total: int) -> list[float]:
     """The rate of each of `total` optimizer steps; a schedule with a monitor sees a figure that falls ever less."""
     optimizer = optimizer_at_peak()
-    schedule, found = make(optimizer, total_steps=total), []
+    schedule, result = make(optimizer, total_steps=total), []
     for step in range(total):
-        found.append(optimizer.param_groups[0]["lr"])
+        result.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        if len(found) < total:
+        if len(result) < total:
             schedule.step(*([1 + 10 / (step + 1) ** 1.5] if hasattr(schedule, "monitor") else []))
-    return found
+    return result
 
 
 @every_variant
@@ -64,12 +64,12 @@ def test_constant_is_constant() -> None:
 @pytest.mark.parametrize("total", [11, 51, 1001])
 def test_one_cycle_starts_peaks_and_ends_where_it_says(total: int) -> None:
     make = component("schedule", "one_cycle", warm_up=0.3, start_divisor=20.0, end_divisor=50.0)
-    found, peak = rates(make, total), round(0.3 * (total - 1))
-    assert found[0] == pytest.approx(PEAK / 20)
-    assert found[peak] == pytest.approx(PEAK)
-    assert found[-1] == pytest.approx(PEAK / 50)
-    assert found[: peak + 1] == sorted(found[: peak + 1])
-    assert found[peak:] == sorted(found[peak:], reverse=True)
+    result, peak = rates(make, total), round(0.3 * (total - 1))
+    assert result[0] == pytest.approx(PEAK / 20)
+    assert result[peak] == pytest.approx(PEAK)
+    assert result[-1] == pytest.approx(PEAK / 50)
+    assert result[: peak + 1] == sorted(result[: peak + 1])
+    assert result[peak:] == sorted(result[peak:], reverse=True)
 
 
 def test_one_cycle_is_torchs_own() -> None:
@@ -89,15 +89,15 @@ def test_one_cycle_refuses_values_out_of_range(change: dict[str, float]) -> None
 
 @pytest.mark.parametrize("total", [11, 101])
 def test_exponential_falls_by_the_same_factor_to_its_end(total: int) -> None:
-    found = rates(component("schedule", "exponential", end_divisor=50.0), total)
-    assert found == pytest.approx([PEAK * 50 ** (-step / (total - 1)) for step in range(total)])
+    result = rates(component("schedule", "exponential", end_divisor=50.0), total)
+    assert result == pytest.approx([PEAK * 50 ** (-step / (total - 1)) for step in range(total)])
 
 
 def test_cosine_goes_up_along_a_line_and_down_as_torchs_does() -> None:
-    found = rates(component("schedule", "cosine", warm_up=0.2, end_divisor=50.0), 101)
-    assert found[:21] == pytest.approx([PEAK * (step + 1) / 21 for step in range(21)])
+    result = rates(component("schedule", "cosine", warm_up=0.2, end_divisor=50.0), 101)
+    assert result[:21] == pytest.approx([PEAK * (step + 1) / 21 for step in range(21)])
     torchs = partial(CosineAnnealingLR, T_max=80, eta_min=PEAK / 50)
-    assert found[20:] == pytest.approx(rates(lambda optimizer, total_steps: torchs(optimizer), 81))
+    assert result[20:] == pytest.approx(rates(lambda optimizer, total_steps: torchs(optimizer), 81))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_cosine_goes_up_along_a_line_and_down_as_torchs_does() -> None:
 )
 def test_newbob_decays_after_an_epoch_without_progress(figures: list[float], decays: list[int]) -> None:
     """Against the epoch before, not the best one, as RETURNN's NewbobRelative."""
-    optimizer, found = optimizer_at_peak(), []
+    optimizer, result = optimizer_at_peak(), []
     schedule = component("schedule", "newbob", factor=0.3, threshold=0.01)(optimizer, total_steps=50)
     for figure in figures:
         optimizer.step()
         schedule.step(figure)
-        found.append(optimizer.param_groups[0]["lr"])
-    assert found == pytest.approx([PEAK * 0.3**n for n in decays])
+        result.append(optimizer.param_groups[0]["lr"])
+    assert result == pytest.approx([PEAK * 0.3**n for n in decays])
 
 
 @pytest.mark.parametrize("monitor", ["loss", "wer", "cer"])

@@ -1,4 +1,4 @@
-"""Independent workers: two CPU ranks under torchrun against the same steps made by hand in one process."""
+"""Independent workers: two CPU ranks under torchrun against the same steps computed by hand in one process."""
 
 import os
 import subprocess
@@ -74,9 +74,9 @@ def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_
     monkeypatch.setattr("test_local_sgd.WORKER", head + COUNTED)
     done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
     assert done.returncode == 0, done.stderr
-    told = [line for line in done.stdout.splitlines() if line.startswith("reduced")]
-    assert len(told) == 2
-    for line in told:
+    lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("reduced")]
+    assert len(lines_of_ranks) == 2
+    for line in lines_of_ranks:
         *between, last = [int(count) for count in line.removeprefix("reduced [").rstrip("]").split(",")]
         assert between
         assert not any(between), line
@@ -134,10 +134,10 @@ def test_two_ranks_are_two_workers_averaged_by_hand(every: int | None, tiny_corp
     done = ranks(tiny_corpus, tmp_path, *options, "trainer=local_sgd", f"trainer.every={every or 'null'}")
     assert done.returncode == 0, done.stderr[-2000:]
     for epoch, expected in enumerate(by_hand(tiny_corpus, every, *options)):
-        found = model_of(tmp_path, epoch)
-        assert found.keys() == expected.keys()
-        for key in found:
-            torch.testing.assert_close(found[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
+        result = model_of(tmp_path, epoch)
+        assert result.keys() == expected.keys()
+        for key in result:
+            torch.testing.assert_close(result[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
     other = by_hand(tiny_corpus, 1 if every else 2, *options)[-1]
     assert not same(other, expected), "how often they are averaged makes a difference"
 
@@ -157,7 +157,7 @@ def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Pat
 
 @pytest.mark.slow
 def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
-    """torch's wrapper stops at a layer without a gradient, unless it is told of it."""
+    """torch's wrapper stops at a layer without a gradient, unless it knows of it."""
     options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
     done = ranks(tiny_corpus, tmp_path, *options)
     assert done.returncode == 0, done.stderr[-2000:]

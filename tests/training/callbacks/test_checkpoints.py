@@ -101,8 +101,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     torch.manual_seed(1)  # what this process drew meanwhile must not matter
     assert experiment.run(cfg) == folder
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
-    found = results(folder)
-    assert [key for key in undisturbed if not same(found[key], undisturbed[key])] == []
+    result = results(folder)
+    assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 
 def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -165,8 +165,8 @@ def test_a_busy_process_is_seen_as_busy():
     began = time.perf_counter()
     while time.perf_counter() - began < 0.3:
         pass
-    found = host.read(time.perf_counter() - began)["cpu_percent"]
-    assert found > 10 / (psutil.cpu_count() or 1)
+    result = host.read(time.perf_counter() - began)["cpu_percent"]
+    assert result > 10 / (psutil.cpu_count() or 1)
 
 
 def test_no_gpu_is_no_error():
@@ -189,12 +189,12 @@ def test_each_gpu_is_told_beside_the_mean(tmp_path):
     )
     gpus: Any = Gpus([])
     gpus._handles, gpus._nvml = [0, 1], nvml
-    found = gpus.read()
-    assert found == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
+    result = gpus.read()
+    assert result == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
     with (tmp_path / "utilisation.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
-        table.writerow({"seconds": 1, "phase": "train", **found})
+        table.writerow({"seconds": 1, "phase": "train", **result})
     (row,) = read_utilisation(tmp_path)
     assert (row["gpu_percents"], row["gpu_percent"]) == ([90, 50], 70)
 
