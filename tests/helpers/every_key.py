@@ -69,6 +69,11 @@ def exempt(option: str, property: str) -> bool:
     return property in hints(option).get("exempt", {})
 
 
+def refused(option: str) -> bool:
+    """Whether an option is an error by design, which builds nothing."""
+    return "refused" in hints(option).get("itself", {})
+
+
 def file_keys(option: str) -> list[str]:
     """The keys of an option, without its group, that must name a file or folder."""
     beside = [word.partition("=") for word in hints(option).get("beside", ())]
@@ -145,7 +150,7 @@ class Knob:
 
     def _compose(self, places: Path, option: str) -> DictConfig:
         own_data = option.startswith("data=") and option != "data=librispeech"
-        data = [option] if own_data else [*tiny_overrides(places / "tones"), "data.named={}"]
+        data = [option] if own_data else tiny_overrides(places / "tones")
         words = [*data, *SMALL, *([option] if option and not own_data else []), *_besides(option)]
         return compose(*_last_of_each(_placed(word, places) for word in (*words, *self.case.beside)))
 

@@ -9,11 +9,11 @@ from asr_ablations.data.batch_size import Count, Seconds
 from asr_ablations.data.sampler import BatchOrder
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.seeds import generator
-from tests.helpers.every_key import exempt, hints
+from tests.helpers.every_key import exempt, refused
 from tests.helpers.support import component, group_options, knobs, turned
 
 Order = Callable[..., list[np.ndarray]]
-NAMES = [name for name in group_options("order") if "refused" not in hints(f"order={name}").get("itself", {})]
+NAMES = [name for name in group_options("order") if not refused(f"order={name}")]
 every_variant = pytest.mark.parametrize("name", NAMES)
 DURATIONS = np.random.default_rng(0).uniform(1, 30, size=1003)
 
