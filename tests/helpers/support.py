@@ -14,6 +14,7 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
+from asr_ablations.config.languages import look_up_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
@@ -48,6 +49,7 @@ def group_options(group: str) -> list[str]:
 
 @functools.cache
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
+    look_up_in(CONF)  # a process that a test starts has no conftest.py
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         # `overrides` asks Hydra for the command line, which compose has not
         return hydra_compose("config", overrides=["overrides=[]", *overrides])

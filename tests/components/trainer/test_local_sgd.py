@@ -71,7 +71,7 @@ print(f"reduced {{counts}}\\n", end="")  # in one piece: two ranks write at once
 def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
     """One epoch of batches: only the last, whose end averages, makes them meet."""
     head = WORKER[: WORKER.index("resume.STEPS")]
-    monkeypatch.setattr("test_local_sgd.WORKER", head + COUNTED)
+    monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
     done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
     assert done.returncode == 0, done.stderr
     lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("reduced")]
