@@ -77,26 +77,26 @@ def decrease(configuration: Configuration) -> float:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "torch_lstm"])
 def test_every_implementation_computes_the_reference_of_utterances_that_differ_in_length(name: str) -> None:
-    found = agreement(name, CTC)
-    assert found.logits < 1e-6
-    assert found.loss < 1e-5
-    assert found.decrease == pytest.approx(decrease(CTC), rel=0.01)
+    own = agreement(name, CTC)
+    assert own.logits < 1e-6
+    assert own.loss < 1e-5
+    assert own.decrease == pytest.approx(decrease(CTC), rel=0.01)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("torch", "project"))])
 def test_cross_entropy_is_of_the_last_frame(name: str) -> None:
     for configuration in (CE, ONE):
-        found = agreement(name, configuration)
-        assert max(found.logits, found.loss) < 1e-6
-        assert found.decrease == pytest.approx(decrease(configuration), rel=0.01)
+        own = agreement(name, configuration)
+        assert max(own.logits, own.loss) < 1e-6
+        assert own.decrease == pytest.approx(decrease(configuration), rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("torch", "project"))])
 def test_cross_entropy_is_of_the_last_frame_in_other_frameworks(name: str) -> None:
-    found = agreement(name, CE)
-    assert max(found.logits, found.loss) < 1e-6
-    assert found.decrease == pytest.approx(decrease(CE), rel=0.01)
+    own = agreement(name, CE)
+    assert max(own.logits, own.loss) < 1e-6
+    assert own.decrease == pytest.approx(decrease(CE), rel=0.01)
 
 
 def test_a_padded_lstm_is_none_that_reads_backwards_within_lengths() -> None:
@@ -157,7 +157,16 @@ def test_jaxs_ctc_is_torchs_with_gradients() -> None:
 
 def test_the_papers_configurations_are_those_of_its_table_3() -> None:
     chosen = choose(*_options())
-    sizes = {one.name: (one.batch, one.frames[1], one.features, one.outputs, one.labels) for one in chosen}
+    sizes = {
+        configuration.name: (
+            configuration.batch,
+            configuration.frames[1],
+            configuration.features,
+            configuration.outputs,
+            configuration.labels,
+        )
+        for configuration in chosen
+    }
     assert sizes == {
         "1x320/CE-short": (64, 100, 123, 10, 1),
         "1x320/CE-long": (32, 1000, 123, 10, 1),
@@ -167,7 +176,7 @@ def test_the_papers_configurations_are_those_of_its_table_3() -> None:
     lengths = draw_batch(chosen[3], 0).lengths
     assert lengths.max() == 1000
     assert lengths.min() >= 500
-    assert all((one.layers, one.units) in {(1, 320), (4, 320)} for one in chosen)
+    assert all((configuration.layers, configuration.units) in {(1, 320), (4, 320)} for configuration in chosen)
 
 
 def _options(scale: float = 1, **changes: Any) -> tuple[Any, list[str], float]:
@@ -181,10 +190,10 @@ def _options(scale: float = 1, **changes: Any) -> tuple[Any, list[str], float]:
 
 @pytest.mark.parametrize("scale", [0.001, 0.01, 0.03, 0.5, 2])
 def test_scaled_sizes_stay_possible(scale: float) -> None:
-    for one in choose(*_options(scale)):
-        batch = draw_batch(one, 0)
-        assert batch.lengths.min() >= 2 * one.labels or one.loss == "ce"
-        assert len(batch.x) == max(1, round(scale * (64 if "short" in one.name else 32)))
+    for configuration in choose(*_options(scale)):
+        batch = draw_batch(configuration, 0)
+        assert batch.lengths.min() >= 2 * configuration.labels or configuration.loss == "ce"
+        assert len(batch.x) == max(1, round(scale * (64 if "short" in configuration.name else 32)))
 
 
 @pytest.mark.parametrize(
@@ -216,8 +225,8 @@ def speed(implementations: dict[str, Implementation], **changes: Any) -> Result:
         "budget": None,
         "threads": 1,
     }
-    *_, found = lstm_speed(CPU, **options | changes)
-    return found
+    *_, last = lstm_speed(CPU, **options | changes)
+    return last
 
 
 @pytest.mark.parametrize(
@@ -247,19 +256,19 @@ def test_other_numbers_and_missing_packages_are_notes_and_not_measured() -> None
     fused = implementation("torch_fused")
     wrong = replace(fused, model=partial(TorchCells, layer=WrongLSTM))
     absent = replace(implementation("jax_scan"), packages=["jax", "no_such_framework"])
-    found = speed({"fused": fused, "wrong": wrong, "jax_scan": absent})
-    assert [row["implementation"] for row in found.tables["steps"]] == ["fused"]
-    notes = "\n".join(found.notes)
+    result = speed({"fused": fused, "wrong": wrong, "jax_scan": absent})
+    assert [row["implementation"] for row in result.tables["steps"]] == ["fused"]
+    notes = "\n".join(result.notes)
     assert "jax_scan: not measured, no_such_framework not installed; pip install 'asr-ablations[benchmarks]'" in notes
     assert "one: wrong not measured, logits differ by" in notes
     assert f"torch {torch.__version__}" in notes
-    (row,) = found.tables["steps"]
+    (row,) = result.tables["steps"]
     assert row["x slowest"] == 1
     assert row["measurements"] == 2
 
 
 def test_what_differs_is_refused() -> None:
-    found = {
+    agreements = {
         "good": Agreement(1e-6, 1e-6, 0.5),
         "fine": Agreement(1e-6, 1e-6, 0.504),
         "other logits": Agreement(2 * LARGEST, 0.0, 0.5),
@@ -267,29 +276,29 @@ def test_what_differs_is_refused() -> None:
         "other loss": Agreement(0.0, 30 * LARGEST, 0.5),
         "other gradient": Agreement(0.0, 0.0, 0.3),
     }
-    reasons = refused(found, loss=20.0)
+    reasons = refused(agreements, loss=20.0)
     assert list(reasons) == ["other logits", "no number", "other loss", "other gradient"]
     assert "lowers the loss by 0.3, the median by 0.5" in reasons["other gradient"]
 
 
 def test_published_ratios_stand_beside_ours() -> None:
     measured = {(CE_LONG, KERAS_TF): 0.9, (CE_LONG, BASIC): 0.6, (CE_LONG, CUDNN): 0.3, (DEEP_CE, CUDNN): 2.0}
-    found = rows(measured, [CE_LONG])
-    table = {(row["configuration"], row["slower"], row["faster"]): row for row in found}
-    assert len(table) == len(found)
-    assert {row["configuration"] for row in found} == {CE_LONG}
+    ratios = rows(measured, [CE_LONG])
+    table = {(row["configuration"], row["slower"], row["faster"]): row for row in ratios}
+    assert len(table) == len(ratios)
+    assert {row["configuration"] for row in ratios} == {CE_LONG}
     row = table[CE_LONG, KERAS_TF, BASIC]
     assert (row["times"], row["ours"]) == (1.8, pytest.approx(1.5))
     assert table[CE_LONG, KERAS_TF, "cuDNNLSTM"]["ours"] == pytest.approx(3)
     gone = table[CE_LONG, "TensorFlow LSTMCell", BASIC]
     assert (gone["times"], gone["ours"], gone["no longer exists"]) == (1.6, None, "slower")
-    assert all(row["papers/000"].startswith("§") and row["times"] <= row["up to"] for row in found)
+    assert all(row["papers/000"].startswith("§") and row["times"] <= row["up to"] for row in ratios)
 
 
 def test_a_ratio_may_compare_two_configurations() -> None:
     """§4: from 4x320/CE-long to 4x320/CTC-long training slows down by 1.1x with cuDNN."""
-    found = rows({(DEEP_CE, CUDNN): 2.0, (DEEP_CTC, CUDNN): 3.0}, [DEEP_CTC])
-    (row,) = [row for row in found if row["ours"] is not None]
+    ratios = rows({(DEEP_CE, CUDNN): 2.0, (DEEP_CTC, CUDNN): 3.0}, [DEEP_CTC])
+    (row,) = [row for row in ratios if row["ours"] is not None]
     assert (row["configuration"], row["times"], row["ours"]) == (f"{DEEP_CTC} : {DEEP_CE}", 1.1, 1.5)
 
 

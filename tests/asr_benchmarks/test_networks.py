@@ -69,38 +69,38 @@ def processes():
     ],
 )
 def test_the_sizes_are_those_of_the_paper(name, parameters, millions, inputs, outputs):
-    found = network(name)
-    assert found.parameters == parameters
-    assert millions is None or int(parameters / 1e6) == millions == found.published
-    assert (math.prod(found.shape), found.classes) == (inputs, outputs)
-    assert found.words == (10_000 if found.kind == "RNN" else None)
-    assert found.batch == {"FCN": 64, "CNN": 16, "RNN": 128}[found.kind]  # section 4
+    own = network(name)
+    assert own.parameters == parameters
+    assert millions is None or int(parameters / 1e6) == millions == own.published
+    assert (math.prod(own.shape), own.classes) == (inputs, outputs)
+    assert own.words == (10_000 if own.kind == "RNN" else None)
+    assert own.batch == {"FCN": 64, "CNN": 16, "RNN": 128}[own.kind]  # section 4
 
 
 def test_the_billions_of_resnet_50_are_the_multiply_additions_of_a_sample():
-    found = network("resnet50")
-    assert found.published == 3800
-    assert int(found.forward_operations / 2 / 1e8) == 38  # 3.8 × 10⁹: He et al. 2015, Table 1
+    own = network("resnet50")
+    assert own.published == 3800
+    assert int(own.forward_operations / 2 / 1e8) == 38  # 3.8 × 10⁹: He et al. 2015, Table 1
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_operations_are_what_torch_counts(name):
-    found = network(name)
+    own = network(name)
     with torch.device("meta"):
-        module = model(found)
-        shape = (2, found.shape[2], *found.shape[:2]) if found.kind == "CNN" else (2, *found.shape)
-        inputs = torch.zeros(shape, dtype=torch.float32 if found.words is None else torch.long)
-        classes = torch.zeros((2, *found.shape) if found.words else 2, dtype=torch.long)
-        assert sum(parameter.numel() for parameter in trained(module)) == found.parameters
+        module = model(own)
+        shape = (2, own.shape[2], *own.shape[:2]) if own.kind == "CNN" else (2, *own.shape)
+        inputs = torch.zeros(shape, dtype=torch.float32 if own.words is None else torch.long)
+        classes = torch.zeros((2, *own.shape) if own.words else 2, dtype=torch.long)
+        assert sum(parameter.numel() for parameter in trained(module)) == own.parameters
         with FlopCounterMode(display=False) as counter:
             outputs = module(inputs)
             forward = counter.get_total_flops()
             cross_entropy(outputs, classes).backward()
-    assert forward == 2 * found.forward_operations
+    assert forward == 2 * own.forward_operations
     # the state before the first word needs no gradient: torch leaves its product out, in each layer
-    hidden = found.layers[1].hidden if found.words else 0
+    hidden = own.layers[1].hidden if own.words else 0
     without = 2 * hidden * 4 * hidden * 2
-    assert counter.get_total_flops() == 2 * (found.training_operations - without)
+    assert counter.get_total_flops() == 2 * (own.training_operations - without)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -117,19 +117,19 @@ def test_all_frameworks_train_the_same_network(name, shrink, framework, processe
 def _fcn(own):
     weights = [torch.tensor(value, requires_grad=True) for value in values(own, 3).values()]
     inputs, classes = map(torch.from_numpy, samples(own, 4, 3))
-    found = []
+    losses = []
     for _ in range(3):
         x = inputs
         for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
             x = (x.sigmoid() if x is not inputs else x) @ kernel + bias
-        found.append(_descend(x, classes, weights))
-    return found
+        losses.append(_descend(x, classes, weights))
+    return losses
 
 
 def _lstm(own):
     named = {path: torch.tensor(value, requires_grad=True) for path, value in values(own, 3).items()}
     inputs, classes = map(torch.from_numpy, samples(own, 4, 3))
-    found = []
+    losses = []
     for _ in range(3):
         x = named["0.table"][inputs.long()]
         for n in range(2):
@@ -143,8 +143,8 @@ def _lstm(own):
                 steps.append(hidden)
             x = torch.stack(steps, dim=1)
         outputs = x @ named["2.kernel"] + named["2.bias"]
-        found.append(_descend(outputs, classes, list(named.values())))
-    return found
+        losses.append(_descend(outputs, classes, list(named.values())))
+    return losses
 
 
 def _descend(outputs, classes, weights):
@@ -213,19 +213,19 @@ def test_max_pools_convolutions_and_norms_lie_where_they_should():
     padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
     expected = np.einsum("hwi,hwio->o", padded[4:15, 8:19], weights["0.kernel"]) + weights["0.bias"]
     with torch.no_grad():
-        found = module[0](torch.from_numpy(image).permute(2, 0, 1)[None])
-    np.testing.assert_allclose(found[0, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
+        outputs = module[0](torch.from_numpy(image).permute(2, 0, 1)[None])
+    np.testing.assert_allclose(outputs[0, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_measured_with_which_threads_and_samples(monkeypatch):
     monkeypatch.setattr(variants, "cores", lambda: 2)
-    found = variants.variants(network("fcn5", 256), ["torch", "jax"], True, [1, 2, 4], [0.5, 1])
-    points = [(one.device, one.threads, one.batch) for one in found if one.framework == "jax"]
+    every = variants.variants(network("fcn5", 256), ["torch", "jax"], True, [1, 2, 4], [0.5, 1])
+    points = [(variant.device, variant.threads, variant.batch) for variant in every if variant.framework == "jax"]
     assert points == [
         *(("cpu", 1, 64), ("cpu", 2, 64), ("cpu", 4, 64), ("cpu", 2, 32)),
         *(("gpu", None, 32), ("gpu", None, 64)),
     ]
-    assert [one.framework for one in found] == ["torch"] * 6 + ["jax"] * 6
+    assert [variant.framework for variant in every] == ["torch"] * 6 + ["jax"] * 6
 
 
 def test_names_choose_networks_frameworks_or_both():
@@ -256,11 +256,11 @@ def test_published_rows_say_what_the_text_says():
 
 
 def test_threads_beyond_the_cores_over_as_many_as_cores():
-    found = threads.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
-    assert found["1 to 2 threads"] == pytest.approx(1.6)
-    assert found[threads.BEYOND] == pytest.approx(1.5)
-    assert found["CPU / GPU"] == pytest.approx(50)
-    nothing = threads.row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
-    assert {nothing[key] for key in ("1 to 2 threads", threads.BEYOND, "CPU / GPU")} == {None}
-    assert threads.finding([found, nothing]) == "1 of 1"
-    assert threads.finding([nothing]) is None
+    gains = threads.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
+    assert gains["1 to 2 threads"] == pytest.approx(1.6)
+    assert gains[threads.BEYOND] == pytest.approx(1.5)
+    assert gains["CPU / GPU"] == pytest.approx(50)
+    unknown = threads.row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
+    assert {unknown[key] for key in ("1 to 2 threads", threads.BEYOND, "CPU / GPU")} == {None}
+    assert threads.finding([gains, unknown]) == "1 of 1"
+    assert threads.finding([unknown]) is None

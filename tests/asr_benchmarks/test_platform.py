@@ -74,11 +74,11 @@ def run(tmp_path):
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
         table.writerows(rows)
-    found = read_run(folder)
+    record = read_run(folder)
     summary = {"audio_hours_seen": 2.0, "audio_hours_per_second": 0.0625, "train_hours": 0.5, "train_utterances": 360}
     phases = {"phase_seconds": {"train": 32.0, "validate": 8.0}, "seconds": {"train": 40.0, "evaluate": 1.0}}
-    found.summary.update(summary | phases | {"peak_memory_bytes": 2**30, "parameters": 7, "epochs": 4})
-    return found
+    record.summary.update(summary | phases | {"peak_memory_bytes": 2**30, "parameters": 7, "epochs": 4})
+    return record
 
 
 def test_throughput_is_that_of_the_steps_and_of_everything(run):
@@ -142,9 +142,9 @@ def test_the_papers_percentages_follow_from_its_minutes():
     rows = published_tables()["published_time_to_accuracy"]
     second = [82, 68, 99, 66, 91, 104, 103, 122, 90, 87, 90, 101]
     third = [62, 59, None, 60, 131, None, 62, 68, 69, 66, 69, 89]
-    found = [[row[f"{name}, % of Sys1$"] for row in rows] for name in ("Sys2$", "Sys10$")]
-    assert [None if value is None else round(value) for value in found[0]] == second
-    assert [None if value is None else round(value) for value in found[1]] == third
+    percentages = [[row[f"{name}, % of Sys1$"] for row in rows] for name in ("Sys2$", "Sys10$")]
+    assert [None if value is None else round(value) for value in percentages[0]] == second
+    assert [None if value is None else round(value) for value in percentages[1]] == third
 
 
 def test_machines_stand_as_columns_with_times_relative_to_the_first():
@@ -153,13 +153,13 @@ def test_machines_stand_as_columns_with_times_relative_to_the_first():
                                                                            "minutes": None}]  # fmt: skip
         return Result(tables={"time_to_accuracy": reached, **published_tables()}, relative=RELATIVE)
 
-    found = join_tables({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
-    row, never = found["time_to_accuracy"]
+    joined = join_tables({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
+    row, never = joined["time_to_accuracy"]
     assert [row[f"minutes {name}"] for name in ("Sys1$", "Sys2$", "Sys10$")] == [1908.0, 1251.0, None]
     assert round(row["minutes Sys2$, % of Sys1$"]) == 66
     assert row["minutes Sys10$, % of Sys1$"] is None
     assert never["minutes Sys2$, % of Sys1$"] is None
-    assert found["published_machines"] == published_tables()["published_machines"]
+    assert joined["published_machines"] == published_tables()["published_machines"]
 
 
 def test_published_lines_are_drawn_once():

@@ -56,10 +56,10 @@ def test_ranks_double_up_to_what_there_is():
 def test_efficiency_is_the_rate_over_so_many_times_that_of_one_rank(tmp_path):
     single = point(tmp_path, 1, 4, (0.2, 1.0, 4.0, 2**20), (0.1, 2.0, 4.0, 2**20), (0.3, 3.0, 4.0, 2**20))
     double = point(tmp_path, 2, 4, (0.25, 3.0, 7.5, 2**21))
-    found = scaling_row("weak", double, single)
+    row = scaling_row("weak", double, single)
     sizes = {"scaling": "weak", "ranks": 2, "batch per rank": 4, "total batch": 8}
     rates = {"ms per step": 250.0, "R": 3.0, "efficiency %": 75.0, "utterances per step": 7.5}
-    assert found == {**sizes, **rates, "peak MiB per rank": 2.0}
+    assert row == {**sizes, **rates, "peak MiB per rank": 2.0}
     assert scaling_row("weak", single, single)["efficiency %"] == 100.0
 
 

@@ -25,9 +25,9 @@ THEIRS = {
 
 
 def test_rows_meet_by_what_is_no_measurement():
-    found = join_tables({"mine": Result.from_json(MINE), "theirs": Result.from_json(THEIRS)})
-    assert found["figures"] == [{"figure": "ratio", "value mine": 1.5, "value theirs": 3.0}]
-    assert found["rows"] == [
+    joined = join_tables({"mine": Result.from_json(MINE), "theirs": Result.from_json(THEIRS)})
+    assert joined["figures"] == [{"figure": "ratio", "value mine": 1.5, "value theirs": 3.0}]
+    assert joined["rows"] == [
         {"rnn": "lstm", "batch": 4, "ms mine": 10.0, "ms theirs": 1.0},
         {"rnn": "gru", "batch": 4, "ms mine": 8.0, "ms theirs": None},
         {"rnn": "lstm", "batch": 8, "ms mine": None, "ms theirs": None},

@@ -31,16 +31,16 @@ def counted(network: Any, bins: int, frames: int) -> float:
         total += _counted(part.convolve, (1, part.convolve.in_channels, *shape), gradient=not first)
         frames, size, first = int(part.output_lengths(torch.tensor(frames))), part.bins, False
     for layer in network.recurrent:
-        for one in (layer.forwards, layer.backwards):
-            if one is not None:
-                total += _counted(one.cell, (1, frames, one.cell.input_size), gradient=True)
+        for direction in (layer.forwards, layer.backwards):
+            if direction is not None:
+                total += _counted(direction.cell, (1, frames, direction.cell.input_size), gradient=True)
     return total + _counted(network.output, (1, frames, network.output.in_features), gradient=True)
 
 
 def _counted(part: torch.nn.Module, shape: tuple[int, ...], gradient: bool) -> float:
     with FlopCounterMode(display=False) as counter:
-        found = part.to("meta")(torch.empty(shape, device="meta", requires_grad=gradient))
-        (found[0] if isinstance(found, tuple) else found).sum().backward()
+        outputs = part.to("meta")(torch.empty(shape, device="meta", requires_grad=gradient))
+        (outputs[0] if isinstance(outputs, tuple) else outputs).sum().backward()
     return float(counter.get_total_flops())
 
 
@@ -90,5 +90,5 @@ def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) ->
 def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
     """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for the thesis's model."""
     second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
-    found = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
-    assert found / 1e9 == pytest.approx(second, rel=0.01)
+    flops = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
+    assert flops / 1e9 == pytest.approx(second, rel=0.01)

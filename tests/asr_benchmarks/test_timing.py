@@ -27,17 +27,17 @@ def test_variants_take_turns_and_who_begins_changes():
 
 
 def test_warm_up_is_not_measured():
-    found = in_turn({"a": Variant("a", [])}, steps=3, warmup=2, block=2)
-    assert found["a"].seconds == (3, 4, 5)
+    timings = in_turn({"a": Variant("a", [])}, steps=3, warmup=2, block=2)
+    assert timings["a"].seconds == (3, 4, 5)
 
 
 def test_a_variant_out_of_budget_is_measured_as_often_as_it_must_be(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))  # every call takes a second
     calls = []
-    found = in_turn({"a": Variant("a", calls)}, steps=100, warmup=50, budget=4.5)
+    timings = in_turn({"a": Variant("a", calls)}, steps=100, warmup=50, budget=4.5)
     # five calls spend it; the first warm-up call never counts, and from the fifth on all do
-    assert found["a"].seconds == (5, 6, 7)
+    assert timings["a"].seconds == (5, 6, 7)
 
 
 def test_a_row_tells_mean_median_and_the_spread_of_the_middle_half():

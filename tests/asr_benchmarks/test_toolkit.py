@@ -74,10 +74,10 @@ def test_an_epoch_is_every_training_chunk_once_and_ranks_share_it(ranks: int, fo
     frames = Frames(Path(folder), SETTINGS)
     parts = [frames.epoch(5, rank, ranks) for rank in range(ranks)]
     assert len({len(part) for part in parts}) == 1
-    found = np.concatenate([chunks for part in parts for chunks in part])
-    assert len(set(found.tolist())) == len(found)
-    assert set(found.tolist()) <= set(range(7 * 4))
-    assert len(found) == (28 if ranks == 1 else 7 // ranks * ranks * 4)
+    trained = np.concatenate([chunks for part in parts for chunks in part])
+    assert len(set(trained.tolist())) == len(trained)
+    assert set(trained.tolist()) <= set(range(7 * 4))
+    assert len(trained) == (28 if ranks == 1 else 7 // ranks * ranks * 4)
     assert not np.array_equal(frames.epoch(6)[0], frames.epoch(5)[0])
     x, y = frames.read(np.array([5]))
     assert x.numpy() == pytest.approx(frames.features[1, 10:20][None])
@@ -106,10 +106,10 @@ def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_p
     plain = PlainLoop(str(tmp_path), whole, "")
     with running(partial(Returnn, loader_processes=0), str(tmp_path), whole, "") as worker:
         for _ in range(EPOCHS):
-            expected, found = plain.epoch(), worker.call("epoch")
-            assert found["frames"] == expected["frames"] == 280
-            assert found["steps"] == 1
-            assert found["loss"] == pytest.approx(expected["loss"], abs=1e-4)
+            expected, trained = plain.epoch(), worker.call("epoch")
+            assert trained["frames"] == expected["frames"] == 280
+            assert trained["steps"] == 1
+            assert trained["loss"] == pytest.approx(expected["loss"], abs=1e-4)
         assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
         log = (tmp_path / LOG).read_text()
     assert re.findall(r"Epoch (\d): Trained (\d) steps", log) == [("1", "1"), ("2", "1"), ("3", "1")]
@@ -117,10 +117,10 @@ def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_p
 
 def test_returnn_learns_in_batches(folder: str) -> None:
     with running(partial(Returnn, loader_processes=0), folder, SETTINGS, "") as worker:
-        found = [worker.call("epoch") for _ in range(30)]
-        assert {one["frames"] for one in found} == {280}
-        assert {one["steps"] for one in found} == {7}
-        assert found[-1]["loss"] < 0.8 * found[0]["loss"]
+        epochs = [worker.call("epoch") for _ in range(30)]
+        assert {epoch["frames"] for epoch in epochs} == {280}
+        assert {epoch["steps"] for epoch in epochs} == {7}
+        assert epochs[-1]["loss"] < 0.8 * epochs[0]["loss"]
         assert worker.call("error_rate") < 60
         assert worker.call("about")["version"].startswith("returnn ")
 
@@ -163,12 +163,12 @@ def by_hand(folder: str, settings: Settings, every: int | None) -> list[float]:
 def test_two_workers_are_averaged_as_by_hand(every: int | None, folder: str) -> None:
     cfg = OmegaConf.to_yaml(with_averaging(compose("gpus=0"), every), resolve=True)
     with Ranks(partial(ProjectLoop, folder, SETTINGS, cfg), 2, threads=1) as group:
-        found = [group.epoch() for _ in range(EPOCHS)]
+        epochs = [group.epoch() for _ in range(EPOCHS)]
         assert 0 <= group.error_rate() <= 100
-    assert {one["frames"] for one in found} == {240}
-    assert [one["loss"] for one in found] == pytest.approx(by_hand(folder, SETTINGS, every), abs=1e-4)
+    assert {epoch["frames"] for epoch in epochs} == {240}
+    assert [epoch["loss"] for epoch in epochs] == pytest.approx(by_hand(folder, SETTINGS, every), abs=1e-4)
 
 
 def test_one_worker_has_nothing_to_average() -> None:
-    found = ways_to_average([1, 2], [None, 10])
-    assert found == {"1 worker": (1, None), "2 workers": (2, None), "2 workers, every 10 steps": (2, 10)}
+    ways = ways_to_average([1, 2], [None, 10])
+    assert ways == {"1 worker": (1, None), "2 workers": (2, None), "2 workers, every 10 steps": (2, 10)}

@@ -19,8 +19,8 @@ def test_the_interval_holds_the_median_in_95_percent(pairs: int) -> None:
     generator = np.random.default_rng(pairs)
     hits = 0
     for _ in range(2000):
-        found = ratio_interval(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
-        hits += found["ratio_low"] <= 1 <= found["ratio_high"]
+        interval = ratio_interval(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
+        hits += interval["ratio_low"] <= 1 <= interval["ratio_high"]
     assert hits / 2000 >= 0.94
 
 

@@ -37,26 +37,26 @@ def refused(corpora, outputs, *options):
 
 def test_loop_compares_lightning_with_a_bare_loop(corpora, tmp_path):
     options = ["benchmark.steps=3", "benchmark.pairs=1"]
-    done, _, found = measured(corpora, tmp_path, "loop", *options)
-    assert found["ratio"] == pytest.approx(found["lightning_seconds"] / found["bare_seconds"])
+    done, _, result = measured(corpora, tmp_path, "loop", *options)
+    assert result["ratio"] == pytest.approx(result["lightning_seconds"] / result["bare_seconds"])
     assert "ratio" in done.stdout
 
 
 def test_utilisation_compares_steps_with_and_without_the_record(corpora, tmp_path):
     options = ["benchmark.steps=2", "benchmark.pairs=6", "benchmark.interval=0.02"]
-    _, _, found = measured(corpora, tmp_path, "utilisation", *options)
+    _, _, result = measured(corpora, tmp_path, "utilisation", *options)
     for clock in ("seconds", "cpu"):
-        assert 0 < found[f"{clock}_ratio_low"] <= found[f"{clock}_ratio"] <= found[f"{clock}_ratio_high"]
-    assert found["interval"] == 0.02
+        assert 0 < result[f"{clock}_ratio_low"] <= result[f"{clock}_ratio"] <= result[f"{clock}_ratio_high"]
+    assert result["interval"] == 0.02
 
 
 def test_decode_measures_each_decoder_and_width_on_both_models(corpora, tmp_path):
     options = ["benchmark.utterances=1", "benchmark.beam_widths=[2,3]", "benchmark.repeats=2"]
-    _, _, found = measured(corpora, tmp_path, "decode", *options)
+    _, _, result = measured(corpora, tmp_path, "decode", *options)
     beams = [(name, width) for name in ("beam", "beam_lm", "beam_charlm", "lexicon") for width in (2, 3)]
     cases = [(name, width, model) for name, width in (("greedy", None), *beams) for model in ("sure", "unsure")]
-    assert [(row["decoder"], row["beam_width"], row["model"]) for row in found["decoding"]] == cases
-    assert all(row["utterances_per_second"] > 0 <= row["spread %"] for row in found["decoding"])
+    assert [(row["decoder"], row["beam_width"], row["model"]) for row in result["decoding"]] == cases
+    assert all(row["utterances_per_second"] > 0 <= row["spread %"] for row in result["decoding"])
 
 
 @pytest.mark.parametrize(("key", "value"), [("pairs", 5), ("steps", 0), ("interval", 0)])
@@ -68,16 +68,18 @@ def test_a_wrong_value_of_it_is_one_line(key, value, corpora, tmp_path):
 
 def test_input_compares_caches_workers_and_the_model(corpora, tmp_path):
     options = ["benchmark.batches=3", "benchmark.repeats=1", "benchmark.workers=[0,1]"]
-    done, _, found = measured(corpora, tmp_path, "input", *options)
-    rows = found["rows"]
+    done, _, result = measured(corpora, tmp_path, "input", *options)
+    rows = result["rows"]
     assert [(r["cache"], r["workers"]) for r in rows] == [(c, w) for c in ("none", "pcm", "features") for w in (0, 1)]
     for row in rows:
-        assert row["over_model"] == pytest.approx(row["audio_hours_per_second"] / found["model_audio_hours_per_second"])
+        assert row["over_model"] == pytest.approx(
+            row["audio_hours_per_second"] / result["model_audio_hours_per_second"]
+        )
         assert row["times_real_time_per_core"] == pytest.approx(3600 * row["audio_hours_per_second"])
     assert all(word in done.stdout for word in ("pcm", "features", "real time", "result in"))
 
 
-def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
+def test_a_wrong_number_of_workers_is_one_line(corpora, tmp_path):
     done = run(["src/benchmark.py", "benchmark=input", "benchmark.workers=[0,-1]"], corpora, tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: benchmark.workers=[0, -1]: expected whole numbers, 0 or more\n"
@@ -85,23 +87,23 @@ def test_a_wrong_number_of_workers_is_told(corpora, tmp_path):
 
 @pytest.mark.slow
 def test_launch_compares_three_ways_to_start_an_arm(corpora, tmp_path):
-    _, _, found = measured(corpora, tmp_path, "launch", "benchmark.arms=2", "benchmark.repeats=1", "max_epochs=1")
+    _, _, result = measured(corpora, tmp_path, "launch", "benchmark.arms=2", "benchmark.repeats=1", "max_epochs=1")
     for way in ("forked", "processes", "in_one_process"):
-        assert 0 < min(found[f"{way}_median"], found[f"{way}_first"]) < found[f"{way}_all"]
-    assert found["processes_to_forked"] == pytest.approx(found["processes_median"] / found["forked_median"])
+        assert 0 < min(result[f"{way}_median"], result[f"{way}_first"]) < result[f"{way}_all"]
+    assert result["processes_to_forked"] == pytest.approx(result["processes_median"] / result["forked_median"])
 
 
 def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
     options = ["benchmark.batches=[2,4]", "benchmark.steps=1"]
     few = ["benchmark.repeats=1", "benchmark.frames=[8,16]"]
-    _, _, found = measured(corpora, tmp_path, "step", *options, *few)
+    _, _, result = measured(corpora, tmp_path, "step", *options, *few)
     points = [("lstm", 32, 2), ("lstm", 32, 4), ("gru", 32, 2), ("gru", 32, 4)]
-    assert [(row["rnn"], row["precision"], row["batch"]) for row in found["steps"]] == points
-    for row in found["steps"]:
+    assert [(row["rnn"], row["precision"], row["batch"]) for row in result["steps"]] == points
+    for row in result["steps"]:
         assert row["R"] > 0
         assert row["MFU %"] == pytest.approx(100 * row["GFLOP/s"] / row["product GFLOP/s"])
         assert row["port / ours"] > 0
-    assert all(row[f"{kind} %"] > 0 for row in found["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
+    assert all(row[f"{kind} %"] > 0 for row in result["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
 
 
 def test_step_measures_precisions_side_by_side(corpora, tmp_path):
@@ -123,16 +125,18 @@ def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):
 
 def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path):
     options = ["benchmark.batches=2", "benchmark.repeats=1", "benchmark.warmup=0"]
-    _, folder, found = measured(corpora, tmp_path, "peer", *options, "batch.size=4")
-    assert [row["way"] for row in found["ways"]] == ["usual port", "+ our batches", "+ our input", "+ our layers"]
-    assert found["utterances"] == 8
+    _, folder, result = measured(corpora, tmp_path, "peer", *options, "batch.size=4")
+    assert [row["way"] for row in result["ways"]] == ["usual port", "+ our batches", "+ our input", "+ our layers"]
+    assert result["utterances"] == 8
     gained = 1.0
-    for row in found["ways"]:
+    for row in result["ways"]:
         gained *= row["gain"]
         assert row["ratio"] == pytest.approx(gained)
-        assert row["ms per batch"] * row["R"] == pytest.approx(found["ways"][0]["ms per batch"] * found["ways"][0]["R"])
-    assert found["ours / port"] == pytest.approx(found["ways"][-1]["R"] / found["ways"][0]["R"])
-    assert found["ways"][1]["padding %"] <= found["ways"][0]["padding %"]
+        assert row["ms per batch"] * row["R"] == pytest.approx(
+            result["ways"][0]["ms per batch"] * result["ways"][0]["R"]
+        )
+    assert result["ours / port"] == pytest.approx(result["ways"][-1]["R"] / result["ways"][0]["R"])
+    assert result["ways"][1]["padding %"] <= result["ways"][0]["padding %"]
     assert "our layers" in (folder / "report.md").read_text()
 
 
@@ -151,13 +155,13 @@ def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path)
         while process.poll() is None and not list(tmp_path.glob("*/*/result.json")):
             time.sleep(0.05)
         process.terminate()
-        shown, said = process.communicate(timeout=300)
+        output, errors = process.communicate(timeout=300)
         assert process.returncode == 128 + signal.SIGTERM
-        assert said.splitlines()[-1:] == ["interrupted: SIGTERM"]
+        assert errors.splitlines()[-1:] == ["interrupted: SIGTERM"]
     (folder,) = run_folders(tmp_path)
-    told = json.loads((folder / "status.json").read_text())
-    assert (told["status"], told["reason"]) == ("failed", "interrupted: SIGTERM")
-    assert shown == f"what was measured by then is in {folder}\n"
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["status"], status["reason"]) == ("failed", "interrupted: SIGTERM")
+    assert output == f"what was measured by then is in {folder}\n"
     kept = json.loads((folder / "result.json").read_text())
     assert 1 <= len(kept["steps"]) == len(kept["parts"]) < 12
     assert kept["notes"][0].startswith("unfinished")
@@ -179,14 +183,14 @@ def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
 @pytest.mark.slow
 def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
     options = ["gpus=0", "benchmark.ranks=[1,2]", "benchmark.steps=2", "benchmark.warmup=1"]
-    _, folder, found = measured(corpora, tmp_path, "scaling", *options, "benchmark.repeats=1")
-    rows = {(row["scaling"], row["ranks"]): row for row in found["scaling"]}
+    _, folder, result = measured(corpora, tmp_path, "scaling", *options, "benchmark.repeats=1")
+    rows = {(row["scaling"], row["ranks"]): row for row in result["scaling"]}
     assert [row["total batch"] for row in rows.values()] == [8, 16, 8, 8]
     for (kind, ranks), row in rows.items():
         assert row["ms per step"] > 0
         assert row["utterances per step"] <= row["total batch"]
         assert row["efficiency %"] == pytest.approx(100 * row["R"] / rows[kind, 1]["R"] / ranks)
-    assert "published" in found
+    assert "published" in result
     assert {path.stem for path in (folder / "launches").glob("*.yaml")} == {"1x8", "2x8", "2x4"}
     assert (folder / "efficiency-by-ranks.png").exists()
 
@@ -209,26 +213,26 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
         "mine": platform_result(corpora, tmp_path / "1", [*few, *epochs]),
         "theirs": platform_result(corpora, tmp_path / "2", [*few, *two_ranks]),
     }
-    assert [found["epochs"] for found in results.values()] == [3, 1]
-    mine, theirs = ({row["target %"]: row for row in found["time_to_accuracy"]} for found in results.values())
+    assert [result["epochs"] for result in results.values()] == [3, 1]
+    mine, theirs = ({row["target %"]: row for row in result["time_to_accuracy"]} for result in results.values())
     assert 0 < mine["900"]["minutes"] <= results["mine"]["minutes of training"]
     assert mine["900"]["cost"] == pytest.approx(3.6 / 60 * mine["900"]["minutes"])
     assert any("first of 2 ranks" in line for line in results["theirs"]["notes"])
     assert [mine["0"]["minutes"], theirs["900"]["minutes"]] == [None, None]
-    for name, found in results.items():
-        assert [row["beam width"] for row in found["evaluation_by_beam_width"]] == [1, 4]
-        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    for name, result in results.items():
+        assert [row["beam width"] for row in result["evaluation_by_beam_width"]] == [1, 4]
+        (tmp_path / f"{name}.json").write_text(json.dumps(result))
     machines = [tmp_path / "mine.json", tmp_path / "theirs.json"]
     done = python(["src/compare.py", *machines], clean_environment(corpora, tmp_path))
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
-    steps = told["throughput"][0]
+    comparison = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
+    steps = comparison["throughput"][0]
     assert steps["R theirs, % of mine"] == pytest.approx(100 * steps["R theirs"] / steps["R mine"])
-    row = next(row for row in told["time_to_accuracy"] if row["target %"] == "900")
+    row = next(row for row in comparison["time_to_accuracy"] if row["target %"] == "900")
     assert (row["minutes mine"], row["minutes theirs"]) == (mine["900"]["minutes"], None)
-    assert told["published_machines"] == results["mine"]["published_machines"]
-    assert {row["machine"] for row in told["machines"]} >= {"processor", "memory"}
-    series = {one["title"]: list(one["series"]) for one in told["plots"]}
+    assert comparison["published_machines"] == results["mine"]["published_machines"]
+    assert {row["machine"] for row in comparison["machines"]} >= {"processor", "memory"}
+    series = {plot["title"]: list(plot["series"]) for plot in comparison["plots"]}
     assert series["Throughput"] == ["training (mine)", "training (theirs)"]
     assert (tmp_path / "comparison" / "throughput.png").exists()
 
@@ -248,18 +252,18 @@ NETWORKS = ["benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
 
 def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_path):
     options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
-    _, folder, found = measured(corpora, tmp_path, "networks", *NETWORKS, *options, "benchmark.together=2")
-    (size,) = found["sizes"]
+    _, folder, result = measured(corpora, tmp_path, "networks", *NETWORKS, *options, "benchmark.together=2")
+    (size,) = result["sizes"]
     assert size["parameters"] == sum(a * b + b for a, b in [(418, 15), (15, 15), (15, 15), (15, 418)])
-    points = [(row["framework"], row["threads"], row["batch"]) for row in found["steps"]]
-    assert points == [(name, threads, 64) for name in ("torch", "jax") for threads in (1, 2)], found["notes"]
-    for row in found["steps"]:
+    points = [(row["framework"], row["threads"], row["batch"]) for row in result["steps"]]
+    assert points == [(name, threads, 64) for name in ("torch", "jax") for threads in (1, 2)], result["notes"]
+    for row in result["steps"]:
         assert row["samples/s"] == pytest.approx(1000 * row["batch"] / row["ms"])
         assert row["GFLOP/s"] == pytest.approx(row["samples/s"] * size["GFLOP per sample"])
-    for row in found["scaling"][:2]:
-        one, two = (r["ms"] for r in found["steps"] if r["framework"] == row["framework"])
-        assert (row["machine"], row["1 to 2 threads"]) == ("this machine", pytest.approx(one / two))
-    assert [row["framework"] for row in found["scaling"][2::2]] == ["Caffe", "CNTK", "TF", "Torch"]
+    for row in result["scaling"][:2]:
+        single, double = (r["ms"] for r in result["steps"] if r["framework"] == row["framework"])
+        assert (row["machine"], row["1 to 2 threads"]) == ("this machine", pytest.approx(single / double))
+    assert [row["framework"] for row in result["scaling"][2::2]] == ["Caffe", "CNTK", "TF", "Torch"]
     assert "desktop, published" in (folder / "report.md").read_text()
     assert (folder / "fcn5-by-threads.png").exists()
 
@@ -281,15 +285,15 @@ def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tm
 def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
     few = ["benchmark.steps=3", "benchmark.warmup=1", "benchmark.scale=0.04", "benchmark.threads=1"]
     chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,jax_scan]"]
-    _, folder, found = measured(corpora, tmp_path, "lstm", *few, *chosen)
-    rows, numbers = found["steps"], found["numbers_and_memory"]
+    _, folder, result = measured(corpora, tmp_path, "lstm", *few, *chosen)
+    rows, numbers = result["steps"], result["numbers_and_memory"]
     assert [row["implementation"] for row in rows] == ["torch_packed", "jax_scan"]
     slowest = max(row["ms"] for row in rows)
     for row in rows:
         assert row["x slowest"] == pytest.approx(slowest / row["ms"])
         assert row["measurements"] == 3
     assert all(max(row["logits differ"], row["loss differs"]) < 1e-4 < row["peak GB"] for row in numbers)
-    assert any(line.startswith("4x320/CTC-long: torch_lstm not measured") for line in found["notes"])
+    assert any(line.startswith("4x320/CTC-long: torch_lstm not measured") for line in result["notes"])
     assert (folder / "training-step-of-lstm-networks.png").is_file()
 
 
@@ -308,26 +312,26 @@ TOOLKIT = {
 @pytest.mark.slow
 def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
-    _, folder, found = measured(corpora, tmp_path, "toolkit", *options)
-    ours = found["toolkits"][:4]
+    _, folder, result = measured(corpora, tmp_path, "toolkit", *options)
+    ours = result["toolkits"][:4]
     assert [row["toolkit"] for row in ours] == ["project_loop", "minimal", "plain_loop", "returnn"]
-    assert [row["published s"] for row in found["toolkits"][4:]] == [140, 370, 580, 210]
-    for row, learnt in zip(ours, found["learning"], strict=True):
-        assert learnt["frames per epoch"] == 3 * 40
+    assert [row["published s"] for row in result["toolkits"][4:]] == [140, 370, 580, 210]
+    for row, learning in zip(ours, result["learning"], strict=True):
+        assert learning["frames per epoch"] == 3 * 40
         assert row["frames/s"] == pytest.approx(3 * 40 / row["s per epoch"])
         assert row["s for 8738 utterances"] == pytest.approx(row["s per epoch"] * 8738 / 4)
         assert row["peak GB"] > 0.1
-    one, two = found["workers"]
-    assert (one["workers"], two["workers"]) == (1, 2)
-    assert two["speed-up"] == pytest.approx(one["s per epoch"] / two["s per epoch"])
-    assert two["published speed-up"] == pytest.approx(140 / 80)
-    (plot,) = found["plots"]
+    single, double = result["workers"]
+    assert (single["workers"], double["workers"]) == (1, 2)
+    assert double["speed-up"] == pytest.approx(single["s per epoch"] / double["s per epoch"])
+    assert double["published speed-up"] == pytest.approx(140 / 80)
+    (plot,) = result["plots"]
     assert {name: len(points) for name, points in plot["series"].items()} == {"1 worker": 2, "2 workers": 2}
     assert (folder / "frame-error-rate-over-time.png").exists()
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("frames=45", "benchmark.frames=45: expected a multiple of benchmark.chunk=20"),
         ("workers=[0]", "benchmark.workers=[0]: expected whole numbers"),
@@ -335,6 +339,6 @@ def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
         ("lr=0", "benchmark.lr=0: expected a number, above 0"),
     ],
 )
-def test_a_wrong_toolkit_is_one_line(override, told, corpora, tmp_path):
+def test_a_wrong_toolkit_is_one_line(override, message, corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
-    assert told in refused(corpora, tmp_path, "benchmark=toolkit", *options, f"benchmark.{override}")
+    assert message in refused(corpora, tmp_path, "benchmark=toolkit", *options, f"benchmark.{override}")

@@ -60,7 +60,7 @@ PublishedRow = TypedDict(
 
 @dataclass
 class Point:
-    """A number of ranks with a batch per rank: the measurements of its launches, or why the first failure failed."""
+    """A number of ranks with a batch per rank: the measurements of its launches, or the reason of the first failure."""
 
     ranks: int
     batch: int
@@ -225,7 +225,7 @@ def scaling_notes(points: Sequence[Point], timings: Mapping[str, Timing], gpus: 
     if not gpus and largest * threads > cores():
         lines.append(f"{largest} ranks of {threads} threads share {cores()} cores: more ranks than cores gain nothing")
     if (load := os.getloadavg()[0]) > cores() + largest * threads:
-        lines.append(f"the machine is busy with more than this: {load:.1f} processes want one of {cores()} cores")
+        lines.append(f"the machine is busy with other work, too: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({p.name: timings[p.name] for p in points if p.failed is None})
     unclear = "in seconds, says the text, though 960 h in 119 s is not likely; it leaves full precision open (???)"

@@ -1,4 +1,4 @@
-"""The project's loop with nothing in it that training does not need, and its products in as many bits as asked for."""
+"""The project's loop with nothing in it that training does not need, and with products in `precision` bits."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
