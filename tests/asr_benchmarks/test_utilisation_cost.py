@@ -15,7 +15,7 @@ from asr_benchmarks.project.utilisation import Alternating, ratio_interval
 
 @pytest.mark.parametrize("pairs", [6, 20])
 def test_the_interval_holds_the_median_in_95_percent(pairs: int) -> None:
-    """Of noise with heavy tails; 2000 trials measure it with a standard error of 0.5 points."""
+    """Holds for noise with heavy tails; 2000 trials measure the share with a standard error of 0.5 points."""
     generator = np.random.default_rng(pairs)
     hits = 0
     for _ in range(2000):
