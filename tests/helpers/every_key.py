@@ -1,7 +1,7 @@
 """Every key of the composed config and every option of its groups, found in conf/, and how each is made to act.
 
-A knob is turned by its own: a number is halved, a switch flipped, a checksum zeroed. What cannot be guessed stands in
-the yaml that has the key, as YAML in comments at its end, which is no part of the config:
+Numbers are halved, switches flipped and checksums zeroed. What cannot be guessed stands in the yaml that has the
+key, as YAML in comments at its end, which is no part of the config:
 
     # tests:
     #   beside: [data.root=<kaldi>, max_epochs=1]
@@ -19,7 +19,8 @@ turned to, or several of
 
 `<name>` stands for a file or folder that layouts.write_layouts leaves. Four names are not keys:
 
-- beside: the overrides that the option and each of its keys are turned beside;
+- beside: the overrides that the option and each of its keys are turned beside; among them another corpus, where the
+  tones of the tests will not do (an alphabet without Latin letters is turned beside data=synthetic in its language);
 - itself: how the option is made to act, where another choice of the group is not enough;
 - slow: why these tests are marked slow;
 - exempt: properties that a contract test asks of the options of a group and that this one has not, with the reason.
@@ -35,6 +36,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
 
 from tests.helpers.support import CONF, another, compose, defaults, group_options, tiny_overrides
 
@@ -57,10 +59,15 @@ class Case:
 
 @functools.cache
 def hints(option: str) -> dict[str, Any]:
-    """The comments for tests of an option's yaml, or of config.yaml where option is empty."""
+    """The comments for tests of an option's yaml, or of config.yaml where option is empty. Raises ValueError, with the
+    file, where they are no YAML.
+    """
     _, _, block = yaml_of(option).read_text(encoding="utf-8").partition("\n# tests:")
     lines = takewhile(lambda line: line.startswith("#"), block.splitlines()[1:])
-    read = OmegaConf.create("\n".join(line.removeprefix("#") for line in lines))
+    try:
+        read = OmegaConf.create("\n".join(line.removeprefix("#") for line in lines))
+    except YAMLError as error:
+        raise ValueError(f"{yaml_of(option)}: what stands behind `# tests:` is no YAML: {error}") from error
     return OmegaConf.to_container(read)  # type: ignore[return-value]
 
 
