@@ -11,6 +11,7 @@ from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.extras import require
 
 SPACES = ("alpha", "beta", "prune_beams")
 
@@ -23,6 +24,8 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             raise UsageError("run is not set: a run's folder, as in python src/evaluate.py run=outputs/<sweep>/<run>")
         for key in ("tune.trials", "tune.seed"):
             whole(key, OmegaConf.select(cfg, key), 0)
+        if cfg.tune.trials:
+            require("search", f"tune.trials={cfg.tune.trials}", "optuna")
         for key in SPACES:
             _check_space(key, cfg.tune[key], optional=key == "prune_beams")
         if cfg.untrained not in ("skip", "decode"):

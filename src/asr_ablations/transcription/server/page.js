@@ -98,7 +98,7 @@ function show(content, blob) {
   URL.revokeObjectURL(player.src);
   player.src = URL.createObjectURL(blob);
   player.hidden = false;
-  at("text").reoffsetChildren(...content.words.flatMap((word) => {
+  at("text").replaceChildren(...content.words.flatMap((word) => {
     const button = document.createElement("button");
     const sure = Math.round(100 * word.confidence);
     button.type = "button";
