@@ -44,7 +44,7 @@ lock: EXTRAS = dev
 lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.12)
 	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.12. Written by: make lock"; \
 	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
-		--python-version 3.10 --extra dev --no-annotate --no-header --no-emit-index-url $(ARGS) \
+		--python-version 3.10 --extra dev --no-annotate --no-header $(ARGS) \
 		--output-file .constraints pyproject.toml && \
 	sed -E "s/ ; python_full_version < '3\.13'$$//; s/ and python_full_version < '3\.13'//; s/python_full_version < '3\.13' and //" .constraints; } >.lock \
 		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
