@@ -15,7 +15,8 @@ from asr_ablations.tools.errors import UsageError
 from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
 from tests.helpers.command import SHRUNKEN, run, run_folders
-from tests.helpers.support import compose, group_options, shared_data
+from tests.helpers.layouts import lay_out
+from tests.helpers.support import component, compose, group_options, shared_data
 
 SMALL = ["model=tiny", *SHRUNKEN[2:], "max_epochs=1", "logger=csv"]
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
@@ -176,3 +177,15 @@ def test_the_readmes_lines_are_understood(line):
     """What they do stands above; LibriSpeech itself is not downloaded in tests."""
     words = shlex.split(re.sub(r"<.*?>", "FOLDER", line))
     build(compose(*words[1:]).data)
+
+
+@pytest.mark.parametrize("name", ["kaldi", "manifest"])
+def test_the_documented_line_prepares_a_corpus_of_ones_own(name, tiny_corpus, corpora, tmp_path):
+    """As the pages give it, on the tones in that layout; 10, 6 and 2 utterances in three sets."""
+    (line,) = [line for line in PYTHON if line.startswith("src/prepare.py") and f"data={name}" in line]
+    root = tmp_path / name
+    lay_out(component("data", name, root=str(root)), tiny_corpus)
+    words = [word for word in shlex.split(line) if not word.startswith("data.root=")]
+    done = run([*words, f"data.root={root}"], corpora, tmp_path / "outputs")
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in rows(done.stdout).values() if row[0].isdigit()] == ["10", "6", "2"]
