@@ -86,7 +86,7 @@ def test_metrics_hold_every_figure_of_every_epoch(default_run):
     for key in (
         "train/loss_epoch", "validation/dev-clean/loss", "validation/dev-clean/wer", "validation/dev-clean/cer",
         "train/learning_rate", "train/gradient_norm", "train/audio_hours_per_second", "train/padding_percent",
-        "train/waiting_percent", "time/seconds", "time/audio_hours",
+        "train/waiting_percent", "train/epoch_seconds", "time/seconds", "time/audio_hours",
     ):  # fmt: skip
         values = [float(row[key]) for row in rows if row[key]]
         assert len(values) == 2, key

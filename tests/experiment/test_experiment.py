@@ -55,3 +55,19 @@ def test_the_summary_counts_what_the_rows_hold(folder: Path) -> None:
         errors = sum(int(row[kind]) for row in own for kind in ("substitutions", "deletions", "insertions"))
         assert final["wer"] == pytest.approx(errors / sum(int(row["words"]) for row in own))
     assert summary["epochs"] == EPOCHS
+
+
+def test_the_final_loss_is_that_of_the_last_validation(folder: Path) -> None:
+    """Both are of the last weights."""
+    final = json.loads((folder / "summary.json").read_text())["sets"]
+    with (folder / "metrics.csv").open() as file:
+        losses = [float(row["validation/dev/loss"]) for row in csv.DictReader(file) if row["validation/dev/loss"]]
+    assert final["dev"]["loss"] == pytest.approx(losses[-1], rel=1e-5)
+    assert final["test"]["loss"] > 0
+
+
+def test_seconds_of_the_epochs_add_up_to_those_of_all_training_batches(folder: Path) -> None:
+    with (folder / "metrics.csv").open() as file:
+        seconds = [float(row["train/epoch_seconds"]) for row in csv.DictReader(file) if row["train/epoch_seconds"]]
+    assert len(seconds) == EPOCHS
+    assert sum(seconds) == pytest.approx(json.loads((folder / "summary.json").read_text())["train_batch_seconds"])

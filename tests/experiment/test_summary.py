@@ -13,7 +13,7 @@ from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
 from tests.helpers.support import compose
 from tests.helpers.wandb_file import read_run
 
-SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125}}, "test_sets": ["test"]}
+SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125, "loss": 0.5}}, "test_sets": ["test"]}
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     (path,) = record.folder.rglob("*.wandb")
     recorded = read_run(path)
     assert (recorded["id"], recorded["exit_code"]) == (record.id, exit_code)
-    assert any(row.get("final/test/wer") == 0.25 for row in recorded["history"])
+    assert any((row.get("final/test/wer"), row.get("final/test/loss")) == (0.25, 0.5) for row in recorded["history"])
 
 
 def test_a_logger_without_an_end_is_left_alone(record: Run) -> None:

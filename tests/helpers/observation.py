@@ -38,7 +38,8 @@ def observe(cfg: DictConfig) -> Seen:
     }
     fitter.fit(task, data)
     sets = dict.fromkeys([*corpus.validation, *corpus.test])
-    rows = [row for name in sets for row in transcribe_set(task, data, name, fitter.precision_plugin.forward_context)]
+    precision = fitter.precision_plugin.forward_context
+    rows = [row for name in sets for row in transcribe_set(task, data, name, precision).rows]
     return {
         **seen,
         **steps.seen,

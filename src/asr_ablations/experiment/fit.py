@@ -1,7 +1,7 @@
 """Training and evaluation of one run, and what it leaves in its folder."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytorch_lightning as pl
@@ -13,7 +13,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.summary import finish, log_result, summarise
 from asr_ablations.experiment.terminal import print_run
-from asr_ablations.experiment.utterances import UtteranceRow, transcribe_set
+from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import Pruned
@@ -101,30 +101,31 @@ class TrainingRun:
 
     def _evaluate(self) -> None:
         with self._phase("evaluate"), self.utilisation.during("evaluate"):
-            rows = self._transcripts()
+            sets = self._transcribed_sets()
         self.utilisation.close()
-        summary = self._summary(rows)
+        rows = [row for transcribed in sets.values() for row in transcribed.rows]
+        summary = self._summary(rows, {name: transcribed.loss for name, transcribed in sets.items()})
         summary["metrics"] = dict(sorted(self.last.metrics.items()))
         write_csv(self.record.folder / layout.UTTERANCES, rows)
         write_json(self.record.folder / layout.SUMMARY, summary)
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
 
-    def _transcripts(self) -> list[UtteranceRow]:
+    def _transcribed_sets(self) -> dict[str, Transcribed]:
         self.task.to(self.fitter.strategy.root_device)
         sets = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
         precision = self.fitter.precision_plugin.forward_context
-        return [row for name in sets for row in transcribe_set(self.task, self.data, name, precision)]
+        return {name: transcribe_set(self.task, self.data, name, precision) for name in sets}
 
     def _record_pruned(self, pruned: Pruned) -> None:
         self.utilisation.close()
         self.record.phases["train"] = self.last.state_dict()["seconds"]
         if not rank():
-            write_json(self.record.folder / layout.SUMMARY, self._summary([]))
+            write_json(self.record.folder / layout.SUMMARY, self._summary([], {}))
             print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
 
-    def _summary(self, rows: Sequence[UtteranceRow]) -> Json:
-        summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, self.throughput)
+    def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Json:
+        summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
         return {**summary, "phase_seconds": self.utilisation.phases}
 
     def _checkpoint_record(self) -> Json:

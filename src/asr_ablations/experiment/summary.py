@@ -1,7 +1,7 @@
 """The results of a run, in one mapping and for its loggers."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytorch_lightning as pl
 import torch
@@ -32,14 +32,18 @@ def summarise(
     task: CTCTask,
     data: SpeechData,
     rows: Sequence[UtteranceRow],
+    losses: Mapping[str, float | None],
     throughput: Throughput,
 ) -> Json:
-    """The content of summary.json: rates of every set in `rows`, counts, times in seconds, memory in bytes."""
+    """The content of summary.json: rates and loss of every set in `rows`, counts, times in seconds, memory in bytes.
+
+    losses: nats, the mean over the utterances of each set.
+    """
     sets = dict.fromkeys(row["set"] for row in rows)
     return {
         "id": record.id,
         "name": record.name,
-        "sets": {name: rates([row for row in rows if row["set"] == name]) for name in sets},
+        "sets": {name: _final([row for row in rows if row["set"] == name], losses.get(name)) for name in sets},
         "test_sets": list(data.corpus.test),
         "best_validation_wer": _best_validation_wer(fitter),
         "parameters": sum(p.numel() for p in task.model.parameters()),
@@ -58,6 +62,10 @@ def summarise(
     }
 
 
+def _final(rows: Sequence[UtteranceRow], loss: float | None) -> Json:
+    return {**rates(rows), "loss": loss}
+
+
 def _best_validation_wer(fitter: pl.Trainer) -> float | None:
     """The lowest WER of the first validation set, as a fraction; None before the first validation."""
     best = fitter.checkpoint_callback
@@ -73,11 +81,12 @@ def _peak_memory(fitter: pl.Trainer) -> int:
 
 
 def log_result(logger: Logger | None, summary: Json, rows: Sequence[UtteranceRow]) -> None:
-    """Log the final rates, and example transcripts where the logger shows tables."""
+    """Log the final rates and losses, and example transcripts where the logger shows tables."""
     if logger is None:
         return
     for name, final in summary["sets"].items():
-        logger.log_metrics({f"final/{name}/{key}": final[key] for key in ("wer", "cer")})
+        known = {key: final[key] for key in ("wer", "cer", "loss") if final[key] is not None}
+        logger.log_metrics({f"final/{name}/{key}": value for key, value in known.items()})
     if isinstance(logger, LoggerOfTables):
         examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
         logger.log_table(

@@ -1,8 +1,9 @@
-"""Decoding of whole sets, each utterance once, and their error rates."""
+"""Decoding of whole sets, each utterance once, their loss and their error rates."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 
@@ -45,19 +46,30 @@ class Rates(TypedDict):
     insertions: int
 
 
+class Transcribed(NamedTuple):
+    """A decoded set. rows: in the order of the ids. loss: of the loss component, nats, the mean over utterances; None
+    where it is not finite, as for an utterance with fewer frames than CTC needs, or where the set is empty.
+    """
+
+    rows: list[UtteranceRow]
+    loss: float | None
+
+
 def transcribe_set(
     task: CTCTask, data: SpeechData, name: str, precision: Callable[[], AbstractContextManager[object]]
-) -> list[UtteranceRow]:
-    """Decode one set; returns its rows in the order of the ids. precision: a context for the forward pass."""
+) -> Transcribed:
+    """Decode one set. precision: a context for the forward pass."""
     task.eval()
     utterances = {u.id: u for u in data.sets[name].utterances}
-    rows = []
+    rows, nats = [], 0.0
     for batch in data.evaluation_dataloader(name):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(task.device))
+            nats += len(batch) * float(task.loss(log_probs, lengths, batch))
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
             rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
-    return sorted(rows, key=lambda row: row["id"])
+    loss = nats / len(rows) if rows else math.nan
+    return Transcribed(sorted(rows, key=lambda row: row["id"]), loss if math.isfinite(loss) else None)
 
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:

@@ -19,7 +19,7 @@ from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 EPOCHS, BATCHES = 2, 3
-TIMES = {"time/seconds", "train/audio_hours_per_second", "train/waiting_percent"}
+TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
 
 
 def config(corpus: Path, outputs: Path, *more: str) -> Any:

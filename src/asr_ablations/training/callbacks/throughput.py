@@ -11,7 +11,8 @@ from asr_ablations.tools.machine import device_clock
 
 class Throughput(pl.Callback):
     """Logs train/audio_hours_per_second (R) in each epoch: hours of audio without padding, over the seconds from the
-    start of an epoch to the end of its last batch, without validation. Logs train/learning_rate beside it.
+    start of an epoch to the end of its last batch, without validation, and these seconds as train/epoch_seconds. Logs
+    train/learning_rate beside them.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Throughput(pl.Callback):
             self.audio_hours += hours
             self.train_seconds += seconds
             pl_module.log("train/audio_hours_per_second", hours / seconds, on_step=False, on_epoch=True, batch_size=1)
+            pl_module.log("train/epoch_seconds", seconds, on_step=False, on_epoch=True, batch_size=1)
             rate = trainer.optimizers[0].param_groups[0]["lr"]
             pl_module.log("train/learning_rate", rate, on_step=False, on_epoch=True, batch_size=1)
 
