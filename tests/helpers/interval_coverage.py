@@ -1,6 +1,6 @@
 """Simulated test sets of which the truth is known: how often the interval over speakers holds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ CARRIED_BY_FEW = Scenario(skewed(1.0), 0.5, (20, 20))
 """Where it holds it less often: no interval of so few units can know the speaker that is missing."""
 
 
-def hits(scenario: Scenario, speakers: int, trials: int, seed: int) -> int:
+def hits(scenario: Scenario, speakers: int, trials: int, seed: int | Sequence[int]) -> int:
     """In how many of the trials, each a test set of its own, the interval holds the truth."""
     generator = np.random.default_rng(seed)
     low, high = scenario.sizes

@@ -1,0 +1,1 @@
+"""Long campaigns: what the suite holds in a short form, for an hour or more (make campaign)."""

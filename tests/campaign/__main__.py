@@ -1,0 +1,66 @@
+"""Run what is too long for the suite, and write a dated report.
+
+make campaign                                       every part, an hour
+make campaign PARTS=kills,coverage HOURS=2          some of them; each gets a share of the time
+make campaign RESUME=outputs/campaigns/<date>       the parts that had not ended when it was interrupted
+make campaign ARGS=--list                           what parts there are
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+from asr_ablations.commands.run import exit_code
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import REPOSITORY
+from tests.campaign.campaign import dated, run_campaign
+from tests.campaign.part import PARTS, choose, find_parts
+
+FOLDER = REPOSITORY / "outputs" / "campaigns"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code: 0 if all passed, 1 if something failed, 2 for a mistake of the user's, 130 for Ctrl-C."""
+    options = parser().parse_args(arguments)
+    return exit_code(lambda: _run(options))
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(
+        "make campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--parts", default="", metavar="NAME,NAME", help="by default all")
+    arguments.add_argument("--hours", default="1", help="for all of them together; a part ends its last case")
+    arguments.add_argument("--seed", type=int, default=0, help="of everything drawn at random, as moments of kills")
+    arguments.add_argument("--list", action="store_true", help="name the parts, run nothing")
+    arguments.add_argument("--outputs", type=Path, default=FOLDER, metavar="FOLDER", help="where dated folders go")
+    arguments.add_argument("--resume", type=Path, metavar="FOLDER", help="of a campaign that was interrupted")
+    arguments.add_argument("--parts-folder", type=Path, default=PARTS, metavar="FOLDER", help="where parts are found")
+    return arguments
+
+
+def _run(options: argparse.Namespace) -> int:
+    parts = find_parts(options.parts_folder)
+    if options.list:
+        for part in parts.values():
+            print(f"{part.NAME:12}{part.DESCRIPTION}")
+        return 0
+    chosen, hours = choose(parts, options.parts), _hours(options.hours)
+    if options.resume is not None and not options.resume.is_dir():
+        raise UsageError(f"RESUME={options.resume}: there is no such folder")
+    return run_campaign(chosen, options.resume or dated(options.outputs), hours, options.seed)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours < math.inf:
+        raise UsageError(f"HOURS={text}: expected a number above 0")
+    return hours
+
+
+if __name__ == "__main__":
+    sys.exit(main())

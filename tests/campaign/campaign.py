@@ -1,0 +1,112 @@
+"""A campaign: its parts one after the other, each with a share of the time; what has ended is written at once."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.machine import cores
+from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.progress_bar import bar
+from tests.campaign.pages import Ended, keep, kept, write_report
+from tests.campaign.part import Context, Part
+
+INTERRUPTED = 130
+"""The exit code that a shell gives for Ctrl-C."""
+
+
+def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int) -> int:
+    """The exit code: 0 if every part passed, 1 if not, 130 for Ctrl-C. A part that an earlier start in the same folder
+    brought to its end is not run again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    head, ends, ended = facts(hours, seed), time.monotonic() + 3600 * hours, list[Ended]()
+    for number, part in enumerate(parts):
+        if (earlier := kept(folder, part.NAME)) is not None:
+            print(f"{part.NAME}: ended before, {earlier.verdict}", flush=True)
+            ended.append(earlier)
+        else:
+            share = (ends - time.monotonic()) / (len(parts) - number)
+            ended.append(_run_part(part, folder, max(share, 0.0), seed))
+            keep(folder, ended[-1])
+        page = write_report(folder, {**head, "ended": now()}, ended)
+        if ended[-1].ending == "interrupted":
+            print(f"interrupted; report of what ended: {page}", file=sys.stderr, flush=True)
+            return INTERRUPTED
+    print(f"report  {page}", flush=True)
+    return 0 if all(part.passed for part in ended) else 1
+
+
+def _run_part(part: Part, folder: Path, seconds: float, seed: int) -> Ended:
+    own = folder / part.NAME
+    own.mkdir(exist_ok=True)
+    started, ending, done = time.monotonic(), "done", 0.0
+    with bar(part.NAME, 1.0) as add:
+
+        def advance(share: float, _: str) -> None:
+            nonlocal done
+            add(share - done)
+            done = share
+
+        context = Context(own, seed, seconds, advance)
+        try:
+            report = part.run(context)
+        except KeyboardInterrupt:
+            ending, report = "interrupted", context.begun
+        except Exception as error:
+            ending, report = f"broken: {type(error).__name__}: {error}", context.begun
+            report.failures.append("".join(traceback.format_exception(error)[-2:]))
+    if not any(own.iterdir()):
+        own.rmdir()
+    ended = Ended(part.NAME, part.DESCRIPTION, ending, round(time.monotonic() - started, 1), report)
+    _print(ended)
+    return ended
+
+
+def _print(ended: Ended) -> None:
+    counts = ", ".join(f"{name} {number}" for name, number in ended.report.counts.items())
+    print(f"{ended.name}: {ended.verdict} in {ended.seconds / 60:.1f} min ({counts})", flush=True)
+
+
+def facts(hours: float, seed: int) -> Json:
+    """What the figures of a report depend on."""
+    import psutil
+
+    git = ["git", "-C", str(REPOSITORY)]
+    commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    edited = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
+    return {
+        "started": now(),
+        "commit": f"{commit or 'unknown'}{' with uncommitted changes' if edited else ''}",
+        "machine": f"{processor()}, {cores()} cores, {psutil.virtual_memory().total / 2**30:.0f} GB",
+        "python": platform.python_version(),
+        "load at the start": f"{os.getloadavg()[0]:.1f} processes, priority {os.getpriority(os.PRIO_PROCESS, 0)}",
+        "hours asked": f"{hours:g}",
+        "seed": seed,
+    }
+
+
+def processor() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="minutes")
+
+
+def dated(parent: Path) -> Path:
+    """A folder of this minute that is not there yet."""
+    name = datetime.now().strftime("%Y-%m-%dT%H-%M")
+    numbered = (parent / (name if number == 1 else f"{name}.{number}") for number in range(1, 10_000))
+    return next(folder for folder in numbered if not folder.exists())

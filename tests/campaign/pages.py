@@ -1,0 +1,85 @@
+"""The files of a campaign: a JSON file per part, and report.md and report.json of all that have ended."""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from asr_ablations.tools.files import Json, read_json, write, write_json
+from tests.campaign.part import Report
+
+REPORT, TABLE = "report.md", "report.json"
+LONGEST = 100
+"""Failures of a part that the page lists; the JSON file has all."""
+
+
+@dataclass
+class Ended:
+    """A part that has ended. ending: done; or how it ended early: interrupted, or the exception."""
+
+    name: str
+    description: str
+    ending: str
+    seconds: float
+    report: Report
+
+    @property
+    def passed(self) -> bool:
+        return self.ending == "done" and self.report.passed
+
+    @property
+    def verdict(self) -> str:
+        if self.ending != "done":
+            return self.ending
+        return "passed" if self.report.passed else f"{len(self.report.failures)} failed"
+
+
+def keep(folder: Path, ended: Ended) -> None:
+    """Write a part's own file, whole."""
+    write_json(folder / f"{ended.name}.json", asdict(ended))
+
+
+def kept(folder: Path, name: str) -> Ended | None:
+    """A part that an earlier start of this campaign has brought to its end."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    content = read_json(path)
+    report = Report(**{key.name: content["report"][key.name] for key in fields(Report)})
+    ended = Ended(**{**content, "report": report})
+    return ended if ended.ending == "done" else None
+
+
+def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
+    """Write report.json, and report.md, whose path is returned. head: what was asked, when, and on what machine."""
+    write_json(folder / TABLE, {**head, "parts": [{**asdict(part), "passed": part.passed} for part in parts]})
+    lines = ["# Campaign", "", *(f"- {key}: {value}" for key, value in head.items()), ""]
+    lines += _table(
+        ["part", "verdict", "minutes", "counts"],
+        [[part.name, part.verdict, f"{part.seconds / 60:.1f}", _counts(part.report)] for part in parts],
+    )
+    for part in parts:
+        lines += ["", f"## {part.name}", "", part.description, ""]
+        lines += _table(part.report.columns, part.report.rows) if part.report.rows else []
+        lines += _failures(part.report.failures, part.name)
+    write(folder / REPORT, "\n".join(lines) + "\n")
+    return folder / REPORT
+
+
+def _counts(report: Report) -> str:
+    return ", ".join(f"{name} {number}" for name, number in report.counts.items())
+
+
+def _failures(failures: list[str], name: str) -> list[str]:
+    if not failures:
+        return []
+    more = [f"- and {len(failures) - LONGEST} more in {name}.json"] if len(failures) > LONGEST else []
+    return ["", f"### What failed ({len(failures)})", "", *(f"- {_plain(line)}" for line in failures[:LONGEST]), *more]
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return [f"| {' | '.join(_plain(cell) for cell in line)} |" for line in lines]
+
+
+def _plain(text: str) -> str:
+    """One line that neither ends a cell nor steers a terminal."""
+    return "".join(c if c.isprintable() else "�" for c in " ".join(text.split())).replace("|", "\\|")

@@ -1,0 +1,1 @@
+"""The parts of a campaign, a file each: it has NAME, DESCRIPTION and run(context) -> Report."""
