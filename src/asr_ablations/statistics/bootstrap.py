@@ -49,6 +49,20 @@ def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
     return owner if len(names) > 1 else np.arange(len(speakers), dtype=np.intp)
 
 
+def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], speakers: NDArray[np.str_]) -> float:
+    """The part of the variance of an arm's mean rate that speakers and seeds both show.
+
+    It comes from a seed that does well on one speaker and badly on another. errors: (runs, utterances).
+    """
+    if len(errors) < 2:
+        return 0.0
+    total = max(1.0, float(totals.sum()))
+    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total  # what the run's own rate does not explain
+    owner = units_of(speakers)
+    by_unit = np.stack([np.bincount(owner, weights=row) for row in residuals])
+    return float(by_unit.var(axis=0, ddof=1).sum() / len(errors) / total**2)
+
+
 @functools.lru_cache(maxsize=4)  # a comparison needs the same draws for every pair of arms
 def _draws(units: int, replicates: int) -> NDArray[np.float64]:
     """How often each unit is drawn: (replicates, units), the same at every call."""

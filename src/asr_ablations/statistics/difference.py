@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from asr_ablations.statistics.bootstrap import speaker_interval, units_of
+from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
 from asr_ablations.statistics.interval import Interval
 from asr_ablations.statistics.seeds import detectable, pooled_variance, t_test, welch_error
 
@@ -95,17 +95,3 @@ def error_difference(
     total = max(1.0, float(totals.sum()))
     shared = sum(shared_variance(errors, totals, speakers) for errors in (arm, baseline))
     return rate_difference(arm.sum(axis=1) / total, baseline.sum(axis=1) / total, total, interval, shared, pooled)
-
-
-def shared_variance(errors: Rates, totals: Rates, speakers: NDArray[np.str_]) -> float:
-    """The part of the variance of an arm's mean rate that speakers and seeds both show.
-
-    It comes from a seed that does well on one speaker and badly on another. errors: (runs, utterances).
-    """
-    if len(errors) < 2:
-        return 0.0
-    total = max(1.0, float(totals.sum()))
-    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total  # what the run's own rate does not explain
-    owner = units_of(speakers)
-    by_unit = np.stack([np.bincount(owner, weights=row) for row in residuals])
-    return float(by_unit.var(axis=0, ddof=1).sum() / len(errors) / total**2)

@@ -1,0 +1,185 @@
+"""A weighted sum of arms on one test set, such as a difference of two, with the noise of seeds and of speakers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
+from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
+from asr_ablations.statistics.sample import Sample
+
+Unit = Literal["speakers", "utterances"]
+
+FEWEST_TRIMMED = 5
+"""Runs an arm below which 20 % of them is less than one."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated difference of error rates, a fraction, with all that a test of it needs.
+
+    standard_error and degrees: of seeds and speakers together. information: what the number of runs adds to the
+    precision, 1 / Σ weight² / runs, which is n / 2 for two arms of n runs and n for n pairs.
+
+    over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
+    of. speakers: how many units were drawn, 0 where no speakers are known; unit: what a unit is, utterances where the
+    set has one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired
+    estimate, which is then about this model and holds no noise of seeds.
+    """
+
+    value: float
+    standard_error: float
+    degrees: float
+    information: float
+    over_seeds: Part | None
+    over_speakers: Part | None
+    arms: tuple[RunNoise, ...]
+    speakers: int
+    unit: Unit
+    models: int
+    paired: bool = False
+    trimmed: bool = False
+
+
+def contrast_estimate(terms: Sequence[tuple[float, Sample]], *, trimmed: bool = False) -> Estimate | None:
+    """Σ weight · mean rate over arms that were trained independently; None if one of them has fewer than two runs.
+
+    terms: a weight and a sample for each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1
+    for an interaction. Arms of weight 0 are left out. Arms may be unequally noisy (Welch 1947); speakers count where
+    every arm has errors by utterance.
+
+    trimmed: means without the best and the worst 20 % of an arm's runs, by rate, with winsorised variances (Yuen 1974);
+    the noise of speakers is that of the runs kept. For arms some of whose runs diverge: one run of 100 % makes a mean
+    too noisy to show anything.
+
+    Raises ValueError where arms were tested on different utterances, and where a trimmed arm has fewer than 5 runs.
+    """
+    used = [(weight, sample) for weight, sample in terms if weight]
+    if not used or min(len(sample.rates) for _, sample in used) < 2:
+        return None
+    fewest = min(len(sample.rates) for _, sample in used)
+    if trimmed and fewest < FEWEST_TRIMMED:
+        raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
+    grain = _smallest_step([sample for _, sample in used])
+    kept = [(weight, _kept(sample) if trimmed else sample) for weight, sample in used]
+    speakers, units, unit = _speaker_noise(kept)
+    arms = tuple(
+        _run_noise(weight, sample, rest, grain) for (weight, sample), (_, rest) in zip(used, kept, strict=True)
+    )
+    noise = combined(arms, speakers)
+    return Estimate(
+        value=sum(weight * float(sample.rates.mean()) for weight, sample in kept),
+        standard_error=noise.standard_error,
+        degrees=noise.degrees,
+        information=1 / sum(weight**2 / len(sample.rates) for weight, sample in used),
+        over_seeds=over_seeds(arms),
+        over_speakers=speakers,
+        arms=arms,
+        speakers=units,
+        unit=unit,
+        models=fewest,
+        trimmed=trimmed,
+    )
+
+
+def paired_estimate(arm: Sample, baseline: Sample, *, replicates: bool = False) -> Estimate | None:
+    """Mean difference of two arms whose rows belong together; None where nothing tells its noise.
+
+    The rows are the same trained models, as with two decoders: the noise of seeds is that of the differences over
+    models. With a single model there are speakers alone, and the estimate is about this model.
+
+    replicates: a row is a replicate with a corpus and test speakers of its own, so that the differences of the rates
+    hold all noise; their t test has one degree of freedom fewer than replicates (Student 1908).
+
+    Raises ValueError where the rows or the utterances of the two differ.
+    """
+    models = len(arm.rates)
+    if models != len(baseline.rates):
+        raise ValueError(
+            f"pairs need as many rows of the arm as of the baseline, not {models} and {len(baseline.rates)}"
+        )
+    differences = _differences(arm, baseline, rates_only=replicates)
+    speakers, units, unit = _speaker_noise([(1.0, differences)])
+    if models < 2 and (speakers is None or not models):
+        return None
+    # both rates are rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
+    grain = np.sqrt(2.0) * _smallest_step([arm, baseline])
+    arms = (_run_noise(1.0, differences, differences, grain),) if models > 1 else ()
+    noise = combined(arms, speakers) if arms else speakers
+    assert noise is not None
+    return Estimate(
+        value=float(differences.rates.mean()),
+        standard_error=noise.standard_error,
+        degrees=noise.degrees,
+        information=float(models),
+        over_seeds=over_seeds(arms) if arms else None,
+        over_speakers=speakers,
+        arms=arms,
+        speakers=units,
+        unit=unit,
+        models=models,
+        paired=True,
+    )
+
+
+def _differences(arm: Sample, baseline: Sample, rates_only: bool) -> Sample:
+    """The arm less the baseline, row by row."""
+    rates = arm.rates - baseline.rates
+    if rates_only or arm.errors is None or baseline.errors is None:
+        return Sample(rates)
+    _require_same_utterances([arm, baseline])
+    return Sample(rates, arm.errors - baseline.errors, arm.totals, arm.speakers, arm.grain)
+
+
+def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
+    """The noise of an arm of n runs of which h are kept: Yuen's (n − 1) · winsorised variance / (h (h − 1)), which is
+    variance / n where all are kept.
+    """
+    runs, left = len(sample.rates), len(kept.rates)
+    winsorised = np.clip(sample.rates, kept.rates.min(), kept.rates.max())
+    variance = max(float(np.var(winsorised, ddof=1)), grain**2 / 12)  # equal counts are no proof of a variance of 0
+    of_mean = (runs - 1) * variance / (left * (left - 1))
+    shared = 0.0
+    if kept.errors is not None and kept.totals is not None and kept.units is not None:
+        shared = runs * shared_variance(kept.errors, kept.totals, kept.units)
+    return RunNoise(runs, left - 1, weight**2 * of_mean * runs, weight**2 * shared)
+
+
+def _kept(sample: Sample) -> Sample:
+    """Without a fifth of the runs, rounded down, at either end."""
+    runs = len(sample.rates)
+    cut = runs // 5
+    order: NDArray[np.intp] = np.argsort(sample.rates, kind="stable")
+    return sample.of_runs(order[cut : runs - cut])
+
+
+def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, int, Unit]:
+    """The noise of speakers in a weighted sum of mean errors, how many units are drawn, and what they are."""
+    means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
+    if len(means) < len(terms):
+        return None, 0, "speakers"
+    _require_same_utterances([sample for _, sample in terms])
+    first = terms[0][1]
+    assert first.totals is not None
+    assert first.units is not None
+    interval = speaker_interval(np.sum(means, axis=0), first.totals, first.units)
+    named = first.speakers is not None and len(np.unique(first.speakers)) > 1
+    noise = Part(interval.standard_error, max(1.0, interval.degrees))  # one unit: its error is infinite
+    return noise, round(interval.degrees) + 1, "speakers" if named else "utterances"
+
+
+def _require_same_utterances(samples: Sequence[Sample]) -> None:
+    if not all(sample.has_utterances_of(samples[0]) for sample in samples[1:]):
+        raise ValueError("arms were tested on different utterances: they cannot be compared")
+
+
+def _smallest_step(samples: Sequence[Sample]) -> float:
+    """The grain; where it is unknown, the smallest step between any two rates, which is never below it."""
+    known = max(sample.grain for sample in samples)
+    if known:
+        return known
+    steps = np.diff(np.unique(np.concatenate([sample.rates for sample in samples])))
+    return float(steps[steps > 1e-12].min(initial=np.inf)) if (steps > 1e-12).any() else 0.0

@@ -1,0 +1,71 @@
+"""What was measured of one arm on one test set."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One arm on one test set.
+
+    rates: the error rate of each run, a fraction (runs,). errors: the errors of each run and utterance (runs,
+    utterances); totals: words or characters (utterances,); speakers: who speaks (utterances,). All three are None where
+    only the rates are known; without speakers every utterance counts as a speaker of its own. grain: the step in which
+    a rate can change, one error in the words of the set; 0 where their number is unknown.
+
+    A run that diverged takes part: its errors equal the totals, a WER of 100 %. Leaving it out would compare the
+    survivors.
+
+    Raises ValueError for shapes that do not fit and for rates that are not finite.
+    """
+
+    rates: Array
+    errors: Array | None = None
+    totals: Array | None = None
+    speakers: NDArray[np.str_] | None = None
+    grain: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rates.ndim != 1 or not np.isfinite(self.rates).all():
+            raise ValueError(f"rates must be finite numbers of shape (runs,), not {self.rates.tolist()}")
+        if self.errors is None:
+            return
+        if self.totals is None or self.errors.shape != (len(self.rates), len(self.totals)):
+            expected = (len(self.rates), "utterances" if self.totals is None else len(self.totals))
+            raise ValueError(f"errors have the shape {self.errors.shape}, expected (runs, utterances) = {expected}")
+        if self.speakers is not None and len(self.speakers) != len(self.totals):
+            raise ValueError(f"{len(self.speakers)} speakers for {len(self.totals)} utterances")
+
+    @classmethod
+    def of_errors(cls, errors: Array, totals: Array, speakers: NDArray[np.str_] | None = None) -> "Sample":
+        """errors: (runs, utterances); totals: words or characters (utterances,); speakers: (utterances,)."""
+        total = max(1.0, float(totals.sum()))
+        return cls(errors.sum(axis=1) / total, errors, totals, speakers, 1 / total)
+
+    @classmethod
+    def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
+        """rates: fractions (runs,); total: words or characters of the set, where known."""
+        return cls(rates, grain=0.0 if total is None else 1 / max(1.0, total))
+
+    @property
+    def units(self) -> NDArray[np.str_] | None:
+        """The name of what each utterance is drawn with (utterances,): its speaker, or itself where none is known."""
+        if self.totals is None or self.speakers is not None:
+            return self.speakers
+        return np.arange(len(self.totals)).astype(np.str_)
+
+    def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
+        """The sample of some of the runs, given by their numbers."""
+        errors = None if self.errors is None else self.errors[runs]
+        return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain)
+
+    def has_utterances_of(self, other: "Sample") -> bool:
+        """Whether both were tested on the same utterances, as far as their words and speakers tell."""
+        mine, theirs = self.units, other.units
+        if self.totals is None or other.totals is None or mine is None or theirs is None:
+            return False
+        return np.array_equal(self.totals, other.totals) and np.array_equal(mine, theirs)

@@ -1,0 +1,220 @@
+"""Estimates of differences against scipy's tests, closed formulas and a mixed model."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
+from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
+from asr_ablations.statistics.procedure import FixedLength
+from asr_ablations.statistics.sample import Sample
+from tests.helpers.worlds import World
+
+
+def rates(seed: int, runs: int, deviation: float = 0.01) -> Sample:
+    return Sample.of_rates(np.random.default_rng(seed).normal(0.2, deviation, runs))
+
+
+def estimate(*terms: tuple[float, Sample], trimmed: bool = False) -> Estimate:
+    measured = contrast_estimate(terms, trimmed=trimmed)
+    assert measured is not None
+    return measured
+
+
+def paired(arm: Sample, baseline: Sample, replicates: bool = False) -> Estimate:
+    measured = paired_estimate(arm, baseline, replicates=replicates)
+    assert measured is not None
+    return measured
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("runs", [(2, 2), (3, 3), (2, 5), (10, 4)])
+def test_without_speakers_it_is_welchs_test(seed: int, runs: tuple[int, int]) -> None:
+    arm, baseline = rates(seed, runs[0]), rates(seed + 100, runs[1], 0.03)
+    measured = estimate((1, arm), (-1, baseline))
+    expected = stats.ttest_ind(arm.rates, baseline.rates, equal_var=False)
+    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
+    assert measured.degrees == pytest.approx(expected.df)
+    assert measured.speakers == 0
+    assert measured.over_speakers is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("runs", [(5, 5), (9, 10), (20, 6)])
+def test_trimmed_without_speakers_is_yuens_test(seed: int, runs: tuple[int, int]) -> None:
+    arm, baseline = rates(seed, runs[0]), rates(seed + 100, runs[1], 0.03)
+    measured = estimate((1, arm), (-1, baseline), trimmed=True)
+    expected = stats.ttest_ind(arm.rates, baseline.rates, equal_var=False, trim=0.2)
+    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
+    assert measured.degrees == pytest.approx(expected.df)
+
+
+def test_trimming_needs_five_runs() -> None:
+    with pytest.raises(ValueError, match="5 runs of every arm; one has 4"):
+        contrast_estimate([(1, rates(0, 5)), (-1, rates(1, 4))], trimmed=True)
+
+
+def test_an_interaction_is_its_contrast_by_hand() -> None:
+    """Satterthwaite (1946): ν = (Σ c² v / n)² / Σ (c² v / n)² / (n − 1)."""
+    weights, arms = (1, -1, -1, 1), [rates(seed, runs) for seed, runs in enumerate((3, 4, 5, 6))]
+    measured = estimate(*zip(weights, arms, strict=True))
+    parts = [arm.rates.var(ddof=1) / len(arm.rates) for arm in arms]
+    assert measured.standard_error == pytest.approx(np.sqrt(sum(parts)))
+    assert measured.degrees == pytest.approx(
+        sum(parts) ** 2 / sum(v**2 / n for v, n in zip(parts, (2, 3, 4, 5), strict=True))
+    )
+    assert measured.value == pytest.approx(sum(c * arm.rates.mean() for c, arm in zip(weights, arms, strict=True)))
+    assert measured.information == pytest.approx(1 / (1 / 3 + 1 / 4 + 1 / 5 + 1 / 6))
+    assert measured.models == 3
+
+
+def test_weights_scale_everything_but_p() -> None:
+    (a,), (b,) = World().sweep(np.random.default_rng(0), 2, 4)
+    whole, half = estimate((1, a), (-1, b)), estimate((0.5, a), (-0.5, b))
+    assert half.standard_error == pytest.approx(whole.standard_error / 2)
+    assert half.degrees == pytest.approx(whole.degrees)
+    assert FixedLength().p(half) == pytest.approx(FixedLength().p(whole))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_three_parts_add_up(seed: int) -> None:
+    world = World(seeds=(0.01 * (seed % 3),), speakers=5 + seed)
+    (a,), (b,) = world.sweep(np.random.default_rng(seed), 2, 3)
+    assert a.errors is not None
+    assert b.errors is not None
+    assert a.totals is not None
+    assert a.speakers is not None
+    measured = estimate((1, a), (-1, b))
+    seeds = [sample.rates.var(ddof=1) / 3 for sample in (a, b)]
+    mean = a.errors.mean(axis=0) - b.errors.mean(axis=0)
+    speakers = speaker_interval(mean, a.totals, a.speakers).standard_error ** 2
+    shared = [shared_variance(sample.errors, a.totals, a.speakers) for sample in (a, b) if sample.errors is not None]
+    variance = max(sum(seeds) + speakers - sum(shared), sum(seeds), speakers)
+    uncertainty = sum(v**2 / 2 for v in seeds) + speakers**2 / (4 + seed) + sum(v**2 / 2 / (4 + seed) for v in shared)
+    welch = sum(seeds) ** 2 / sum(v**2 / 2 for v in seeds)
+    assert measured.standard_error == pytest.approx(np.sqrt(variance))
+    assert measured.degrees == pytest.approx(max(variance**2 / uncertainty, min(welch, 4 + seed)))
+    assert min(welch, 4 + seed) - 1e-9 <= measured.degrees <= 4 + 4 + seed
+    assert measured.speakers == 5 + seed
+
+
+def test_fewer_than_two_runs_leave_it_open() -> None:
+    assert contrast_estimate([(1, rates(0, 1)), (-1, rates(1, 5))]) is None
+    assert contrast_estimate([]) is None
+    assert estimate((1, rates(0, 2)), (-1, rates(1, 2)), (0, rates(2, 1))).models == 2
+
+
+def test_other_utterances_are_refused_and_missing_ones_leave_speakers_out() -> None:
+    generator = np.random.default_rng(0)
+    ((a,),), ((b,),) = World(speakers=4).sweep(generator, 1, 3), World(speakers=5).sweep(generator, 1, 3)
+    with pytest.raises(ValueError, match="different utterances"):
+        contrast_estimate([(1, a), (-1, b)])
+    with pytest.raises(ValueError, match="different utterances"):
+        paired_estimate(a, b)
+    without = estimate((1, a), (-1, Sample.of_rates(b.rates)))
+    assert (without.speakers, without.over_speakers) == (0, None)
+
+
+def test_equal_counts_of_a_small_test_set_are_no_proof() -> None:
+    """Two runs an arm with 7 and 7, 8 and 8 errors in 100 words: equal by chance, not by a variance of zero. Where the
+    number of words is unknown, the smallest step between two rates stands in.
+    """
+    first, second = np.array([0.07, 0.07]), np.array([0.08, 0.08])
+    for total in (100.0, None):
+        measured = estimate((1, Sample.of_rates(first, total)), (-1, Sample.of_rates(second, total)))
+        assert measured.standard_error == pytest.approx(0.01 / np.sqrt(12))
+        assert FixedLength().p(measured) > 0.05
+    assert paired(Sample.of_rates(first, 100), Sample.of_rates(second, 100)).standard_error == pytest.approx(
+        0.01 / np.sqrt(12)
+    )
+
+
+def test_all_rates_equal_and_nothing_known_of_the_grain() -> None:
+    nothing = estimate((1, Sample.of_rates(np.array([0.1, 0.1]))), (-1, Sample.of_rates(np.array([0.1, 0.1]))))
+    assert FixedLength().p(nothing) == 1
+    assert FixedLength().half_width(nothing, 0.05) == np.inf
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("replicates", [False, True])
+def test_pairs_without_speakers_are_students(seed: int, replicates: bool) -> None:
+    arm, baseline = rates(seed, 4), rates(seed + 100, 4)
+    measured = paired(arm, baseline, replicates)
+    expected = stats.ttest_rel(arm.rates, baseline.rates)
+    assert FixedLength().p(measured) == pytest.approx(expected.pvalue)
+    assert (measured.degrees, measured.information, measured.models) == (3, 4, 4)
+
+
+def test_replicates_have_their_own_speakers() -> None:
+    """Their utterances differ by row: only the rates of a row are compared."""
+    (a,), (b,) = World().sweep(np.random.default_rng(0), 2, 5)
+    measured = paired(a, b, replicates=True)
+    assert FixedLength().p(measured) == pytest.approx(stats.ttest_rel(a.rates, b.rates).pvalue)
+    assert measured.speakers == 0
+
+
+def test_decoders_of_the_same_models_show_what_independent_arms_would_hide() -> None:
+    """Six models between 20 and 60 % WER; a decoder gains about 2 points on each of them."""
+    generator, words = np.random.default_rng(0), np.full(40, 25.0)
+    greedy = generator.poisson(25 * np.linspace(0.2, 0.6, 6)[:, None], (6, 40)).astype(float)
+    beam = np.maximum(0, greedy - generator.binomial(1, 0.5, greedy.shape))
+    speakers = np.arange(40).astype(str)
+    arm, baseline = (Sample.of_errors(errors, words, speakers) for errors in (beam, greedy))
+    assert FixedLength().p(paired(arm, baseline)) < 0.001
+    assert FixedLength().p(estimate((1, arm), (-1, baseline))) > 0.5
+    assert paired(arm, baseline).value == pytest.approx(-0.02, abs=0.003)
+
+
+def test_one_model_has_speakers_alone() -> None:
+    (a,), (b,) = World(speakers=7).sweep(np.random.default_rng(0), 2, 1)
+    measured = paired(a, b)
+    assert a.errors is not None
+    assert b.errors is not None
+    assert a.totals is not None
+    assert a.speakers is not None
+    expected = speaker_interval((a.errors - b.errors)[0], a.totals, a.speakers)
+    assert (measured.standard_error, measured.degrees) == (expected.standard_error, 6)
+    assert (measured.models, measured.over_seeds, measured.arms) == (1, None, ())
+    assert paired_estimate(Sample.of_rates(a.rates), Sample.of_rates(b.rates)) is None
+    assert paired_estimate(a, b, replicates=True) is None
+
+
+def test_pairs_need_as_many_rows() -> None:
+    with pytest.raises(ValueError, match="not 3 and 2"):
+        paired_estimate(rates(0, 3), rates(0, 2))
+
+
+def test_units_are_named() -> None:
+    errors, words = np.random.default_rng(0).poisson(2.0, (2, 3, 6)).astype(float), np.full(6, 10.0)
+    single = [Sample.of_errors(arm, words, np.full(6, "a")) for arm in errors]
+    unknown = [Sample.of_errors(arm, words) for arm in errors]
+    for a, b in (single, unknown):
+        measured = estimate((1, a), (-1, b))
+        assert (measured.unit, measured.speakers) == ("utterances", 6)
+
+
+def test_a_set_of_one_utterance_shows_nothing_of_speakers() -> None:
+    a, b = (Sample.of_errors(np.array([[1.0], [2.0]]) + k, np.array([20.0]), np.array(["a"])) for k in (0, 5))
+    measured = estimate((1, a), (-1, b))
+    assert FixedLength().p(measured) == 1
+    assert FixedLength().half_width(measured, 0.05) == np.inf
+    assert measured.speakers == 1
+
+
+def test_the_error_is_that_of_a_balanced_mixed_model() -> None:
+    """Arms fixed, seeds and speakers crossed: SE² = 2 (MS_seeds + MS_arm×speaker − MS_residual) / (n K), from the sums
+    of squares (Kutner et al. 2004, ch. 27), for speakers who speak equally much. The bootstrap equals it up to its
+    replicates, and `shared` up to (K − 1) / K, since a run's own rate is subtracted.
+    """
+    generator, runs, speakers = np.random.default_rng(0), 6, 30
+    y = 20 + 2 * generator.standard_normal((2, runs, 1)) + generator.standard_normal((2, 1, speakers))
+    y = y + generator.standard_normal((2, runs, speakers))
+    a, b = (Sample.of_errors(arm, np.full(speakers, 100.0), np.arange(speakers).astype(str)) for arm in y)
+    by_run, by_speaker, mean = y.mean(2), y.mean(1), y.mean((1, 2))
+    seeds = speakers * ((by_run - mean[:, None]) ** 2).sum() / (2 * (runs - 1))
+    gain = by_speaker[0] - by_speaker[1]
+    arm_speaker = runs * ((gain - gain.mean()) ** 2).sum() / 2 / (speakers - 1)
+    rest = y - by_run[:, :, None] - by_speaker[:, None] + mean[:, None, None]
+    residual = (rest**2).sum() / (2 * (runs - 1) * (speakers - 1))
+    expected = np.sqrt(2 * (seeds + arm_speaker - residual) / (runs * speakers)) / 100
+    assert estimate((1, a), (-1, b)).standard_error == pytest.approx(expected, rel=0.01)
