@@ -212,7 +212,8 @@ def test_the_same_choice_and_seed_twice_counts_once(tmp_path: Path) -> None:
 def test_an_arm_that_never_finished_is_named(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     failed = write_run(tmp_path, "rnn=gru", status="failed")
-    assert compare([tmp_path / "sweep"], Options()).unfinished == [(failed.resolve(), "failed: out of memory")]
+    (run,) = compare([tmp_path / "sweep"], Options()).unfinished
+    assert (run.folder, run.reason) == (failed.resolve(), "failed: out of memory")
 
 
 def test_mistakes(tmp_path: Path) -> None:

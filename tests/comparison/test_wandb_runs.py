@@ -47,7 +47,9 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
 
 def test_runs_that_did_not_finish_are_named() -> None:
     records = from_runs([api_run("gru", 0.1, 0), api_run("lstm", 0.2, 0, state="crashed")])
-    assert [reason for _, reason in records.unfinished] == ["crashed"]
+    assert [(run.state, run.reason, run.config and run.config["seed"]) for run in records.unfinished] == [
+        ("failed", "crashed", 0)
+    ]
     assert len(records.runs) == 1
 
 

@@ -9,6 +9,7 @@ import soundfile
 from asr_ablations.comparison.result import Arm, Comparison, Contrast, TimeToAccuracy, Verdict
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Unfinished
 from asr_ablations.statistics.interval import Interval
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
@@ -59,7 +60,7 @@ def comparison(folder: Path, seeds: int = 3, **changes: object) -> Comparison:
         "times_to_accuracy": [_time(arm, n, target) for arm in arms for n in range(seeds) for target in TARGETS],
         "literature": ["Left open in papers/003; papers/002 reports LSTM ahead of GRU by 0.3 points."],
         "warnings": ["rnn=rnn, seed 2 ran on another processor than the others."],
-        "unfinished": [(folder / "rnn=gru-9", "failed: CUDA out of memory")],
+        "unfinished": [Unfinished(folder / "rnn=gru-9", "failed", "failed: CUDA out of memory")],
         "differing": {"rnn._target_": ["rnn.lstm.LSTM", "rnn.gru.GRU", "rnn.rnn.RNN"], "seed": [0, 1, 2]},
     }  # fmt: skip
     return Comparison(**{**content, **changes})  # type: ignore[arg-type]

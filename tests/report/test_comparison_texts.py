@@ -55,7 +55,7 @@ def test_numbers_in_csv_and_json_are_as_measured(comparison: Comparison, tmp_pat
     assert content["differences"][0]["difference"] == comparison.contrasts[0].difference
     assert [len(arm["runs"]) for arm in content["arms"]] == [2, 2]
     assert "utterances" not in content["arms"][0]["runs"][0]
-    assert content["unfinished"][0][1] == "failed: out of memory"
+    assert content["unfinished"][0]["reason"] == "failed: out of memory"
 
 
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:

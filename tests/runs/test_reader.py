@@ -54,11 +54,14 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     found = load([tmp_path / "sweep"])
     claim.release()
     assert [run.folder for run in found.runs] == [done]
-    assert {folder.name: reason for folder, reason in found.unfinished} == {
-        failed.name: "failed: out of memory",
-        died.name: "ended without a message",
-        working.name: f"still running: process {os.getpid()} on {socket.gethostname()} is working on it",
-        "never-00000000": "did not start",
+    assert {run.folder.name: (run.state, run.reason) for run in found.unfinished} == {
+        failed.name: ("failed", "failed: out of memory"),
+        died.name: ("interrupted", "ended without a message"),
+        working.name: (
+            "running",
+            f"still running: process {os.getpid()} on {socket.gethostname()} is working on it",
+        ),
+        "never-00000000": ("missing", "did not start"),
     }
 
 

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from asr_ablations.runs.launches import launches
+from asr_ablations.runs.looks import declared
+from asr_ablations.runs.reader import read_sweep
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.launch import run
+from asr_ablations.sweep.launch import run, write_manifest
 from asr_ablations.tools.errors import UsageError
 
 
@@ -30,3 +33,28 @@ def test_wrong_values_are_named(
     with pytest.raises(UsageError, match=message):
         run(Path("train.py"), [arm], {}, **{**valid, **options})
     assert list(tmp_path.iterdir()) == []
+
+
+def launch(sweep: Path, started: str, names: str, *, search: bool = False) -> None:
+    arms = [FrozenArm(name, name, sweep / "a.yaml", sweep / name, None, 1, ()) for name in names]
+    write_manifest(sweep, arms, {"started": started, "command": ["train.py"], "search": search})
+
+
+def test_the_manifest_keeps_every_launch_and_all_arms(tmp_path: Path) -> None:
+    launch(tmp_path, "monday", "ab")
+    launch(tmp_path, "tuesday", "bc")
+    assert [(row["started"], row["arms"]) for row in launches(tmp_path)] == [
+        ("monday", ["a", "b"]),
+        ("tuesday", ["b", "c"]),
+    ]
+    assert [arm["id"] for arm in read_sweep(tmp_path)["arms"]] == ["a", "b", "c"]
+    assert declared(tmp_path) == {"a", "b"}
+
+
+def test_portions_of_one_start_are_one_launch(tmp_path: Path) -> None:
+    """A search, and hydra.sweeper.max_batch_size, hand out their arms one portion after the other."""
+    launch(tmp_path, "monday", "ab", search=True)
+    launch(tmp_path, "monday", "bc", search=True)
+    (row,) = launches(tmp_path)
+    assert (row["arms"], row["search"]) == (["a", "b", "c"], True)
+    assert declared(tmp_path) is None

@@ -23,7 +23,7 @@ from asr_ablations.comparison.table import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, scaling, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.records import Records, load
+from asr_ablations.runs.records import Records, Unfinished, load
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
 
@@ -52,7 +52,7 @@ def compare_runs(records: Records, options: Options, title: str) -> Comparison:
         raise choices("metric", options.metric, "wer or cer")
     runs = records.runs
     if not runs:
-        reasons = "; ".join(f"{folder.name} {reason}" for folder, reason in records.unfinished)
+        reasons = "; ".join(f"{run.folder.name} {run.reason}" for run in _without_rates(records))
         raise UsageError(f"{title}: no run is finished: {reasons}")
     differ, factor, overruled = _find_factor(runs, options.allow)
     arms, warnings = group(runs, factor, list(differ))
@@ -84,13 +84,22 @@ def compare_runs(records: Records, options: Options, title: str) -> Comparison:
             *uncompared,
             *untimed,
         ],
-        unfinished=records.unfinished,
+        unfinished=_without_rates(records),
         differing={key: [value_text(value) for value in values] for key, values in differ.items()},
         metric=options.metric,
         equal_cost=at_equal_cost(arms, options.metric),
         scaling=scaling(arms),
         allowed=list(overruled),
     )
+
+
+def _without_rates(records: Records) -> list[Unfinished]:
+    """The runs that no table shows, those that diverged among them."""
+    diverged = [
+        Unfinished(run.folder, "failed", f"diverged at step {run.diverged_at}", run.config, run.overrides)
+        for run in records.diverged
+    ]
+    return [*diverged, *records.unfinished]
 
 
 def _find_factor(runs: Sequence[RunRecord], allow: Sequence[str]) -> tuple[Differing, list[str], Differing]:

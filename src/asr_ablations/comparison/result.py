@@ -1,10 +1,10 @@
 """The result of a comparison: made by comparison.comparison, shown by report."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypedDict
 
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Unfinished
 from asr_ablations.statistics.interval import Interval
 from asr_ablations.statistics.time_to_accuracy import Axis
 
@@ -144,7 +144,7 @@ class Comparison:
 
     rows: the table, by arm and test set. metric: of the verdicts and of the time to accuracy. differing: the keys of
     the configs that are not the same in all runs, with their values as text; allowed: those that --allow accepted.
-    unfinished: folders of runs without a result, each with the reason.
+    unfinished: the runs without a result.
     """
 
     title: str
@@ -159,7 +159,7 @@ class Comparison:
     times_to_accuracy: list[TimeToAccuracy]
     literature: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    unfinished: list[tuple[Path, str]] = field(default_factory=list)
+    unfinished: list[Unfinished] = field(default_factory=list)
     differing: dict[str, list[str]] = field(default_factory=dict)
     metric: str = "wer"
     equal_cost: list[EqualCost] = field(default_factory=list)

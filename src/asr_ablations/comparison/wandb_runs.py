@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.records import Records
+from asr_ablations.runs.records import Records, Unfinished
+from asr_ablations.runs.status import DIVERGED, UnfinishedState
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 
@@ -13,6 +14,10 @@ UNCHECKED = (
     "the runs were read from Weights & Biases, which has neither utterances nor fingerprints of data, versions of "
     "behaviour, code and hardware: whether they differ in those is not known"
 )
+
+
+STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
+"""W&B's states of a run that has no result; any other is a failure."""
 
 
 class ApiRun(Protocol):
@@ -49,16 +54,19 @@ def fetch(path: str) -> Records:
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
-    """Records of the finished runs, and the states of the others. The records have no utterances: results that need
-    them are not available, and the verdicts rest on seeds alone.
+    """Records of the finished runs and of those that diverged, and the states of the others. The records have no
+    utterances: results that need them are not available, and the verdicts rest on seeds alone.
     """
-    finished, unfinished = [], []
+    records: dict[bool, list[RunRecord]] = {True: [], False: []}
+    unfinished: list[Unfinished] = []
     for run in runs:
-        if run.state == "finished":
-            finished.append(to_record(run))
+        record = to_record(run)
+        if run.state == "finished" or record.diverged_at is not None:
+            records[record.diverged_at is not None].append(record)
         else:
-            unfinished.append((Path(run.name), str(run.state)))
-    return Records(finished, unfinished, [UNCHECKED] if finished else [])
+            state = STATES.get(str(run.state), "failed")
+            unfinished.append(Unfinished(record.folder, state, str(run.state), record.config, record.overrides))
+    return Records(records[False], records[True], unfinished, [UNCHECKED] if any(records.values()) else [])
 
 
 def to_record(run: ApiRun) -> RunRecord:
@@ -74,6 +82,8 @@ def to_record(run: ApiRun) -> RunRecord:
         utterances=[],
         environment={},
         data={},
+        model=str(run.id),
+        diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
 
 

@@ -40,7 +40,7 @@ def as_json(comparison: Comparison) -> Json:
         "verdicts": [verdict.sentence for verdict in comparison.verdicts],
         "literature": comparison.literature,
         "warnings": comparison.warnings,
-        "unfinished": comparison.unfinished,
+        "unfinished": [{"folder": run.folder, "reason": run.reason} for run in comparison.unfinished],
         "differing": comparison.differing,
         "metric": comparison.metric,
         "equal": comparison.equal_cost,

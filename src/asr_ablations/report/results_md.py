@@ -12,7 +12,7 @@ from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.layout import COMPARISON, runs_in
-from asr_ablations.runs.status import STILL_RUNNING, why_unfinished
+from asr_ablations.runs.status import fate_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 
@@ -52,8 +52,8 @@ def finished_sweeps(outputs: Path) -> list[Path]:
 
 
 def _is_finished(sweep: Path) -> bool:
-    reasons = [why_unfinished(run) for run in runs_in(sweep)]
-    return None in reasons and not any(reason and reason.startswith(STILL_RUNNING) for reason in reasons)
+    states = {fate_of(run).state for run in runs_in(sweep)}
+    return "done" in states and "running" not in states
 
 
 def _section(comparison: Comparison, sweep: Path) -> list[str]:

@@ -30,7 +30,7 @@ def sections(comparison: Comparison) -> list[Section]:
         _equal_cost(comparison),
         _scaling(comparison),
         Section("Warnings", lines=comparison.warnings),
-        Section("Not finished", lines=[f"{folder.name}: {reason}" for folder, reason in comparison.unfinished]),
+        Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),
     ]
     return [section for section in all_sections if section.rows or section.lines]
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
@@ -18,7 +19,8 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     """The records of <run>/evaluations, each with the decoder in the config's place and the evaluation's sets and
     utterances; no curves, since all share one training. Raises UsageError where there is none.
     """
-    files = sorted(folder.glob("*.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    results = [file for file in folder.glob("*.json") if file.name != LOOKS]
+    files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
         raise UsageError(f"{folder}: holds no evaluations; python src/evaluate.py run={folder.parent} makes them")
     evaluations = [read_json(file) for file in files]
@@ -54,6 +56,7 @@ def _labels(names: list[str], decoders: list[Json], stems: list[str]) -> list[st
 
 
 def _record(file: Path, evaluation: Json, label: str, run: RunRecord) -> RunRecord:
+    id_ = run.model.partition("/")[0]
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
     return replace(
         run,
@@ -63,4 +66,5 @@ def _record(file: Path, evaluation: Json, label: str, run: RunRecord) -> RunReco
         summary={**run.summary, "sets": evaluation["sets"], "test_sets": evaluation["test_sets"]},
         metrics=[],
         utterances=read_utterances(utterances_of(file)),
+        model=f"{id_}/{evaluation['checkpoint']}" if id_ else "",
     )

@@ -75,8 +75,16 @@ def read_progress(folder: Path) -> Json:
 
 
 def read_sweep(folder: Path) -> Json:
-    """The manifest of a sweep: its latest launch and its arms. folder: the sweep's."""
+    """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
     return _json(folder / layout.SWEEP)
+
+
+def read_looks(folder: Path) -> list[Json]:
+    """The looks of comparisons at a sweep, or at the evaluations of a run. folder: the sweep's, or theirs."""
+    recorded = _json(folder / layout.LOOKS).get("looks")
+    if not isinstance(recorded, list) or not all(isinstance(look, dict) for look in recorded):
+        raise UnreadableFileError(folder / layout.LOOKS, "it holds no list of looks")
+    return recorded
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:

@@ -1,4 +1,4 @@
-"""The record of one finished run."""
+"""The record of one run that has a result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,11 @@ from asr_ablations.tools.files import Json
 class RunRecord:
     """Everything that a run left in its folder.
 
-    metrics: rows of metrics.csv, numbers or None; utterances: rows of utterances.csv, counts as int.
+    metrics: rows of metrics.csv, numbers or None; utterances: rows of utterances.csv, counts as int, none for a run
+    that diverged. model: the trained weights that were tested, as <id of the run>/<file of the checkpoint>; records
+    with the same model differ in their decoder alone, and can be paired; "" where it is not known. searched: a search
+    proposed this run, so that it may have been chosen for its luck. diverged_at: the step, counted from 1, at which the
+    loss was no finite number; None for a finished run.
     """
 
     folder: Path
@@ -21,6 +25,9 @@ class RunRecord:
     utterances: list[Json]
     environment: Json
     data: Json
+    model: str = ""
+    searched: bool = False
+    diverged_at: int | None = None
 
     @property
     def seed(self) -> int:

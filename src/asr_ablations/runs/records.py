@@ -1,15 +1,18 @@
-"""The records of finished runs: what comparisons are made from."""
+"""The records of runs: what comparisons are made from."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from rich.progress import track
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.evaluations import read_evaluations
+from asr_ablations.runs.launches import searched_arms
 from asr_ablations.runs.reader import (
+    UnreadableFileError,
     read_config,
     read_data,
     read_environment,
@@ -17,58 +20,127 @@ from asr_ablations.runs.reader import (
     read_overrides,
     read_summary,
     read_utterances,
+    read_yaml,
 )
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.status import why_unfinished
+from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """The end of the name of a folder that an earlier run of the same content had."""
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run without a result, with the reason in one line.
+
+    config, overrides: what was to run, from the run's folder or from the frozen config of its arm, so that the run can
+    be assigned to its arm; None and empty where neither can be read.
+    """
+
+    folder: Path
+    state: UnfinishedState
+    reason: str
+    config: Json | None = None
+    overrides: list[str] = field(default_factory=list)
+
 
 @dataclass(frozen=True)
 class Records:
-    """Finished runs in the order in which they were started, the folders of other runs with the reason, and warnings
-    about where the runs come from.
+    """Every run of some folders, each in one of the three lists: nobody is left out in silence.
+
+    runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
+    both in the order in which they were started. warnings: about where the runs come from.
     """
 
     runs: list[RunRecord]
-    unfinished: list[tuple[Path, str]]
+    diverged: list[RunRecord] = field(default_factory=list)
+    unfinished: list[Unfinished] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 def load(folders: Sequence[Path]) -> Records:
-    """All runs of the folders, each a run's or a sweep's. Raises UsageError for a folder that holds none."""
-    runs: dict[Path, RunRecord] = {}
-    unfinished: dict[Path, str] = {}
+    """All runs of the folders, each a run's, a sweep's, or the evaluations of a run.
+
+    Raises UsageError for a folder that holds none, and for a run that has a result and is not whole.
+    """
+    records: dict[Path, RunRecord] = {}
+    unfinished: dict[Path, Unfinished] = {}
     sweeps = [folder for folder in folders if folder.name != layout.EVALUATIONS]
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
-            runs |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
+            records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
+    searched: dict[Path, frozenset[str]] = {}
     for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
-        if reason := why_unfinished(path):
-            unfinished[path.resolve()] = reason
-        elif path.resolve() not in runs:
-            runs[path.resolve()] = replace(read_run(path), folder=path)
-    return Records(sorted(runs.values(), key=_started), list(unfinished.items()))
+        own = path.resolve()
+        if own in records or own in unfinished:
+            continue
+        ended = fate_of(path)
+        if ended.state != "done" and ended.state != "diverged":
+            unfinished[own] = _unfinished(own, ended.state, ended.reason)
+            continue
+        if own.parent not in searched:  # the manifest of a search can name hundreds of arms: it is read once
+            searched[own.parent] = searched_arms(own.parent)
+        records[own] = _read(path, ended, searched[own.parent])
+    ordered = sorted(records.values(), key=_started)
+    return Records(
+        runs=[run for run in ordered if run.diverged_at is None],
+        diverged=[run for run in ordered if run.diverged_at is not None],
+        unfinished=list(unfinished.values()),
+    )
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The record of one finished run. Raises UsageError for one that is not whole."""
+    """The record of one finished run, or of one that diverged. Raises UsageError for one that is not whole."""
+    return _read(folder, fate_of(folder), searched_arms(folder.resolve().parent))
+
+
+def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
+    """The record of a run that has a result. searched: ids of the runs of its sweep that a search proposed."""
+    diverged = ended.state == "diverged"
     try:
+        config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
+        summary: Json = _if_there(read_summary, folder, {}) if diverged else read_summary(folder)
+        id_ = str(summary.get("id") or environment.get("id") or "")
         return RunRecord(
             folder=folder,
-            config=read_config(folder),
-            overrides=read_overrides(folder),
-            summary=read_summary(folder),
-            metrics=read_metrics(folder),
-            utterances=read_utterances(folder / layout.UTTERANCES),
-            environment=read_environment(folder),
-            data=read_data(folder) if (folder / layout.DATA).exists() else {},
+            config=config,
+            overrides=overrides,
+            summary=summary,
+            metrics=_if_there(read_metrics, folder, []) if diverged else read_metrics(folder),
+            utterances=[] if diverged else read_utterances(folder / layout.UTTERANCES),
+            environment=environment,
+            data=_if_there(read_data, folder, {}),
+            model=f"{id_}/{layout.LAST}" if id_ else "",
+            searched=id_ in searched,
+            diverged_at=ended.diverged_at,
         )
     except FileNotFoundError as error:
-        raise UsageError(f"{folder}: its status is done, but {Path(str(error.filename)).name} is missing") from error
+        missing = Path(str(error.filename)).name
+        raise UsageError(f"{folder}: its status is {ended.state}, but {missing} is missing") from error
+
+
+def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
+    try:
+        return read(folder)
+    except FileNotFoundError:
+        return otherwise
+
+
+def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
+    """A run without a result, and what it was to be, as far as its files can be read."""
+    for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
+        try:
+            config = read_yaml(path)
+        except (FileNotFoundError, UnreadableFileError):
+            continue
+        lines = config.get("overrides")
+        return Unfinished(folder, state, reason, config, [str(line) for line in lines or []])
+    return Unfinished(folder, state, reason)
 
 
 def _with_bar(paths: list[Path]) -> Iterable[Path]:

@@ -1,6 +1,8 @@
 """What became of a run."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import UnreadableFileError, read_status
@@ -8,11 +10,41 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
-STILL_RUNNING = "still running"
+DIVERGED = "diverged"
+"""Key of a failed run's status, and of a logged row: the step at which the run diverged."""
+
+UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
+"""failed: the machine or the code ended it; interrupted: somebody did, or it died without a message; missing: it never
+started; damaged: its files cannot be read.
+"""
+State = Literal["done", "diverged"] | UnfinishedState
+"""The two that come first are results."""
 
 
 class Pruned(Exception):  # noqa: N818
     """The run was ended because it does worse than others: neither done nor failed, and it can continue."""
+
+
+class Diverged(Exception):  # noqa: N818
+    """The loss of a run is no finite number any more. That is its result: the same content diverges again.
+
+    step: the first such step, counted from 1; loss: nan, inf or -inf.
+    """
+
+    exit_code = 1
+
+    def __init__(self, step: int, loss: float) -> None:
+        self.step, self.loss = step, loss
+        super().__init__(f"diverged at step {step}: the loss is {loss}")
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a run, the reason where it is not done, and the step at which it diverged, where it did."""
+
+    state: State
+    reason: str = ""
+    diverged_at: int | None = None
 
 
 def status_of(folder: Path) -> Json | None:
@@ -23,26 +55,46 @@ def status_of(folder: Path) -> Json | None:
         return None
 
 
-def why_unfinished(folder: Path) -> str | None:
-    """What became of a run that is not done; None for one that is."""
+def fate_of(folder: Path) -> Fate:
+    """What became of the run of this folder."""
     try:
         status = status_of(folder)
     except UnreadableFileError as error:
-        return f"damaged: {error.path.name} cannot be read"
+        return Fate("damaged", f"damaged: {error.path.name} cannot be read")
+    return fate(status, folder)
+
+
+def fate(status: Json | None, folder: Path) -> Fate:
+    """What a status says; the lease of the folder tells whether a run that does not end is still at work."""
     if status is None:
-        return "did not start"
-    name = status.get("status")
+        return Fate("missing", "did not start")
+    name, why = status.get("status"), str(status.get("reason", "no reason given"))
     if name == DONE:
-        return None
+        return Fate("done")
     if name == RUNNING:
-        return f"{STILL_RUNNING}: {holder}" if (holder := owner(folder)) else "ended without a message"
-    return f"{name}: {status.get('reason', 'no reason given')}"
+        holder = owner(folder)
+        return Fate("running", f"still running: {holder}") if holder else Fate("interrupted", "ended without a message")
+    if name == PRUNED:
+        return Fate("pruned", f"pruned: {why}")
+    if name == FAILED and isinstance(step := status.get(DIVERGED), int):
+        return Fate("diverged", why, step)
+    if name == FAILED and why.startswith("interrupted"):
+        return Fate("interrupted", why)
+    return Fate("failed", f"{name}: {why}")
+
+
+def why_unfinished(folder: Path) -> str | None:
+    """Why a run has no final error rates, in one line; None for one that is done."""
+    ended = fate_of(folder)
+    return None if ended.state == "done" else ended.reason
 
 
 def reason(error: BaseException) -> str:
     """Why a run ended, in one line. Too little memory is named as such: it comes under a dozen names."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
+    if isinstance(error, Diverged):
+        return str(error)
     message = " ".join(f"{type(error).__name__}: {error}".split())
     lack_of_memory = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")
     if isinstance(error, MemoryError) or any(words in message.lower() for words in lack_of_memory):

@@ -43,6 +43,6 @@ def freeze_arm(cfg: DictConfig, fingerprint: str) -> FrozenArm:
     run = Run(cfg, fingerprint)
     path = frozen_config(run.folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, OmegaConf.to_yaml(cfg))
+    write(path, OmegaConf.to_yaml(cfg, resolve=True))  # as the run records it: whoever never started is assigned by it
     gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
     return FrozenArm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))

@@ -1,7 +1,6 @@
 """From composed configs to arms that have run."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,8 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.layout import SWEEP
+from asr_ablations.runs.launches import launches
+from asr_ablations.runs.layout import LEASES, SWEEP
 from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sweep
 from asr_ablations.runs.status import DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, freeze_arm
@@ -23,7 +23,7 @@ from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json, write_json
-from asr_ablations.tools.machine import iso
+from asr_ablations.tools.machine import one_at_a_time
 
 SHOW = "asr_ablations.sweep.terminal.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
@@ -86,7 +86,7 @@ def run(
     different = list({arm.id: arm for arm in arms}.values())
     _check_gpus(different, slots)
     if different:
-        _write_manifest(different[0].folder.parent, different, metadata)
+        write_manifest(different[0].folder.parent, different, metadata)
     runner = Runner(script, different, slots, timeout=timeout, fail_fast=fail_fast)
     with LiveArms() as live:
         states = runner.run(live.show)
@@ -136,14 +136,24 @@ def _keep_previous(cfg: DictConfig, fingerprint: str) -> None:
         cfg.force = False
 
 
-def _write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
-    """Record the latest launch, and the arms of all launches under this name."""
-    try:
-        recorded = read_sweep(sweep)["arms"]
-    except (FileNotFoundError, UnreadableFileError, KeyError):
-        recorded = []
-    rows = {arm["id"]: arm for arm in recorded} | {arm.id: arm.as_json() for arm in arms}
-    write_json(sweep / SWEEP, {**metadata, "started": iso(time.time()), "arms": list(rows.values())})
+def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
+    """Record how the sweep was started, every launch under this name with what it was to run, and all arms.
+
+    A sweeper that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and
+    `command` tell which, `search` whether the results of earlier arms decide what the next ones are.
+    """
+    (sweep / LEASES).mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch"):
+        try:
+            recorded = read_sweep(sweep)["arms"]
+        except (FileNotFoundError, UnreadableFileError, KeyError):
+            recorded = []
+        rows = {arm["id"]: arm for arm in recorded} | {arm.id: arm.as_json() for arm in arms}
+        kept, ids = launches(sweep), [arm.id for arm in arms]
+        if kept and all(kept[-1][key] == metadata[key] for key in ("started", "command")):
+            ids = list(dict.fromkeys([*kept.pop()["arms"], *ids]))
+        launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
+        write_json(sweep / SWEEP, {**metadata, "launches": [*kept, launch], "arms": list(rows.values())})
 
 
 def _check_timeout(timeout: object) -> None:

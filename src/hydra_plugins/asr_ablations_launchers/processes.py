@@ -1,6 +1,7 @@
 """Hydra launcher: every arm is composed and frozen first, then each runs in a fresh process."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,10 @@ OPTIONS = {
 }
 
 
+DECLARING = (".BasicSweeper",)
+"""Sweepers that declare all arms beforehand; any other lets the results of some arms decide what the next ones are."""
+
+
 class ProcessesLauncher(Launcher):
     """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
     the others alone.
@@ -36,10 +41,11 @@ class ProcessesLauncher(Launcher):
     ) -> None:
         self.jobs, self.per_gpu, self.timeout, self.show, self.fail_fast = jobs, per_gpu, timeout, show, fail_fast
         self.config: DictConfig | None = None
+        self.started = 0.0
         self.hydra_context: HydraContext | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config = hydra_context, config
+        self.hydra_context, self.config, self.started = hydra_context, config, time.time()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from asr_ablations.sweep import launch
@@ -73,14 +79,18 @@ class ProcessesLauncher(Launcher):
 
     def _metadata(self) -> "Json":
         """How the sweep was started, for its manifest: enough to type the same command again."""
+        from asr_ablations.tools.machine import iso
+
         assert self.config is not None
         job = self.config.hydra.job
         sources = {source.provider: source.path for source in self.config.hydra.runtime.config_sources}
         return {
+            "started": iso(self.started),
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "config_name": job.config_name,
             "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
             "overrides": list(self.config.hydra.overrides.task),
+            "search": not str(self.config.hydra.sweeper.get("_target_")).endswith(DECLARING),
         }
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:

@@ -105,7 +105,7 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
         load([folder.parent])  # the siblings are no whole records
     for number in range(3):
         (outputs / "search" / f"sibling-{number}" / "status.json").unlink()
-    assert [reason for _, reason in load([folder.parent]).unfinished] == [f"pruned: {status['reason']}"]
+    assert [run.reason for run in load([folder.parent]).unfinished] == [f"pruned: {status['reason']}"]
 
     before = (folder / "metrics.csv").read_bytes()
     assert run(config(tiny_corpus, outputs, *pruning)) == folder

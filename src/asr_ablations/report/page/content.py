@@ -40,7 +40,7 @@ def content(comparison: Comparison) -> Json:
         "verdicts": [verdict.sentence for verdict in comparison.verdicts],
         "literature": comparison.literature,
         "warnings": comparison.warnings,
-        "unfinished": [[folder.name, reason] for folder, reason in comparison.unfinished],
+        "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,
         "differences": [_difference(verdict) for verdict in comparison.verdicts],
         "equal": comparison.equal_cost,

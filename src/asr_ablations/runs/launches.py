@@ -1,0 +1,44 @@
+"""The launches of a sweep, as its manifest has them: which runs, and whether a search proposed them."""
+
+from pathlib import Path
+from typing import TypedDict
+
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+
+
+class Launch(TypedDict):
+    """One start of a sweep: its time, its command line, the ids of its runs, whether a search proposes them."""
+
+    started: str
+    command: list[str]
+    arms: list[str]
+    search: bool
+
+
+def launches(sweep: Path) -> list[Launch]:
+    """The launches of a sweep's folder, the first one first; none without a manifest that can be read."""
+    try:
+        recorded = read_sweep(sweep).get("launches", [])
+        return [
+            {
+                "started": str(launch["started"]),
+                "command": [str(argument) for argument in launch["command"]],
+                "arms": [str(arm) for arm in launch["arms"]],
+                "search": launch["search"] is True,
+            }
+            for launch in recorded
+        ]
+    except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
+        return []
+
+
+def searched_arms(sweep: Path) -> frozenset[str]:
+    """The ids of the runs that a search proposed, and that no launch before it had declared."""
+    proposed: set[str] = set()
+    known: set[str] = set()
+    for launch in launches(sweep):
+        new = {*launch["arms"]} - known
+        known |= new
+        if launch["search"]:
+            proposed |= new
+    return frozenset(proposed)

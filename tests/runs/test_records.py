@@ -1,0 +1,100 @@
+"""Every run of a folder is counted: finished, diverged, or unfinished with its config."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.runs.records import load, read_run
+from asr_ablations.runs.status import fate_of
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
+from tests.helpers.run_folders import write_run
+
+
+def diverge(folder: Path) -> None:
+    """Make a written run one that diverged at step 7, with what such a run leaves."""
+    for name in ("summary.json", "utterances.csv"):
+        (folder / name).unlink()
+    status = json.loads((folder / "status.json").read_text())
+    write_json(
+        folder / "status.json",
+        {**status, "status": "failed", "reason": "diverged at step 7: the loss is nan", "diverged": 7},
+    )
+
+
+def manifest(sweep: Path, *launches: tuple[list[Path], bool]) -> None:
+    """Write a manifest: for each launch its runs, and whether a search proposed them."""
+    rows = [
+        {"started": str(number), "command": [], "arms": [folder.name[-8:] for folder in folders], "search": search}
+        for number, (folders, search) in enumerate(launches)
+    ]
+    write_json(sweep / "sweep.json", {"launches": rows, "arms": []})
+
+
+def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
+    done = write_run(tmp_path, "seed=0")
+    lost = write_run(tmp_path, "seed=1", change=diverge)
+    records = load([tmp_path / "sweep"])
+    assert [run.folder for run in records.runs] == [done]
+    (run,) = records.diverged
+    assert (run.folder, run.seed, run.diverged_at) == (lost, 1, 7)
+    assert run.overrides[-1] == "seed=1"
+    assert run.data["sets"]["test"]["sha256"] == "test-hash"
+    assert (run.summary, run.utterances, len(run.metrics)) == ({}, [], 10)
+    assert run.model == f"{lost.name[-8:]}/last.ckpt"
+    assert records.unfinished == []
+
+
+def test_a_run_that_diverged_before_its_first_epoch_has_no_metrics(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, change=diverge)
+    (folder / "metrics.csv").unlink()
+    assert read_run(folder).metrics == []
+
+
+def test_every_run_is_in_one_of_the_lists(tmp_path: Path) -> None:
+    write_run(tmp_path, "seed=0")
+    write_run(tmp_path, "seed=1", change=diverge)
+    for seed, status in ((2, "failed"), (3, "pruned"), (4, "running")):
+        write_run(tmp_path, f"seed={seed}", status=status)
+    (write_run(tmp_path, "seed=5") / "status.json").write_text("{")
+    records = load([tmp_path / "sweep"])
+    seeds = [run.seed for run in [*records.runs, *records.diverged]]
+    absent = {run.config["seed"]: run.state for run in records.unfinished if run.config}
+    assert seeds == [0, 1]
+    assert absent == {2: "failed", 3: "pruned", 4: "interrupted", 5: "damaged"}
+    assert all(run.overrides[-1] == f"seed={run.config['seed']}" for run in records.unfinished if run.config)
+
+
+def test_an_arm_that_never_started_has_its_frozen_config(tmp_path: Path) -> None:
+    ran = write_run(tmp_path, "seed=0")
+    arms = ran.parent / "arms"
+    arms.mkdir()
+    text = (ran / "config.yaml").read_text().replace("seed: 0\n", "seed: 9\n", 1)
+    (arms / "default-0123abcd.yaml").write_text(text)
+    (missing,) = load([ran.parent]).unfinished
+    assert missing.state == "missing"
+    assert missing.config is not None
+    assert (missing.config["seed"], missing.overrides) == (9, ["data=an4", "data.root=/somewhere", "seed=0"])
+
+
+def test_an_interrupted_run_is_no_failure(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    write_json(folder / "status.json", {"status": "failed", "reason": "interrupted: SIGTERM"})
+    assert (fate_of(folder).state, fate_of(folder).reason) == ("interrupted", "interrupted: SIGTERM")
+
+
+def test_a_run_that_diverged_and_is_not_whole_is_named(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, change=diverge)
+    (folder / "config.yaml").unlink()
+    with pytest.raises(UsageError, match=r"its status is diverged, but config\.yaml is missing"):
+        load([folder])
+
+
+def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:
+    """The search comes upon seed 1, which the first launch had declared; a later launch confirms seed 2 by name."""
+    folders = [write_run(tmp_path, f"seed={seed}") for seed in range(4)]
+    manifest(tmp_path / "sweep", (folders[:2], False), (folders[1:3], True), (folders[2:], False))
+    searched = {run.seed: run.searched for run in load([tmp_path / "sweep"]).runs}
+    assert searched == {0: False, 1: False, 2: True, 3: False}
+    assert read_run(folders[2]).searched
