@@ -1,0 +1,138 @@
+"""What a comparison of this size finds, and how many seeds or speakers would find a given difference."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import optimize, stats
+
+from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.statistics.noise import Part, RunNoise, combined
+from asr_ablations.statistics.procedure import FixedLength, Procedure
+from asr_ablations.statistics.range import Range
+
+POWER = 0.8
+"""Probability with which a difference is to be found."""
+MOST = 100_000
+"""Seeds or speakers above which none are proposed."""
+
+
+def found_in_four_of_five(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
+    """The true difference, a fraction, that a new look of this size would find in four cases of five.
+
+    level: two-sided; procedure: how it is tested, Student's t by default. The range is a 90 % interval, since the
+    standard error is itself an estimate (its square follows a chi-square of ν degrees of freedom): with two seeds an
+    arm its ends are a factor of six apart and more. All three are inf where nothing can be found.
+    """
+    value = found(estimate, level, POWER, procedure)
+    ratio = estimate.degrees / stats.chi2.ppf([0.95, 0.05], estimate.degrees)
+    low, high = (float(value * math.sqrt(factor)) for factor in ratio)
+    return Range(value, low, high)
+
+
+def found(estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None) -> float:
+    """The true difference, a fraction, that is found with probability `power` (noncentral t); inf where none is."""
+    half_width = (procedure or FixedLength()).half_width(estimate, level)
+    if math.isinf(half_width):
+        return math.inf
+    # the estimated error is integrated out by quantiles of its chi-square: scipy.stats.nct is nan far out in its tail
+    quantiles = (np.arange(2000) + 0.5) / 2000
+    critical = half_width / estimate.standard_error
+    bounds = critical * np.sqrt(stats.chi2.ppf(quantiles, estimate.degrees) / estimate.degrees)
+
+    def excess(effect: float) -> float:
+        return float(np.mean(stats.norm.sf(bounds - effect) + stats.norm.sf(bounds + effect))) - power
+
+    return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
+
+
+def seeds_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
+    """Seeds an arm with which a true difference, a fraction, is found with probability `power`.
+
+    All arms get as many, with the noise that was measured of each. None where the noise of speakers alone forbids it,
+    and where more than MOST would be needed.
+    """
+    return _fewest(lambda seeds: found(_with_seeds(estimate, seeds), level, power) <= difference)
+
+
+def speakers_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
+    """Test speakers, each with as many utterances as now, with which a true difference is found at the present seeds.
+
+    None where the noise of seeds alone forbids it, and where no speakers are known.
+    """
+    if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
+        return None
+    return _fewest(lambda speakers: found(_with_speakers(estimate, speakers), level, power) <= difference)
+
+
+@dataclass(frozen=True)
+class Levers:
+    """What would find a difference: seeds an arm at the present speakers, or test speakers at the present seeds.
+
+    cheaper: the one to be multiplied by less; speakers at a tie, since a speaker more costs decoding and a seed more a
+    training of every arm. "neither" where a single lever is not enough, "none" where what is there suffices.
+    """
+
+    seeds: int | None
+    speakers: int | None
+    cheaper: Literal["seeds", "speakers", "neither", "none"]
+
+
+def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+    """Both levers for a true difference, a fraction."""
+    seeds = seeds_for(difference, estimate, level, power)
+    speakers = speakers_for(difference, estimate, level, power)
+    if found(estimate, level, power) <= difference:
+        return Levers(seeds, speakers, "none")
+    more_seeds = math.inf if seeds is None else seeds / estimate.models
+    more_speakers = math.inf if speakers is None else speakers / estimate.speakers
+    if math.isinf(more_seeds) and math.isinf(more_speakers):
+        return Levers(seeds, speakers, "neither")
+    return Levers(seeds, speakers, "seeds" if more_seeds < more_speakers else "speakers")
+
+
+def _with_seeds(estimate: Estimate, seeds: int) -> Estimate:
+    """The estimate as it would be with so many runs of every arm."""
+    if not estimate.arms:
+        return estimate  # a single model
+    lost = 2 * (seeds // 5) if estimate.trimmed else 0
+    arms = tuple(replace(arm, runs=seeds, degrees=seeds - lost - 1) for arm in estimate.arms)
+    speakers = estimate.over_speakers
+    if speakers is not None:
+        kept = sum(arm.shared / arm.runs for arm in estimate.arms)
+        shared = sum(arm.shared / seeds for arm in arms)
+        speakers = Part(math.sqrt(max(0.0, speakers.variance - kept) + shared), speakers.degrees)
+    return _resized(estimate, arms, speakers)
+
+
+def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
+    """The estimate as it would be with so many test speakers: what seeds and speakers share falls with them."""
+    assert estimate.over_speakers is not None
+    factor = estimate.speakers / speakers
+    arms = tuple(
+        replace(arm, variance=max(0.0, arm.variance - arm.shared) + factor * arm.shared, shared=factor * arm.shared)
+        for arm in estimate.arms
+    )
+    part = Part(estimate.over_speakers.standard_error * math.sqrt(factor), speakers - 1)
+    return _resized(estimate, arms, part)
+
+
+def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
+    noise = combined(arms, speakers) if arms else speakers
+    assert noise is not None
+    return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)
+
+
+def _fewest(enough: Callable[[int], bool]) -> int | None:
+    """The smallest number from 2 to MOST that is enough, if more are always enough too."""
+    if not enough(MOST):
+        return None
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, min(2 * high, MOST)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
