@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
 from asr_ablations.config.languages import look_up_in
+from asr_ablations.config.loader import use_loader
 from asr_ablations.runs.identity import short_name
 from asr_ablations.tools.errors import UsageError
 
@@ -29,6 +30,7 @@ def compose(
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")
     look_up_in(conf)
+    use_loader()
     search = [] if folder is None else [f"hydra.searchpath=['file://{conf}']"]
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str((folder or conf).resolve())):

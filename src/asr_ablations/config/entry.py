@@ -17,6 +17,7 @@ from asr_ablations.config.build import one_line
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name
 from asr_ablations.config.languages import look_up_in
+from asr_ablations.config.loader import use_loader
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.extras import installs
@@ -48,6 +49,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+            use_loader()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 return command(cfg)

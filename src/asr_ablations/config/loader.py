@@ -1,0 +1,97 @@
+"""Hydra's composition, with every file of conf/ read once per command and every choice of files merged once.
+
+Hydra 1.3 reads and merges all files anew for every arm of a sweep, twice, and copies everything that its plugins have
+stored for each look at a folder, of which --help takes two hundred. What is composed is the same, but for one thing: a
+file that is edited while a command runs no longer reaches its later arms.
+"""
+
+import copy
+from dataclasses import replace
+
+import hydra._internal.config_loader_impl as hydra_loader
+import hydra._internal.hydra as hydra_core
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
+from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.default_element import ResultDefault
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig
+
+
+class Repository(CachingConfigRepository):
+    """The files of a search path and what plugins have stored, each read once. What it returns must not be changed.
+
+    defaults: the lists of files, by the overrides that choose files.
+    """
+
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        self.delegate = ConfigRepository(search_path)  # Hydra's own copies one, with all that plugins have stored
+        self.cache: dict[str, ConfigResult | None] = {}
+        self.defaults: dict[tuple[object, ...], DefaultsList] = {}
+        self._groups: dict[str, bool] = {}
+
+    def group_exists(self, config_path: str) -> bool:
+        if config_path not in self._groups:
+            self._groups[config_path] = super().group_exists(config_path)
+        return self._groups[config_path]
+
+
+class Loader(ConfigLoaderImpl):
+    """Hydra's loader for one command."""
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self._repositories: dict[tuple[str | None, str], Repository] = {}
+        self._merged: dict[tuple[int, str], DictConfig] = {}
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        parsed = OverridesParser.create().parse_overrides(overrides=overrides)
+        paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
+        key = config_name, str(paths[:1])  # of several, Hydra takes the first
+        if key not in self._repositories:
+            repository = Repository(self.config_search_path)
+            self._process_config_searchpath(config_name, parsed, repository)
+            self._repositories[key] = repository
+        return parsed, self._repositories[key]
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        key = id(repo), repr(defaults)  # values of the command line come later
+        if key not in self._merged:
+            self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
+        return copy.deepcopy(self._merged[key])
+
+    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
+        loaded = super()._load_single_config(default, repo)
+        if default.config_path is not None and loaded is repo.load_config(default.config_path):
+            loaded = copy.copy(loaded)  # it is merged without a copy, and what follows would change it
+            loaded.config = copy.deepcopy(loaded.config)
+        return loaded
+
+
+def list_files(
+    repo: IConfigRepository,
+    config_name: str | None,
+    overrides_list: list[Override],
+    prepend_hydra: bool,
+    skip_missing: bool,
+) -> DefaultsList:
+    """Hydra's `create_defaults_list`, once for all command lines that choose the same files."""
+    if not isinstance(repo, Repository):
+        return create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing)
+    values = Overrides(repo, overrides_list).config_overrides
+    groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]
+    key = config_name, prepend_hydra, skip_missing, *(override.input_line for override in groups)
+    if key not in repo.defaults:
+        repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, skip_missing)
+    return replace(repo.defaults[key], config_overrides=values)
+
+
+def use_loader() -> None:
+    """From now on Hydra composes with `Loader`. Hydra has no plugin for it: it names the two in its modules."""
+    hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
+    hydra_loader.create_defaults_list = list_files

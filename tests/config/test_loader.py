@@ -1,0 +1,130 @@
+"""Our loader composes what Hydra's own does, and reads every file once however many arms a sweep has."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from hydra.version import setbase
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config.languages import look_up_in
+from asr_ablations.config.loader import Loader, use_loader
+from asr_ablations.tools.paths import CONF, REPOSITORY
+
+SWEEPS = REPOSITORY / "sweeps"
+FILES = sorted(file.stem for file in SWEEPS.glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _hydra() -> None:
+    Plugins.instance()  # finds our launchers
+    setbase("1.3")
+    look_up_in(CONF)
+    use_loader()
+
+
+def search_path(*folders: Path) -> ConfigSearchPath:
+    """The folders of -cd before conf/, as Hydra puts them."""
+    path = create_config_search_path(str(CONF))
+    for folder in folders:
+        path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
+    return path
+
+
+def ends(master: DictConfig) -> list[list[str]]:
+    """The overrides of a sweep file's first and last arm; of an interval, which has no arms, nothing."""
+    words = [f"{key}={value}" for key, value in master.hydra.sweeper.params.items()]
+    parsed = [o for o in OverridesParser.create().parse_overrides(words) if o.is_discrete_sweep()]
+    values = [(o.get_key_element(), list(o.sweep_string_iterator())) for o in parsed]
+    return [[f"{key}={listed[position]}" for key, listed in values] for position in (0, -1)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_arms_of_every_sweep_file_are_as_hydra_composes_them(name: str) -> None:
+    ours, hydras = Loader(search_path(SWEEPS)), ConfigLoaderImpl(search_path(SWEEPS))
+    master = ours.load_configuration(name, ["hydra.verbose=true"], RunMode.MULTIRUN)
+    theirs = hydras.load_configuration(name, ["hydra.verbose=true"], RunMode.MULTIRUN)
+    assert OmegaConf.to_yaml(master) == OmegaConf.to_yaml(theirs)
+    for overrides in ends(master):
+        arms = [loader.load_sweep_config(cfg, overrides) for loader, cfg in ((ours, master), (hydras, theirs))]
+        first, second = map(OmegaConf.to_yaml, arms)
+        assert first == second, overrides
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["~augment", "rnn=gru", "seed=3"],
+        ["+decoder@second=beam", "batch={size:4}"],
+        ["+new=1", "++seed=2", "optimizer.lr=0.1", "seeds.init=4"],
+        ["hydra.launcher.jobs=3", "hydra/job_logging=none"],
+        ["hydra.searchpath=[pkg://hydra.conf]", "norm=none"],
+        ["rnn=nothing"],
+        ["nothing=1"],
+        ["+rnn=gru"],
+        ["~schedule=cosine"],
+        ["rnn=3"],
+        ["++rnn=gru"],
+        ["rnn=lstm,gru"],
+    ],
+)
+def test_any_override_is_as_hydra_takes_it_the_first_time_and_later(overrides: list[str]) -> None:
+    ours, hydras = Loader(search_path()), ConfigLoaderImpl(search_path())
+    expected = composed(hydras, overrides)
+    assert [composed(ours, overrides) for _ in range(2)] == [expected, expected]
+    assert composed(ours, []) == composed(hydras, []), "what one command line changes does not reach another"
+
+
+def composed(loader: ConfigLoaderImpl, overrides: list[str]) -> str:
+    """The config as yaml, or the error."""
+    try:
+        return OmegaConf.to_yaml(loader.load_configuration("config", overrides, RunMode.RUN))
+    except (HydraException, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_a_changed_config_changes_no_other() -> None:
+    loader = Loader(search_path())
+    first = loader.load_configuration("config", [], RunMode.RUN)
+    before = OmegaConf.to_yaml(first)
+    first.seed, first.optimizer.lr, first.hydra.job.name = 5, 6, "another"
+    del first.hydra.launcher
+    assert OmegaConf.to_yaml(loader.load_configuration("config", [], RunMode.RUN)) == before
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The yaml files that are read within, in order."""
+    read: list[str] = []
+    load = OmegaConf.load
+
+    def count(file: object) -> object:
+        read.append(str(getattr(file, "name", file)))
+        return load(file)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OmegaConf, "load", staticmethod(count))
+        yield read
+
+
+def test_every_file_is_read_once_and_every_choice_of_files_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = Loader(search_path(SWEEPS))
+    with counted(monkeypatch) as read:
+        master = loader.load_configuration("rnn_type", [], RunMode.MULTIRUN)
+        for seed in range(20):
+            for rnn in ("lstm", "gru"):
+                arm = loader.load_sweep_config(master, [f"rnn={rnn}", f"seed={seed}"])
+                assert arm.seed == seed
+                assert arm.rnn._target_.endswith({"lstm": ".LSTM", "gru": ".GRU"}[rnn])
+    assert len(read) == len(set(read)) > 20, "no file twice"
+    (repository,) = loader._repositories.values()
+    assert len(repository.defaults) == 3, "the sweep's own, and the two of its arms"
+    assert len(loader._merged) == 2, "the sweep's own files are those of its first arms"
