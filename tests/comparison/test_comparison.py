@@ -8,7 +8,8 @@ import pytest
 
 from asr_ablations.comparison.comparison import Options, compare
 from asr_ablations.comparison.result import Arm
-from asr_ablations.comparison.time_to_accuracy import relative_time, scaling
+from asr_ablations.comparison.scaling import scaling
+from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.errors import UsageError

@@ -17,6 +17,8 @@ from tests.helpers.support import compose
 
 WORDS = ("a", "bad", "cab", "dad", "had", "bed", "faded", "bee")
 SPEAKERS, UTTERANCES = 12, 6
+NATS = 4.0
+"""The loss of an invented run: so many nats for a WER of 100 %."""
 
 Row = dict[str, Any]
 
@@ -37,18 +39,24 @@ def utterances(name: str, rate: float, seed: int, speakers: int = SPEAKERS, each
 
 
 def metrics(curve: list[float], seconds: float | None = 10.0, steps: int = 5) -> list[Row]:
-    """Rows of metrics.csv: a loss and a validation an epoch; seconds: of an epoch, None for a record without times."""
+    """Rows of metrics.csv: a loss and a validation per epoch; seconds: of an epoch, None for a record without times."""
     rows: list[Row] = []
-    head = ["epoch", "step", "train/loss_epoch", "validation/dev/wer", "validation/dev/cer"]
+    head = ["epoch", "step", "train/loss_epoch", "validation/dev/wer", "validation/dev/cer", "validation/dev/loss"]
     times = [] if seconds is None else ["time/seconds", "time/audio_hours"]
     for epoch, value in enumerate(curve):
         place = {"epoch": epoch, "step": steps * (epoch + 1) - 1}
         spent = (
             {} if seconds is None else {"time/seconds": seconds * (epoch + 1), "time/audio_hours": 0.5 * (epoch + 1)}
         )
-        rows.append({**place, "validation/dev/wer": value, "validation/dev/cer": value / 3, **spent})
+        validated = {"wer": value, "cer": value / 3, "loss": NATS * value}
+        rows.append({**place, **{f"validation/dev/{key}": figure for key, figure in validated.items()}, **spent})
         rows.append({**place, "train/loss_epoch": 5 * value})
     return [{key: row.get(key, "") for key in [*head, *times]} for row in rows]
+
+
+def _final(rows: list[Row]) -> Row:
+    measured = rates(rows)
+    return {**measured, "loss": NATS * measured["wer"]}
 
 
 def write_run(
@@ -80,7 +88,7 @@ def write_run(
     curve = curve or [0.9, 0.5, 0.3, 0.25, rate]
     write_csv(run.folder / "utterances.csv", rows)
     write_csv(run.folder / "metrics.csv", metrics(curve, seconds))
-    sets = {name: rates([row for row in rows if row["set"] == name]) for name in ("dev", "test")}
+    sets = {name: _final([row for row in rows if row["set"] == name]) for name in ("dev", "test")}
     write_json(
         run.folder / "summary.json",
         {

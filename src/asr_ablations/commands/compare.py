@@ -2,6 +2,7 @@
 
 python src/compare.py outputs/rnn_type                     one sweep
 python src/compare.py outputs/rnn_type --baseline lstm     against another arm
+python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
@@ -13,6 +14,7 @@ import argparse
 from pathlib import Path
 
 from asr_ablations.commands.run import exit_code
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import REPOSITORY
@@ -41,9 +43,15 @@ def parser() -> argparse.ArgumentParser:
         "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
     )
     arguments.add_argument(
-        "--metric", choices=("wer", "cer"), default="wer", help="what verdicts and time to accuracy are about"
+        "--metric", choices=tuple(METRICS), default="wer", help="what verdicts and time to accuracy are about"
     )
-    arguments.add_argument("--target", action="append", type=float, default=[], help="a rate to reach, 0.2 is 20 %%")
+    arguments.add_argument(
+        "--target",
+        action="append",
+        type=float,
+        default=[],
+        help="what to reach: a rate, 0.2 is 20 %%, or a loss in nats",
+    )
     arguments.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     arguments.add_argument(
         "--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)"

@@ -18,22 +18,21 @@ from asr_ablations.comparison.confounds import (
 )
 from asr_ablations.comparison.contrasts import contrasts
 from asr_ablations.comparison.literature import beside_the_literature
+from asr_ablations.comparison.metrics import WER, Metric, check_comparable, find_metric, measured_sets
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.scaling import scaling
 from asr_ablations.comparison.table import table_rows
-from asr_ablations.comparison.time_to_accuracy import at_equal_cost, scaling, times_to_accuracy
+from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished, load
-from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
-
-LARGEST_RATE = 2.0
-"""Largest accepted target: errors can outnumber words, but a higher value is a percentage by mistake."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose for a comparison. targets: rates as fractions."""
+    """What a user can choose for a comparison. targets: of the metric, rates as fractions and losses in nats."""
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
@@ -48,8 +47,7 @@ def compare(folders: Sequence[Path], options: Options) -> Comparison:
 
 def compare_runs(records: Records, options: Options, title: str) -> Comparison:
     """Compare runs that are loaded already, from wherever. Raises as compare does."""
-    if options.metric not in ("wer", "cer"):
-        raise choices("metric", options.metric, "wer or cer")
+    metric = find_metric(options.metric)
     runs = records.runs
     if not runs:
         reasons = "; ".join(f"{run.folder.name} {run.reason}" for run in _without_rates(records))
@@ -58,12 +56,13 @@ def compare_runs(records: Records, options: Options, title: str) -> Comparison:
     arms, warnings = group(runs, factor, list(differ))
     ablation: Json = next((run.config["ablation"] for run in runs if run.config.get("ablation")), {})
     baseline = find_baseline(str(options.baseline or ablation.get("baseline") or arms[0].name), arms)
-    sets = _test_sets(runs)
+    check_comparable(metric, runs)
+    sets = measured_sets(metric, runs)
     rows = table_rows(arms, sets)
     measured, uncompared = contrasts(arms, baseline, sets, options.metric)
     verdicts = [verdict(contrast) for contrast in measured]
-    targets = _targets(options.targets or [float(target) for target in ablation.get("targets") or []])
-    times, untimed = times_to_accuracy(arms, options.metric, targets)
+    targets = list(map(metric.check_target, options.targets or _declared_targets(ablation, metric)))
+    times, untimed = times_to_accuracy(arms, metric, targets)
     return Comparison(
         title=title,
         question=ablation.get("question"),
@@ -87,7 +86,7 @@ def compare_runs(records: Records, options: Options, title: str) -> Comparison:
         unfinished=_without_rates(records),
         differing={key: [value_text(value) for value in values] for key, values in differ.items()},
         metric=options.metric,
-        equal_cost=at_equal_cost(arms, options.metric),
+        equal_cost=at_equal_cost(arms, metric),
         scaling=scaling(arms),
         allowed=list(overruled),
     )
@@ -113,18 +112,12 @@ def _find_factor(runs: Sequence[RunRecord], allow: Sequence[str]) -> tuple[Diffe
     return differ, factor, beyond
 
 
-def _targets(targets: list[float]) -> list[float]:
-    """The targets; raises UsageError for a value that is no rate, such as 20 for 20 %."""
-    for target in targets:
-        if not 0 < target <= LARGEST_RATE:
-            raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
-    return targets
+def _declared_targets(ablation: Json, metric: Metric) -> list[float]:
+    """The targets of the sweep file, where they are of this metric."""
+    targets = ablation.get("targets") or [] if metric.name == (ablation.get("metric") or WER.name) else []
+    return [float(target) for target in targets]
 
 
 def _overruled(beyond: Differing) -> list[str]:
     warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
     return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
-
-
-def _test_sets(runs: Sequence[RunRecord]) -> list[str]:
-    return list(dict.fromkeys(str(name) for run in runs for name in run.summary.get("test_sets", [])))

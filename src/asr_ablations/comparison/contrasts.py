@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import ALPHA, Arm, Contrast
 from asr_ablations.comparison.table import final_value
 from asr_ablations.metrics.error_counts import recorded_errors
@@ -150,7 +151,11 @@ def _rates(arm: Arm, name: str, metric: str) -> NDArray[np.float64]:
 
 
 def _set_errors(arm: Arm, name: str, metric: str) -> _SetErrors | None:
-    """None where a run of the arm has no utterances of the set, or not the same as the arm's first run."""
+    """None where the metric is not of utterances, or where a run of the arm has no utterances of the set, or not the
+    same as the arm's first run.
+    """
+    if not METRICS[metric].is_rate:
+        return None
     runs = [_rows_of_set(run, name) for run in arm.runs]
     first = runs[0]
     utterances = [(row["id"], row["reference"]) for row in first]

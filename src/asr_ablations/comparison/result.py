@@ -73,7 +73,8 @@ class Verdict:
 class TimeToAccuracy:
     """What a run had spent when `metric` on the validation set reached `target`; None: it never did.
 
-    seconds and hours of audio of training; cost: in the currency of hardware.price_per_hour, None without a price.
+    chosen: nobody named the target beforehand, it was chosen from these runs' own curves. seconds and hours of
+    audio of training; cost: in the currency of hardware.price_per_hour, None without a price.
     """
 
     arm: str
@@ -85,12 +86,13 @@ class TimeToAccuracy:
     audio_hours: float | None
     epochs: float | None
     cost: float | None = None
+    chosen: bool = False
 
 
 class TableRow(TypedDict):
     """Means over the seeds of an arm on a test set, with standard deviations (_sd); None for what no run recorded.
 
-    n: the number of seeds. Rates are fractions; the counts of errors and words are per run.
+    n: the number of seeds. Rates are fractions, losses nats; the counts of errors and words are per run.
     """
 
     arm: str
@@ -100,6 +102,8 @@ class TableRow(TypedDict):
     wer_sd: float | None
     cer: float | None
     cer_sd: float | None
+    loss: float | None
+    loss_sd: float | None
     substitutions: float | None
     deletions: float | None
     insertions: float | None
@@ -115,10 +119,14 @@ class TableRow(TypedDict):
     best_validation_wer_sd: float | None
     last_validation_wer: float | None
     last_validation_wer_sd: float | None
+    best_validation_loss: float | None
+    best_validation_loss_sd: float | None
+    last_validation_loss: float | None
+    last_validation_loss_sd: float | None
 
 
 class EqualCost(TypedDict):
-    """The validation rate of an arm when each run had spent `budget` on an axis: mean, deviation over n seeds."""
+    """The metric of an arm at validation when each run had spent `budget` on an axis: mean, deviation over n seeds."""
 
     arm: str
     axis: Axis

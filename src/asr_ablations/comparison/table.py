@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from asr_ablations.comparison.metrics import LOSS, WER, validation_values
 from asr_ablations.comparison.result import Arm, TableRow
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
@@ -17,7 +18,10 @@ def _row(arm: Arm, name: str) -> TableRow:
     cer, cer_sd = _spread(arm, lambda run: final_value(run, name, "cer"))
     train, train_sd = _spread(arm, lambda run: run.summary.get("seconds", {}).get("train"))
     best, best_sd = _spread(arm, lambda run: run.summary.get("best_validation_wer"))
-    last, last_sd = _spread(arm, _last_validation)
+    last, last_sd = _spread(arm, lambda run: _last(validation_values(run, WER)))
+    loss, loss_sd = _spread(arm, lambda run: final_value(run, name, "loss"))
+    best_loss, best_loss_sd = _spread(arm, lambda run: min(validation_values(run, LOSS), default=None))
+    last_loss, last_loss_sd = _spread(arm, lambda run: _last(validation_values(run, LOSS)))
     return TableRow(
         arm=arm.name,
         set=name,
@@ -26,6 +30,8 @@ def _row(arm: Arm, name: str) -> TableRow:
         wer_sd=wer_sd,
         cer=cer,
         cer_sd=cer_sd,
+        loss=loss,
+        loss_sd=loss_sd,
         substitutions=_mean(arm, lambda run: final_value(run, name, "substitutions")),
         deletions=_mean(arm, lambda run: final_value(run, name, "deletions")),
         insertions=_mean(arm, lambda run: final_value(run, name, "insertions")),
@@ -41,24 +47,21 @@ def _row(arm: Arm, name: str) -> TableRow:
         best_validation_wer_sd=best_sd,
         last_validation_wer=last,
         last_validation_wer_sd=last_sd,
+        best_validation_loss=best_loss,
+        best_validation_loss_sd=best_loss_sd,
+        last_validation_loss=last_loss,
+        last_validation_loss_sd=last_loss_sd,
     )
 
 
 def final_value(run: RunRecord, name: str, key: str) -> float | None:
-    """A rate or count of a set in summary.json; None where the run did not record it."""
+    """A rate, loss or count of a set in summary.json; None where the run did not record it."""
     value: float | None = run.summary.get("sets", {}).get(name, {}).get(key)
     return value
 
 
-def validation_set(run: RunRecord) -> str | None:
-    """The set whose WER chooses the best checkpoint: the first validation set."""
-    sets = (run.config.get("data") or {}).get("validation") or []
-    return str(sets[0]) if sets else None
-
-
-def _last_validation(run: RunRecord) -> float | None:
-    key = f"validation/{validation_set(run)}/wer"
-    return next((value for row in reversed(run.metrics) if (value := row.get(key)) is not None), None)
+def _last(values: Sequence[float]) -> float | None:
+    return values[-1] if values else None
 
 
 def _known(arm: Arm, read: Callable[[RunRecord], float | None]) -> list[float]:

@@ -1,14 +1,12 @@
-"""Time to accuracy, accuracy at equal cost, and scaling over GPUs, for the arms of a comparison."""
+"""Time to accuracy, and accuracy at equal cost, for the arms of a comparison."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from asr_ablations.comparison.confounds import content
-from asr_ablations.comparison.result import Arm, EqualCost, Scaling, TimeToAccuracy
-from asr_ablations.comparison.table import validation_set
+from asr_ablations.comparison.metrics import Metric, validation_set
+from asr_ablations.comparison.result import Arm, EqualCost, TimeToAccuracy
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
 from asr_ablations.statistics.time_to_accuracy import (
@@ -25,11 +23,11 @@ from asr_ablations.statistics.time_to_accuracy import (
 EQUAL_AXES: tuple[Axis, ...] = ("steps", "audio_hours", "seconds")
 
 
-def curve(run: RunRecord, metric: str) -> list[Validation]:
+def curve(run: RunRecord, metric: Metric) -> list[Validation]:
     """The metric at every validation, with what had been spent. Every epoch has the same audio: where hours of audio
     were not recorded they are computed from the total.
     """
-    points = validations(run.metrics, f"validation/{validation_set(run)}/{metric}")
+    points = validations(run.metrics, metric.curve_key(validation_set(run)))
     epochs, hours = run.summary.get("epochs"), run.summary.get("audio_hours_seen")
     return [_with_audio(point, hours / epochs) for point in points] if epochs and hours else points
 
@@ -42,7 +40,7 @@ def _with_audio(point: Validation, hours_per_epoch: float) -> Validation:
 
 
 def times_to_accuracy(
-    arms: Sequence[Arm], metric: str, targets: Sequence[float]
+    arms: Sequence[Arm], metric: Metric, targets: Sequence[float]
 ) -> tuple[list[TimeToAccuracy], list[str]]:
     """Every run at every target, easiest target first, and warnings. Without targets the curves choose them."""
     curves = [curve(run, metric) for arm in arms for run in arm.runs]
@@ -50,12 +48,14 @@ def times_to_accuracy(
     if any(point.spent["seconds"] is None for points in curves for point in points):
         warnings.append("some runs recorded no times at their validations: their time to accuracy is NA")
     if not all(curves):
-        warnings.append(f"some runs have no validation {metric.upper()} in metrics.csv: their time to accuracy is NA")
-    ordered = sorted(targets, reverse=True) or choose_targets(curves)
-    return [_time(arm, run, metric, target) for target in ordered for arm in arms for run in arm.runs], warnings
+        warnings.append(f"some runs have no validation {metric.label} in metrics.csv: their time to accuracy is NA")
+    chosen = not targets
+    ordered = choose_targets(curves) if chosen else sorted(targets, reverse=True)
+    times = [_time(arm, run, metric, target, chosen) for target in ordered for arm in arms for run in arm.runs]
+    return times, warnings
 
 
-def _time(arm: Arm, run: RunRecord, metric: str, target: float) -> TimeToAccuracy:
+def _time(arm: Arm, run: RunRecord, metric: Metric, target: float, chosen: bool) -> TimeToAccuracy:
     reached = time_to_accuracy(curve(run, metric), target)
     spent = dict.fromkeys(AXES) if reached is None else reached.spent
     price = (run.config.get("hardware") or {}).get("price_per_hour")
@@ -63,13 +63,14 @@ def _time(arm: Arm, run: RunRecord, metric: str, target: float) -> TimeToAccurac
     return TimeToAccuracy(
         arm=arm.name,
         seed=run.seed,
-        metric=metric,
+        metric=metric.name,
         target=target,
         seconds=seconds,
         steps=spent["steps"],
         audio_hours=spent["audio_hours"],
         epochs=spent["epochs"],
         cost=None if price is None or seconds is None else seconds / 3600 * float(price),
+        chosen=chosen,
     )
 
 
@@ -87,8 +88,8 @@ def _mean_seconds(times: Sequence[TimeToAccuracy], arm: str, target: float) -> f
     return float(np.mean(known)) if known and len(known) == len(own) else None
 
 
-def at_equal_cost(arms: Sequence[Arm], metric: str) -> list[EqualCost]:
-    """Validation rates at the largest budget that every run has spent, on each axis."""
+def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:
+    """The metric at validation, at the largest budget that every run has spent, on each axis."""
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}
     rows = []
     for axis in EQUAL_AXES:
@@ -103,44 +104,3 @@ def at_equal_cost(arms: Sequence[Arm], metric: str) -> list[EqualCost]:
                     EqualCost(arm=name, axis=axis, budget=budget, mean=mean, deviation=deviation, n=len(values))
                 )
     return rows
-
-
-def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """Speed-up and efficiency by number of GPUs, within runs that are otherwise alike (papers/003 §2.5), then the mean
-    over such groups; empty where no group used several numbers. Speed is hours of audio per second in the training
-    step.
-    """
-    gains: dict[int, list[float]] = {}
-    speeds: dict[int, list[float]] = {}
-    for by_count in _speeds_of_alike([run for arm in arms for run in arm.runs]):
-        fewest = min(by_count)
-        for count, measured in by_count.items():
-            gains.setdefault(count, []).append(fewest * float(np.mean(measured)) / float(np.mean(by_count[fewest])))
-            speeds.setdefault(count, []).extend(measured)
-    return [
-        Scaling(
-            gpus=count,
-            n=len(speeds[count]),
-            audio_hours_per_second=float(np.mean(speeds[count])),
-            speed_up=float(np.mean(gains[count])) / min(gains),
-            efficiency=float(np.mean(gains[count])) / count,
-        )
-        for count in sorted(gains)
-    ]
-
-
-def _speeds_of_alike(runs: Sequence[RunRecord]) -> list[dict[int, list[float]]]:
-    """Speeds by number of GPUs, for each group of runs that differ in nothing but this number and the seed."""
-    groups: dict[str, dict[int, list[float]]] = {}
-    for run in runs:
-        speed, count = run.summary.get("audio_hours_per_second"), gpu_count(run)
-        if speed and count:
-            rest = {key: value for key, value in content(run).items() if key != "gpus"}
-            groups.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(count, []).append(float(speed))
-    return [by_count for by_count in groups.values() if len(by_count) > 1]
-
-
-def gpu_count(run: RunRecord) -> int:
-    """Number of GPUs that a run used; 0 on the CPU."""
-    setting = run.config.get("gpus", "auto")
-    return len(run.environment.get("hardware", {}).get("gpus", [])) if setting == "auto" else int(setting)

@@ -2,6 +2,7 @@
 
 import math
 
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import ALPHA, Contrast, Outcome, Verdict
 
 SEED_NOISE = "on LibriSpeech's test-clean it is 0.06 to 0.17 WER (AlgoPerf's logs)"
@@ -24,23 +25,25 @@ def _sign(contrast: Contrast) -> Outcome:
 
 
 def _sentence(contrast: Contrast) -> str:
-    """Rates in percent."""
+    """Rates in percent, losses in nats."""
+    metric = METRICS[contrast.metric]
     if contrast.interval is None or contrast.p_holm is None:
         return _single_seed(contrast)
-    rate = f"{_percent(contrast.difference)} ± {_percent(contrast.interval.half_width)} {contrast.metric.upper()}"
+    size = f"{metric.text(abs(contrast.difference))} ± {metric.text(contrast.interval.half_width)} {metric.amount}"
     corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
-    size, evidence = f"{rate} {_sign(contrast)}", f"{_p(contrast.p_holm)}{corrected}; {_seeds(contrast)}"
+    size, evidence = f"{size} {_sign(contrast)}", f"{_p(contrast.p_holm)}{corrected}; {_seeds(contrast)}"
     if contrast.p_holm <= ALPHA:
         return f"{contrast.arm} is {size} than {contrast.baseline} on {contrast.set} ({evidence})"
     pair = f"{contrast.arm} and {contrast.baseline} on {contrast.set}"
     sentence = f"no difference shown between {pair} ({size}, {evidence})"
     if contrast.detectable is None:
         return sentence
-    return f"{sentence}; with {_seeds(contrast)} anything under {_percent(contrast.detectable)} would be missed"
+    return f"{sentence}; with {_seeds(contrast)} anything under {metric.text(contrast.detectable)} would be missed"
 
 
 def _single_seed(contrast: Contrast) -> str:
-    size = f"{_percent(contrast.difference)} {contrast.metric.upper()} {_sign(contrast)}"
+    metric = METRICS[contrast.metric]
+    size = f"{metric.text(abs(contrast.difference))} {metric.amount} {_sign(contrast)}"
     extent, pairs = f"on {contrast.set}", ""
     if not math.isnan(contrast.p_pairs):
         extent = f"on these utterances of {contrast.set}"
@@ -54,10 +57,6 @@ def _seeds(contrast: Contrast) -> str:
     if own == base:
         return f"{own} seed{'s' if own > 1 else ''}"
     return f"{own} against {base} seeds"
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * abs(fraction):.2f}"
 
 
 def _p(p: float) -> str:

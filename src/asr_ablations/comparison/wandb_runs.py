@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
@@ -88,13 +89,13 @@ def to_record(run: ApiRun) -> RunRecord:
 
 
 def _summary(run: ApiRun, config: Json, history: Sequence[Json]) -> Json:
-    """The parts of summary.json that were logged: final/<set>/wer and cer, and the best validation WER."""
+    """The parts of summary.json that were logged: final/<set>/<metric>, and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for row in history:
         for key, value in row.items():
             kind, _, rest = key.partition("/")
             name, _, rate = rest.rpartition("/")
-            if kind == "final" and rate in ("wer", "cer"):
+            if kind == "final" and rate in METRICS:
                 sets.setdefault(name, {})[rate] = float(value)
     data = config.get("data") or {}
     key = f"validation/{next(iter(data.get('validation') or []), None)}/wer"

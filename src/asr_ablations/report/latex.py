@@ -3,7 +3,8 @@
 import re
 
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.sections import Section, sections
+from asr_ablations.report.section import Section
+from asr_ablations.report.sections import sections
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.sections import Section, sections
+from asr_ablations.report.section import Section
+from asr_ablations.report.sections import sections
 
 
 def markdown(comparison: Comparison, level: int = 1) -> str:

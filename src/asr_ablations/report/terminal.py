@@ -5,7 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.sections import Section, sections
+from asr_ablations.report.section import Section
+from asr_ablations.report.sections import sections
 from asr_ablations.tools.terminal import console as standard_console
 
 

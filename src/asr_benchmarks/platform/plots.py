@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.time_to_accuracy import curve
 from asr_ablations.report.curves import smooth, throughput_curve
 from asr_ablations.report.figures.throughput import SMOOTHED
@@ -65,5 +66,5 @@ def _over_time(run: RunRecord) -> Line:
 
 def _rates(run: RunRecord, metric: str) -> Line:
     """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
-    points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
+    points = ((point.spent["seconds"], point.value) for point in curve(run, find_metric(metric)))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}

@@ -5,6 +5,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TypedDict
 
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Arm, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.runs.record import RunRecord
@@ -112,7 +113,7 @@ def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> 
     return [
         _target(rate, attempt, samples)
         for rate, values in targets.items()
-        for attempt in (times_to_accuracy([Arm("", [run])], rate, values)[0] if values else [])
+        for attempt in (times_to_accuracy([Arm("", [run])], find_metric(rate), values)[0] if values else [])
     ]
 
 

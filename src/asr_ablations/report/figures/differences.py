@@ -4,6 +4,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison, Verdict
 from asr_ablations.report.contrasts import drawn_interval
 from asr_ablations.tools.plotting import marker, panels, save
@@ -24,8 +25,10 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
         labels = [f"{verdict.contrast.arm}, {verdict.contrast.set}" for verdict in reversed(verdicts)]
         panel.set_yticks(range(len(verdicts)), labels)
         panel.set_ylim(-0.6, len(verdicts) - 0.4)
+        shown = find_metric(metric)
         panel.set_xlabel(
-            f"{metric.upper()} less that of {comparison.baseline}, % points\n(95 % interval; left is better)"
+            f"{shown.label} less that of {comparison.baseline}, {shown.difference_unit}\n"
+            "(95 % interval; left is better)"
         )
         panel.grid(False, axis="y")
     return save(figure, folder, "differences")
@@ -36,7 +39,8 @@ def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str]) -
     look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 6}
     if verdict.outcome in ("better", "worse"):
         look["markerfacecolor"] = look["color"]
-    middle = 100 * verdict.contrast.difference
+    scale = find_metric(verdict.contrast.metric).scale
+    middle = scale * verdict.contrast.difference
     low, high = drawn_interval(verdict.contrast)
-    sides = [[max(0.0, middle - 100 * low)], [max(0.0, 100 * high - middle)]]
+    sides = [[max(0.0, middle - scale * low)], [max(0.0, scale * high - middle)]]
     panel.errorbar(middle, height, xerr=sides, **look)

@@ -1,28 +1,29 @@
-"""Final error rates, a bar per arm and a dot per seed (papers/003 §2.7.2; papers/004 table 5)."""
+"""Final error rates and losses, a bar per arm and a dot per seed (papers/003 §2.7.2; papers/004 table 5)."""
 
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from asr_ablations.comparison.metrics import METRICS, WER, Metric
 from asr_ablations.comparison.result import Arm, Comparison
 from asr_ablations.comparison.table import final_value
 from asr_ablations.tools.plotting import bar, legend, panels, save
 
-RATES = {"wer": "WER", "cer": "CER"}
-
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """error_rates: a panel per rate; whiskers are the standard deviation over seeds."""
-    sets = [name for name in comparison.sets if any(_values(arm, name, "wer") for arm in comparison.arms)]
-    if not sets:
+    """error_rates: a panel per metric; whiskers are the standard deviation over seeds."""
+    arms = comparison.arms
+    sets = [name for name in comparison.sets if any(_values(arm, name, WER) for arm in arms)]
+    shown = [metric for metric in METRICS.values() if any(_values(arm, name, metric) for arm in arms for name in sets)]
+    if not shown:
         return []
-    figure, axes = panels(len(RATES))
-    for panel, (rate, label) in zip(axes, RATES.items(), strict=True):
-        for number, arm in enumerate(comparison.arms):
-            _bars(panel, number, arm, [_values(arm, name, rate) for name in sets], 0.8 / len(comparison.arms))
+    figure, axes = panels(len(shown))
+    for panel, metric in zip(axes, shown, strict=True):
+        for number, arm in enumerate(arms):
+            _bars(panel, number, arm, [_values(arm, name, metric) for name in sets], 0.8 / len(arms))
         panel.set_xticks(range(len(sets)), sets)
-        panel.set_ylabel(f"{label} in %")
+        panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
     legend(figure, axes[0])
     return save(figure, folder, "error_rates")
@@ -41,6 +42,6 @@ def _bars(panel: Axes, number: int, arm: Arm, values_by_set: list[list[float]], 
         panel.plot(spread, values, "o", color="black", markersize=2.5)
 
 
-def _values(arm: Arm, name: str, rate: str) -> list[float]:
-    """The rate of every seed, in percent."""
-    return [100 * value for run in arm.runs if (value := final_value(run, name, rate)) is not None]
+def _values(arm: Arm, name: str, metric: Metric) -> list[float]:
+    """The metric of every seed, in its unit."""
+    return [metric.scale * value for run in arm.runs if (value := final_value(run, name, metric.name)) is not None]

@@ -7,7 +7,7 @@ import numpy as np
 
 from asr_ablations.comparison.confounds import flatten
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.time_to_accuracy import gpu_count
+from asr_ablations.comparison.scaling import gpu_count
 from asr_ablations.tools.plotting import legend, line, marker, panels, save
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.tools.plotting import bar, legend, panels, save
 
@@ -55,4 +56,4 @@ def _annotate(panel: Axes, x: float, known: Sequence[float], seeds: int) -> None
 
 
 def _target(metric: str, target: float) -> str:
-    return f"{metric.split('/')[-1].upper()} {100 * target:.3g} %"
+    return find_metric(metric).target_text(target)

@@ -3,11 +3,13 @@
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.comparison.confounds import flatten
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import Arm, Comparison, Scaling, TimeToAccuracy, Verdict
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.contrasts import contrast_row, drawn_interval
@@ -36,6 +38,7 @@ def content(comparison: Comparison) -> Json:
         "source": comparison.source,
         "factor": comparison.factor,
         "metric": comparison.metric,
+        "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
         "baseline": comparison.baseline,
         "verdicts": [verdict.sentence for verdict in comparison.verdicts],
         "literature": comparison.literature,

@@ -14,12 +14,12 @@ function metricTitle(metric) {
   const parts = metric.split("/");
   if (parts[0] === "validation" && parts.length > 2) {
     const kind = parts.slice(2).join(" ");
-    const unit = /^(wer|cer)$/.test(kind) ? ", %" : kind === "loss" ? ", nats per label" : "";
-    return `${/^(wer|cer)$/.test(kind) ? kind.toUpperCase() : kind} of ${parts[1]}${unit}`;
+    const known = data.metrics[kind];
+    return `${known ? known.label : kind} of ${parts[1]}${known ? `, ${known.unit}` : ""}`;
   }
   return parts.slice(1).join(" ").replace(/_/g, " ") + (parts[0] === "train" ? " in training" : "");
 }
-const scaleOf = (metric) => (/\/(wer|cer)$/.test(metric) ? 100 : 1);
+const scaleOf = (metric) => data.metrics[metric.split("/").pop()]?.scale ?? 1;
 
 /* Exponential moving average, corrected for the bias of its start. */
 function smoothed(values, weight) {

@@ -46,7 +46,7 @@ function results() {
   table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : key === "axis" ? { key, title: EQUAL[key], cell: (row) => SPENT[row.axis] } : { key, title: EQUAL[key] }), "At equal cost");
   at("s-scaling").hidden = !data.scaling.length;
   table("scaling", data.scaling, keys(data.scaling).map((key) => ({ key, title: SCALING[key] })), "Scaling over GPUs");
-  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => row.metric.toUpperCase() } : { key, title: key === "relative" ? "time / baseline" : undefined });
+  const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => data.metrics[row.metric].label } : { key, title: key === "relative" ? "time / baseline" : undefined });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
@@ -78,7 +78,7 @@ function differences() {
   const clear = (row) => ({ better: "good", worse: "bad" }[row.verdict] ?? "");
   const signed = (row) => element("span", { class: clear(row) }, (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−"));
   table("differences", data.differences, [
-    { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => row.metric.toUpperCase() },
+    { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => data.metrics[row.metric].label },
     { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
     { key: "verdict" },
     { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "p_pooled", title: "p (pooled)" }, { key: "detectable", title: "detectable" },
@@ -100,7 +100,7 @@ function redraw() {
 }
 
 const EACH_GPU = /^gpu_percent_(\d+)$/;
-const EQUAL = { axis: "at equal", mean: `${data.metric.toUpperCase()} %`, deviation: "sd %", n: "seeds" };
+const EQUAL = { axis: "at equal", mean: data.metrics[data.metric].heading, deviation: `sd, ${data.metrics[data.metric].unit}`, n: "seeds" };
 const SPENT = { steps: "steps", audio_hours: "hours of audio", seconds: "seconds" };
 const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio per second", speed_up: "speed-up" };
 const RESOURCES = {
@@ -110,8 +110,8 @@ const RESOURCES = {
 
 function controls() {
   const metrics = [...new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.keys(run.series))))];
-  const rank = (metric) => ["wer", "cer", "loss"].findIndex((kind) => metric.startsWith("validation/") && metric.endsWith(`/${kind}`));
-  metrics.sort((a, b) => (rank(a) + 4) % 4 - (rank(b) + 4) % 4 || a.localeCompare(b));
+  const rank = (metric) => [data.metric, "wer", "cer", "loss"].findIndex((kind) => metric.startsWith("validation/") && metric.endsWith(`/${kind}`));
+  metrics.sort((a, b) => (rank(a) + 5) % 5 - (rank(b) + 5) % 5 || a.localeCompare(b));
   choice.metric = metrics[0];
   options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
   const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));

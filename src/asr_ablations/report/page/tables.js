@@ -8,27 +8,34 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-const isRate = (key) => /(^|[_\/ ])(wer|cer)($|[_ ])/.test(key) || /^(target|low|high|difference|detectable|baseline_mean|arm_mean|mean|deviation)$/.test(key);
+/* The metric that the values of a column are of: the one in its name, or the one that the comparison is about. */
+function metricOf(key) {
+  const named = /(^|[_\/ ])(wer|cer|loss)($|[_ ])/.exec(key);
+  if (named) return data.metrics[named[2]];
+  return /^(target|low|high|difference|detectable|baseline_mean|arm_mean|mean|deviation)$/.test(key) ? data.metrics[data.metric] : null;
+}
 
 function digits(value, places) {
   return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
-/* A cell's text. Rates are fractions in the data and percent on the page. */
+/* A cell's text. Rates are fractions in the data and percent on the page; losses are nats in both. */
 function shown(key, value) {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map((each) => shown(key, each)).join(" to ");
   if (typeof value === "object") return JSON.stringify(value);
   if (typeof value !== "number") return String(value);
-  if (isRate(key)) return digits(100 * value, 2);
+  const metric = metricOf(key);
+  if (metric) return digits(metric.scale * value, metric.places);
   if (/^p(_|$)/.test(key)) return value < 0.001 ? "< 0.001" : digits(value, 3);
   if (Number.isInteger(value)) return digits(value, 0);
   return Math.abs(value) >= 100 ? digits(value, 0) : Math.abs(value) >= 1 ? digits(value, 2) : value.toPrecision(3);
 }
 
 function heading(key) {
-  const unit = isRate(key) ? " %" : "";
+  const metric = metricOf(key);
+  const unit = !metric ? "" : metric.is_rate ? " %" : `, ${metric.unit}`;
   return key.replace(/_/g, " ").replace(/\b(wer|cer)\b/g, (rate) => rate.toUpperCase()) + unit;
 }
 

@@ -1,0 +1,106 @@
+"""The metrics that a comparison can be about. Lower is better in all of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError, choices
+
+LARGEST_RATE = 2.0
+"""Largest accepted target: errors can outnumber words, but a higher value is a percentage by mistake."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a report needs to know of a metric.
+
+    name: its key in summary.json and metrics.csv. label, unit: as reports name them; scale: from a recorded value to
+    the unit; places: digits after the point. amount: what a difference counts. is_rate: errors over the words or
+    characters of utterances, recorded for each utterance and as a fraction; else a mean that is known for sets only.
+    """
+
+    name: str
+    label: str
+    unit: str
+    amount: str
+    scale: float
+    places: int
+    is_rate: bool
+
+    @property
+    def heading(self) -> str:
+        """Label and unit, as a table's head or an axis has them."""
+        return f"{self.label} %" if self.is_rate else f"{self.label}, {self.unit}"
+
+    @property
+    def difference_unit(self) -> str:
+        """The unit of a difference."""
+        return "% points" if self.is_rate else self.unit
+
+    def curve_key(self, validation_set: str | None) -> str:
+        """Its column of metrics.csv."""
+        return f"validation/{validation_set}/{self.name}"
+
+    def text(self, value: float | None, *, sign: bool = False) -> str:
+        """A recorded value in the unit, without the unit; NA for None. sign: + before what is not negative."""
+        return "NA" if value is None else f"{self.scale * value:{'+' if sign else ''}.{self.places}f}"
+
+    def spread(self, mean: float | None, deviation: float | None) -> str:
+        """Mean ± standard deviation in the unit, without the unit; without ± for a single value."""
+        return self.text(mean) if mean is None or deviation is None else f"{self.text(mean)} ± {self.text(deviation)}"
+
+    def target_text(self, target: float) -> str:
+        """A target with its unit, such as WER 20 %."""
+        return f"{self.label} {self.scale * target:.3g} {self.unit}"
+
+    def check_target(self, target: float) -> float:
+        """The target; raises UsageError for one that cannot be meant, such as a WER of 20 for 20 %."""
+        if self.is_rate and not 0 < target <= LARGEST_RATE:
+            raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
+        if not target > 0:
+            raise choices("target", target, f"a {self.label} above 0, in {self.unit}")
+        return target
+
+
+WER = Metric("wer", "WER", "%", "WER", 100, 2, is_rate=True)
+CER = Metric("cer", "CER", "%", "CER", 100, 2, is_rate=True)
+LOSS = Metric("loss", "loss", "nats", "nats of loss", 1, 4, is_rate=False)
+"""The loss component's own: of CTC nats per label, of frame labels nats per frame; the mean over utterances."""
+METRICS = {metric.name: metric for metric in (WER, CER, LOSS)}
+
+
+def find_metric(name: str) -> Metric:
+    """The metric of this name. Raises UsageError with the choices."""
+    if name not in METRICS:
+        raise choices("metric", name, " or ".join(METRICS))
+    return METRICS[name]
+
+
+def measured_sets(metric: Metric, runs: Sequence[RunRecord]) -> list[str]:
+    """The sets on which arms are compared: for rates the test sets; for the loss the first validation set, by which
+    papers/003 decides, and then the test sets.
+    """
+    tests = [str(name) for run in runs for name in run.summary.get("test_sets", [])]
+    validation = [] if metric.is_rate else [name for run in runs if (name := validation_set(run)) is not None]
+    return list(dict.fromkeys([*validation, *tests]))
+
+
+def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:
+    """Raises UsageError where runs minimise different losses, whose values mean different things."""
+    losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
+    if not metric.is_rate and len(losses) > 1:
+        names = ", ".join(str(loss.get("_target_")).rpartition(".")[2] for loss in losses.values())
+        raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected wer or cer")
+
+
+def validation_set(run: RunRecord) -> str | None:
+    """The set whose WER chooses the best checkpoint: the first validation set."""
+    sets = (run.config.get("data") or {}).get("validation") or []
+    return str(sets[0]) if sets else None
+
+
+def validation_values(run: RunRecord, metric: Metric) -> list[float]:
+    """The metric at every validation on the first validation set, in order."""
+    key = metric.curve_key(validation_set(run))
+    return [value for row in run.metrics if (value := row.get(key)) is not None]

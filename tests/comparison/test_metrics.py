@@ -1,0 +1,100 @@
+"""The metrics that arms are compared by: rates in percent, losses in nats."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asr_ablations.comparison.comparison import Options, compare
+from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
+from asr_ablations.report.sections import sections
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.run_folders import edit, write_run, write_sweep
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four seeds each; run_folders writes losses in proportion to the rates."""
+    return write_sweep(tmp_path_factory.mktemp("outputs"), {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=4)
+
+
+def test_texts() -> None:
+    assert (WER.text(0.1234), CER.text(0.5), LOSS.text(0.12345)) == ("12.34", "50.00", "0.1235")
+    assert (WER.text(-0.02, sign=True), LOSS.text(0.02, sign=True), LOSS.text(None)) == ("-2.00", "+0.0200", "NA")
+    assert (WER.spread(0.2, None), WER.spread(0.2, 0.01), WER.spread(None, None)) == ("20.00", "20.00 ± 1.00", "NA")
+    assert (WER.target_text(0.2), LOSS.target_text(0.35)) == ("WER 20 %", "loss 0.35 nats")
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "message"),
+    [("wer", 20, "a rate as a fraction"), ("cer", 0, "a rate as a fraction"), ("loss", -1, "a loss above 0, in nats")],
+)
+def test_a_target_that_cannot_be_meant(metric: str, target: float, message: str) -> None:
+    with pytest.raises(UsageError, match=f"target={target}: expected {message}"):
+        find_metric(metric).check_target(target)
+
+
+def test_a_loss_may_be_higher_than_any_rate() -> None:
+    assert LOSS.check_target(20) == 20
+
+
+def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
+    """The validation set comes first, then the test set; the loss of a set is the mean over seeds."""
+    comparison = compare([sweep], Options(metric="loss", baseline="lstm"))
+    assert comparison.sets == ["dev", "test"]
+    (contrast,) = [contrast for contrast in comparison.contrasts if contrast.set == "dev"]
+    expected = {
+        arm.name: sum(run.summary["sets"]["dev"]["loss"] for run in arm.runs) / len(arm.runs) for arm in comparison.arms
+    }
+    assert contrast.difference == pytest.approx(expected["gru"] - expected["lstm"])
+    rows = {(row["arm"], row["set"]): row for row in comparison.rows}
+    assert rows["gru", "dev"]["loss"] == pytest.approx(expected["gru"])
+    assert rows["gru", "dev"]["last_validation_loss"] == pytest.approx(4 * 0.3)  # of the curve
+    assert rows["gru", "dev"]["best_validation_loss"] == pytest.approx(4 * 0.25)
+
+
+def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
+    comparison = compare([sweep], Options(metric="loss", baseline="lstm", targets=[1.5]))
+    shown = {section.heading: section for section in sections(comparison)}
+    errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
+    mean = next(row["loss"] for row in comparison.rows if (row["arm"], row["set"]) == ("gru", "dev"))
+    cells = {(row[0], row[1]): row for row in errors.rows}["gru", "dev"]
+    assert mean is not None
+    assert cells[errors.head.index("loss, nats")].split(" ± ")[0] == f"{mean:.4f}"
+    times = shown["Until the median of three validations was at a loss"]
+    assert times.head[1] == "target, nats"
+    assert {row[1] for row in times.rows} == {"1.5"}
+    equal = shown["Validation loss at equal cost"]
+    assert {row[2] for row in equal.rows if row[1] == "lstm"} == {"0.4000 ± 0.0000"}  # 4 nats a unit of WER, 0.1
+
+
+def test_runs_without_a_loss_of_their_last_weights_are_named(tmp_path: Path) -> None:
+    def change(folder: Path) -> None:
+        edit(folder / "summary.json", '"loss": [^\n,}]*', '"loss": null')
+
+    write_run(tmp_path, "rnn=lstm", change=change)
+    write_run(tmp_path, "rnn=gru", change=change)
+    comparison = compare([tmp_path / "sweep"], Options(metric="loss"))
+    assert comparison.contrasts == []
+    assert any("no result on this set: not compared" in line for line in comparison.warnings)
+
+
+def test_different_losses_are_not_compared(tmp_path: Path) -> None:
+    write_run(tmp_path, "loss=ctc")
+    write_run(tmp_path, "loss=framewise")
+    message = r"metric=loss: the runs minimise different losses \(CTC, Framewise\); expected wer or cer"
+    with pytest.raises(UsageError, match=message):
+        compare([tmp_path / "sweep"], Options(metric="loss"))
+    assert compare([tmp_path / "sweep"], Options(metric="wer")).arms
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("wer", {0.3}), ("loss", {1.2})])
+def test_targets_of_a_sweep_file_are_of_its_metric(metric: str, expected: Any, tmp_path: Path) -> None:
+    """Targets in nats would mean nothing for a rate: others are chosen from the curves, and said to be."""
+    for ablation in ({"targets": [0.3]}, {"targets": [1.2], "metric": "loss"}):
+        write_run(tmp_path, ablation={"factor": "rnn", **ablation}, sweep=str(ablation.get("metric", "wer")))
+    times = compare([tmp_path / metric], Options(metric=metric)).times_to_accuracy
+    assert {time.target for time in times} == expected
+    assert not any(time.chosen for time in times)
+    other = "loss" if metric == "wer" else "wer"
+    assert all(time.chosen for time in compare([tmp_path / metric], Options(metric=other)).times_to_accuracy)
