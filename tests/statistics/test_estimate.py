@@ -69,7 +69,7 @@ def test_an_interaction_is_its_contrast_by_hand() -> None:
 
 
 def test_weights_scale_everything_but_p() -> None:
-    (a,), (b,) = World().sweep(np.random.default_rng(0), 2, 4)
+    a, b = World().sweep(np.random.default_rng(0), 2, 4)
     whole, half = estimate((1, a), (-1, b)), estimate((0.5, a), (-0.5, b))
     assert half.standard_error == pytest.approx(whole.standard_error / 2)
     assert half.degrees == pytest.approx(whole.degrees)
@@ -79,7 +79,7 @@ def test_weights_scale_everything_but_p() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_three_parts_add_up(seed: int) -> None:
     world = World(seeds=(0.01 * (seed % 3),), speakers=5 + seed)
-    (a,), (b,) = world.sweep(np.random.default_rng(seed), 2, 3)
+    a, b = world.sweep(np.random.default_rng(seed), 2, 3)
     assert a.errors is not None
     assert b.errors is not None
     assert a.totals is not None
@@ -106,7 +106,7 @@ def test_fewer_than_two_runs_leave_it_open() -> None:
 
 def test_other_utterances_are_refused_and_missing_ones_leave_speakers_out() -> None:
     generator = np.random.default_rng(0)
-    ((a,),), ((b,),) = World(speakers=4).sweep(generator, 1, 3), World(speakers=5).sweep(generator, 1, 3)
+    (a,), (b,) = World(speakers=4).sweep(generator, 1, 3), World(speakers=5).sweep(generator, 1, 3)
     with pytest.raises(ValueError, match="different utterances"):
         contrast_estimate([(1, a), (-1, b)])
     with pytest.raises(ValueError, match="different utterances"):
@@ -147,7 +147,7 @@ def test_pairs_without_speakers_are_students(seed: int, replicates: bool) -> Non
 
 def test_replicates_have_their_own_speakers() -> None:
     """Their utterances differ by row: only the rates of a row are compared."""
-    (a,), (b,) = World().sweep(np.random.default_rng(0), 2, 5)
+    a, b = World().sweep(np.random.default_rng(0), 2, 5)
     measured = paired(a, b, replicates=True)
     assert FixedLength().p(measured) == pytest.approx(stats.ttest_rel(a.rates, b.rates).pvalue)
     assert measured.speakers == 0
@@ -166,7 +166,7 @@ def test_decoders_of_the_same_models_show_what_independent_arms_would_hide() -> 
 
 
 def test_one_model_has_speakers_alone() -> None:
-    (a,), (b,) = World(speakers=7).sweep(np.random.default_rng(0), 2, 1)
+    a, b = World(speakers=7).sweep(np.random.default_rng(0), 2, 1)
     measured = paired(a, b)
     assert a.errors is not None
     assert b.errors is not None

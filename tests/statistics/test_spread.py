@@ -23,7 +23,7 @@ def test_the_interval_of_a_deviation_is_chi_squares() -> None:
 
 
 def test_a_single_run_has_no_deviation() -> None:
-    (sample,) = World().sweep(np.random.default_rng(0), 1, 1)[0]
+    (sample,) = World().sweep(np.random.default_rng(0), 1, 1)
     assert (describe(sample).deviation, describe(sample).models) == (None, None)
 
 
@@ -32,7 +32,7 @@ def test_the_deviation_of_the_models_is_found_whatever_the_test_set(words: int) 
     """Models of sd 2 points: seen with 20 words of each of 10 speakers, it looks like 3.9."""
     world = World(seeds=(0.02,), speakers=10, words=words, run_speaker=0.03)
     generator = np.random.default_rng(0)
-    spreads = [describe(world.sweep(generator, 1, 100)[0][0]) for _ in range(20)]
+    spreads = [describe(world.sweep(generator, 1, 100)[0]) for _ in range(20)]
     squares = [spread.models**2 for spread in spreads if spread.models is not None]
     assert np.sqrt(np.mean(squares)) == pytest.approx(0.02, rel=0.1)
     if words == 20:
@@ -44,7 +44,7 @@ def test_the_deviation_of_the_models_is_found_whatever_the_test_set(words: int) 
 def test_equal_models_have_no_deviation_of_their_own() -> None:
     world = World(seeds=(0.0,), speakers=50)
     generator = np.random.default_rng(0)
-    spreads = [describe(world.sweep(generator, 1, 5)[0][0]) for _ in range(50)]
+    spreads = [describe(world.sweep(generator, 1, 5)[0]) for _ in range(50)]
     assert np.mean([spread.models == 0 for spread in spreads]) > 0.4
 
 

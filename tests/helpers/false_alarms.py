@@ -1,0 +1,114 @@
+"""Analyses of invented sweeps: how often equal arms are called different, and how often an effect is found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
+from asr_ablations.statistics.family import holm_decisions
+from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.statistics.sample import Sample
+from tests.helpers.worlds import World, first_runs
+
+
+@dataclass(frozen=True)
+class Design:
+    """A sweep in a world, and what is asked of it.
+
+    question: every other arm against the baseline (trimmed or not, or as decoders of the same models), or the
+    interaction of four arms. looks: runs after which one looks and stops at a finding, by the test that holds at any
+    time; without them one looks once. effect: of arm 1 where the power is measured, of the fourth in an interaction.
+    """
+
+    world: World
+    runs: int
+    question: Literal["arms", "trimmed", "decoders", "interaction"] = "arms"
+    arms: int = 2
+    looks: tuple[int, ...] = ()
+    effect: float = 0.04
+
+    def with_effect(self) -> "Design":
+        none = (0.0,) * 4
+        given = self.world.effects or none
+        place = 3 if self.question == "interaction" else 1
+        effects = tuple(effect + self.effect * (arm == place) for arm, effect in enumerate(given))
+        return replace(self, world=replace(self.world, effects=effects))
+
+
+EVERY_SEED = tuple(range(3, 31))
+LOOKS = (3, 5, 10, 20)
+UNEQUAL = World(seeds=(0.02, 0.06, 0.02))
+"""Arm 1 is three times as noisy as the others."""
+NOISY_BASELINE = World(seeds=(0.06, 0.02))
+DECODERS = World(seeds=(0.06,), shared=0.99, arm_speaker=0.005, run_speaker=0.005)
+MAIN_EFFECTS = World(effects=(0.0, 0.03, 0.05, 0.08))
+"""Two factors that add 3 and 5 points, and no interaction."""
+
+DESIGNS = {
+    **{f"equal arms, {n} seeds": Design(World(), n) for n in (2, 3, 5, 10)},
+    **{f"little seed noise, 10 speakers, {n}": Design(World((0.005,), speakers=10), n) for n in (2, 3, 5, 10)},
+    **{f"one arm × 3, {n} seeds": Design(UNEQUAL, n, effect=0.08) for n in (2, 3, 5, 10)},
+    **{f"one arm × 3, 5 speakers, {n} seeds": Design(replace(UNEQUAL, speakers=5), n, effect=0.08) for n in (3, 10)},
+    **{f"{k} speakers, {n} seeds": Design(World(speakers=k), n, effect=0.06) for k in (3, 5) for n in (3, 10)},
+    **{f"5 % diverged, {n} seeds": Design(World(diverged=0.05), n) for n in (5, 10)},
+    **{f"5 % diverged, trimmed, {n} seeds": Design(World(diverged=0.05), n, "trimmed") for n in (5, 10)},
+    **{f"8 arms, {n} seeds": Design(World(), n, arms=9, effect=0.08) for n in (3, 5)},
+    "8 arms, noisy baseline": Design(NOISY_BASELINE, 3, arms=9, effect=0.08),
+    **{f"decoders, {n} models": Design(DECODERS, n, "decoders", effect=0.02) for n in (2, 3, 6)},
+    "decoders, one model": Design(replace(DECODERS, shared=1.0), 1, "decoders", effect=0.02),
+    **{f"interaction, {n} seeds": Design(MAIN_EFFECTS, n, "interaction", arms=4, effect=0.08) for n in (3, 5)},
+    "looks at 3, 5, 10, 20": Design(World(), 20, looks=LOOKS),
+    "looks, one arm × 3": Design(UNEQUAL, 20, looks=LOOKS, effect=0.08),
+    "looks, 40 speakers, every seed to 30": Design(World(speakers=40), 30, looks=EVERY_SEED),
+    "looks, 10 speakers, every seed to 30": Design(World(speakers=10), 30, looks=EVERY_SEED),
+    "looks, 5 speakers, every seed to 30": Design(World(speakers=5), 30, looks=EVERY_SEED),
+    "looks, 3 speakers, every seed to 30": Design(World((0.005,), speakers=3), 30, looks=EVERY_SEED),
+    "looks, decoders, every model to 30": Design(DECODERS, 30, "decoders", looks=EVERY_SEED, effect=0.02),
+    "looks, one arm × 3, every seed to 30": Design(UNEQUAL, 30, looks=EVERY_SEED, effect=0.08),
+}
+"""What verdicts rest on; alarms are at most 5 % in each."""
+
+
+def alarms(design: Design, sweeps: int, seed: int | Sequence[int]) -> int:
+    """In how many sweeps any two equal arms are called different."""
+    return _count(design, sweeps, seed, effect=False)
+
+
+def finds(design: Design, sweeps: int, seed: int | Sequence[int]) -> int:
+    """In how many sweeps the effect is found."""
+    return _count(design.with_effect(), sweeps, seed, effect=True)
+
+
+def _count(design: Design, sweeps: int, seed: int | Sequence[int], effect: bool) -> int:
+    generator = np.random.default_rng(seed)
+    count = 0
+    for _ in range(sweeps):
+        samples = design.world.sweep(generator, design.arms, design.runs)
+        rejected = _rejected(design, samples)
+        count += rejected[0] if effect else any(rejected)
+    return count
+
+
+def _rejected(design: Design, samples: list[Sample]) -> list[bool]:
+    """Which of the differences are called so, at one look or at any of several."""
+    procedure: Procedure = Anytime() if design.looks else FixedLength()
+    for runs in design.looks or (design.runs,):
+        estimates = _estimates(design, [first_runs(sample, runs) for sample in samples])
+        rejected = [decision.rejected for decision in holm_decisions([procedure.p(e) for e in estimates])]
+        if any(rejected):
+            return rejected
+    return rejected
+
+
+def _estimates(design: Design, samples: list[Sample]) -> list[Estimate]:
+    baseline, *others = samples
+    if design.question == "interaction":
+        measured = [contrast_estimate(list(zip((1.0, -1.0, -1.0, 1.0), samples, strict=True)))]
+    elif design.question == "decoders":
+        measured = [paired_estimate(arm, baseline) for arm in others]
+    else:
+        trimmed = design.question == "trimmed"
+        measured = [contrast_estimate([(1.0, arm), (-1.0, baseline)], trimmed=trimmed) for arm in others]
+    return [estimate for estimate in measured if estimate is not None]
