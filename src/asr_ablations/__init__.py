@@ -5,5 +5,9 @@ bins, H size of a frame coming out of a recurrent layer, V output symbols (blank
 Units: durations in seconds, rates in Hz, audio at 16 kHz, log-probabilities and losses in nats.
 """
 
+from asr_ablations.tools.lean_imports import lean_imports
+
+lean_imports()  # it has to precede the first import of Lightning, whichever module that stands in
+
 SAMPLE_RATE = 16_000
 """Hz; everything past the audio reader is at this rate."""

@@ -17,6 +17,7 @@ from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
 from asr_ablations.sweep.arm import FrozenArm
 
 PRELOAD = [
+    "asr_ablations",  # first: it keeps what nobody uses out of the others
     "torch",
     "torchaudio",
     "pytorch_lightning",

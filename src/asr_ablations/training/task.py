@@ -10,7 +10,6 @@ from pytorch_lightning.utilities.types import LRSchedulerTypeUnion, OptimizerLRS
 from torch import nn
 from torch.optim import Optimizer
 from torchmetrics import Metric
-from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.contracts import Augmentation
@@ -27,6 +26,7 @@ from asr_ablations.training.contracts import (
     OptimizerFactory,
     ScheduleFactory,
 )
+from asr_ablations.training.error_rates import CharacterErrors, WordErrors
 
 
 class CTCTask(pl.LightningModule):
@@ -60,8 +60,8 @@ class CTCTask(pl.LightningModule):
         self.alphabet, self.validation_sets = alphabet, validation_sets
         self.gradient, self.loss = gradient, loss
         self.seed, self.augment_seed = seed, augment_seed
-        self.word_error_rates = nn.ModuleList(WordErrorRate() for _ in validation_sets)
-        self.character_error_rates = nn.ModuleList(CharErrorRate() for _ in validation_sets)
+        self.word_error_rates = nn.ModuleList(WordErrors() for _ in validation_sets)
+        self.character_error_rates = nn.ModuleList(CharacterErrors() for _ in validation_sets)
 
     def setup(self, stage: str) -> None:
         """Lightning's hook before the first step: prepare the loss."""
