@@ -1,70 +1,27 @@
 """A run that is stopped and goes on gives the numbers of one that never was, bit for bit."""
 
-import csv
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
+from tests.helpers.run_results import SignalAt, results, same
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 EPOCHS, BATCHES = 2, 3
-TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
 
 
 def config(corpus: Path, outputs: Path, *more: str) -> Any:
     small = ["width=8", "layers=2", "gpus=0", "logger=csv", "order=shuffled", "augment=specaugment", "sweep=s"]
     return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}", *more)
-
-
-def results(folder: Path) -> dict[str, Any]:
-    """Everything of a run that is no time."""
-    with (folder / "metrics.csv").open() as file:
-        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-    checkpoints = [torch.load(folder / "checkpoints" / f"{n}.ckpt", weights_only=True) for n in ("last", "best")]
-    summary = json.loads((folder / "summary.json").read_text())
-    return {
-        "metrics": metrics,
-        "losses": (folder / "losses.csv").read_text(),
-        "utterances": (folder / "utterances.csv").read_text(),
-        "weights": [c["state_dict"] for c in checkpoints],
-        "optimizer": checkpoints[0]["optimizer_states"],
-        "summary": {
-            key: summary[key] for key in ("sets", "best_validation_wer", "epochs", "steps", "audio_hours_seen")
-        },
-        "last": {key: value for key, value in summary["metrics"].items() if key not in TIMES},
-    }
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)
-
-
-class SignalAt(pl.Callback):
-    """Sends this process a signal after a batch of an epoch."""
-
-    def __init__(self, epoch: int, batch: int, number: int) -> None:
-        self.when, self.number = (epoch, batch), number
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if (trainer.current_epoch, batch_idx) == self.when:
-            os.kill(os.getpid(), self.number)
 
 
 @pytest.fixture(scope="module")

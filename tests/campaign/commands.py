@@ -1,0 +1,171 @@
+"""The project's commands under a campaign: started, watched, ended, and everything that they have left running."""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+import psutil
+
+from tests.helpers.command import clean_environment
+from tests.helpers.interpreter import REPOSITORY, loaded
+
+PATIENCE, BUSY = 600.0, 90.0
+"""Seconds after which a command hangs, and seconds of processor time: a machine with other work takes longer, and uses
+no more. On a quiet machine each command takes seconds.
+"""
+PR_SET_CHILD_SUBREAPER = 36
+"""Linux's number: what a killed command leaves running becomes this process's child."""
+THREADS = {"OMP_NUM_THREADS": "1"}
+_idle: list[socket.socket] = []
+_interpreters: set[int] = set()
+
+
+class Result(NamedTuple):
+    """How a command ended. code: negative after a signal; None for one that was killed because it hung."""
+
+    code: int | None
+    out: str
+    errors: str
+
+
+class Running:
+    """`python <arguments>`, forked from an interpreter that has imported torch. Killed where its block ends first."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str) -> None:
+        self._server = _idle.pop() if _idle else _another()
+        self._files = [tempfile.TemporaryFile("w+b") for _ in range(4)]  # noqa: SIM115
+        request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+        for file, content in zip(self._files, (json.dumps(request), stdin), strict=False):
+            file.write(content.encode("utf-8", "surrogateescape"))
+            file.seek(0)
+        self.code: int | None = None
+        self._told = b""
+        socket.send_fds(self._server, [b"\n"], [file.fileno() for file in self._files])
+        while b"\n" not in self._told:
+            part = self._server.recv(100)
+            assert part, "the interpreter that commands are forked from has ended"
+            self._told += part
+        self.pid = int(self._told.split()[0])
+
+    def poll(self, seconds: float = 0.0) -> int | None:
+        """The exit code; None if the command still runs after so many seconds."""
+        while self.code is None and select.select([self._server], [], [], seconds)[0]:
+            part = self._server.recv(100)
+            assert part, "the interpreter that commands are forked from has ended"
+            self._told += part
+            if self._told.count(b"\n") == 2:
+                self.code = int(self._told.split()[1])
+        return self.code
+
+    def signal(self, number: int) -> None:
+        """Send the command a signal if it still runs."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def finish(self, patience: float = PATIENCE) -> Result:
+        """Wait for the end; a command that takes longer is killed, and its code is None."""
+        ends = time.monotonic() + patience
+        while (code := self.poll(0.5)) is None and time.monotonic() < ends and self._used() < BUSY:
+            pass
+        if code is None:
+            self.signal(signal.SIGKILL)
+            self.poll(PATIENCE)
+        out, errors = (_text(file) for file in self._files[2:])
+        return Result(code, out, errors)
+
+    def _used(self) -> float:
+        """Seconds of processor time that the command itself has used."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used = psutil.Process(self.pid).cpu_times()
+            return float(used.user + used.system)
+        return 0.0
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.signal(signal.SIGKILL)
+        self.poll(PATIENCE)
+        _idle.append(self._server)
+        for file in self._files:
+            file.close()
+
+
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
+) -> Running:
+    return Running(arguments, environment, folder, stdin)
+
+
+def run_command(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path = REPOSITORY,
+    stdin: str = "",
+    patience: float = PATIENCE,
+) -> Result:
+    """A command from its start to its end."""
+    with start(arguments, environment, folder, stdin) as command:
+        return command.finish(patience)
+
+
+def environment(corpora: Path, folder: Path, **more: str) -> dict[str, str]:
+    """Offline, without accounts, with corpora and what is known of audio files in folders of its own."""
+    index = {"ASR_ABLATIONS_INDEX": str(corpora / "audio.sqlite")}
+    return {**clean_environment(corpora, folder, **THREADS, **index), **more}
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its descendants leave behind, so that `left_running` finds it."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def left_running(own: set[int]) -> list[psutil.Process]:
+    """Descendants of this process that run, but for those in `own` and the interpreters that commands are forked from;
+    reaps those that have ended.
+    """
+    processes = []
+    for process in psutil.Process().children(recursive=True):
+        if process.pid in own | _interpreters:
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                processes.append(process)
+            elif process.ppid() == os.getpid():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+    return processes
+
+
+def until(condition: Callable[[], bool], seconds: float, pause: float = 0.02) -> bool:
+    """Whether the condition held within so many seconds."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def _another() -> socket.socket:
+    """An interpreter more, which ends with this process: each runs one command at a time."""
+    server, process = loaded.__wrapped__(tuple(sorted(THREADS.items())))
+    _interpreters.add(process.pid)
+    return server
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")

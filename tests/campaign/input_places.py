@@ -1,0 +1,116 @@
+"""What the rows of bad input are about: corpora, models, a finished sweep, and copies of them for a case."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.campaign.commands import environment, run_command
+from tests.campaign.input_table import Case, Words, taken_apart
+from tests.conftest import write_split
+from tests.helpers.layouts import write_layouts
+from tests.helpers.support import tiny_overrides
+
+SPLITS = {"train": (2, 5, 10), "dev": (2, 3, 20), "test": (1, 2, 30)}
+"""Speakers, utterances of each, and the first speaker's number, of the corpus of tones."""
+QUICK = ["width=8", "layers=1", "max_epochs=1", "logger=csv", "progress=false", "gpus=0", "threads=1"]
+BEFORE_OTHERS = {"train", "prepare", "benchmark", "lm"}
+"""The commands that take the keys of a training: corpus and sizes are given before what a case types."""
+
+
+class InputPlaces:
+    """The folder of everything that rows name in <angle brackets>.
+
+    <trained>, <manifest>, <kaldi>, <words.arpa> and so on lie ready; <noise> is a recording; <sweep> a finished sweep
+    of two runs. For a case alone: <scratch>, an empty folder; <own>, a copy of the sweep, of which <one> is the first
+    run and <same> the overrides that made it; <own-manifest> and <own-kaldi>, copies of corpora.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ready = folder, folder / "ready"
+        for split, (speakers, utterances, first) in SPLITS.items():
+            write_split(folder / "tones" / split, speakers, utterances, first)
+        write_layouts(folder / "tones", self.ready)
+        self.corpus = [*tiny_overrides(self.ready / "tones"), *QUICK]
+        self.sweep = self.ready / "s"
+        self.environment = environment(folder / "corpora", folder)
+        made = run_command(["src/train.py", "-m", *self._same(self.ready), "seed=0,1"], self.environment)
+        if made.code != 0:
+            raise RuntimeError(f"the sweep that cases are about cannot be trained: {made.errors}")
+
+    def _same(self, outputs: Path) -> list[str]:
+        return [*self.corpus, "sweep=s", f"outputs={outputs}"]
+
+    @contextmanager
+    def scratch(self, number: int) -> Iterator[Path]:
+        """An empty folder for a case, removed afterwards whatever it has become."""
+        folder = self.folder / f"case-{number}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(folder)
+
+    def words(self, case: Case, scratch: Path) -> Words:
+        """Its arguments, of a training those that choose a small corpus included; runs its lines of shell."""
+        if case.shell:
+            shell = ["sh", "-c", self.filled(case.shell, scratch)]
+            subprocess.run(shell, cwd=scratch, check=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+        words = taken_apart(self.filled(case.typed, scratch))
+        given = words.arguments
+        if case.command in BEFORE_OTHERS and "<same>" not in case.typed:
+            options = [] if {"--config-name", "-cd"} & set(given) else self._small(case, given, scratch)
+            words.arguments = ["-m", *options, *given[1:]] if given[:1] == ["-m"] else [*options, *given]
+        return words
+
+    def _small(self, case: Case, given: list[str], scratch: Path) -> list[str]:
+        if any(word.startswith("data=") for word in given):
+            return QUICK
+        if case.command == "prepare" and any(word.startswith("data.") for word in given):
+            return QUICK  # about the built-in corpus
+        outputs = [] if any(word.startswith("outputs=") for word in given) else [f"outputs={scratch}/outputs"]
+        return [*(word for word in self.corpus if word.partition("=")[0] not in _keys(given)), *outputs]
+
+    def filled(self, text: str, scratch: Path) -> str:
+        """A text with its placeholders filled in; what a case has for itself is copied when it is first named."""
+        return re.sub(r"<([\w.-]+)>", lambda found: self._place(found[1], scratch), text)
+
+    def _place(self, name: str, scratch: Path) -> str:
+        if name == "scratch":
+            return str(scratch)
+        if name == "noise":
+            return str(self.ready / "quiet" / "noise.wav")
+        if name == "sweep":
+            return str(self.sweep)
+        if name in ("own", "one", "same"):
+            own = _copied(self.sweep, scratch / "outputs" / "s")
+            first = min(path.parent for path in self.sweep.glob("*/config.yaml"))
+            same = shlex.join([*self._same(scratch / "outputs"), f"seed={_seed(first)}"])
+            return {"own": str(own), "one": str(own / first.name), "same": same}[name]
+        if name.startswith("own-"):
+            corpus = name.removeprefix("own-")
+            return str(_copied(self.ready / corpus, scratch / corpus))
+        if not (self.ready / name).exists():
+            raise ValueError(f"<{name}> is nothing that a row can name: there are {sorted(os.listdir(self.ready))}")
+        return str(self.ready / name)
+
+
+def _keys(words: list[str]) -> set[str]:
+    return {word.partition("=")[0].lstrip("+~") for word in words}
+
+
+def _copied(source: Path, target: Path) -> Path:
+    if not target.exists():
+        shutil.copytree(source, target)
+    return target
+
+
+def _seed(run: Path) -> str:
+    (line,) = [line for line in (run / "overrides").read_text().splitlines() if line.startswith("seed=")]
+    return line.partition("=")[2]

@@ -1,0 +1,140 @@
+"""One kill: a command started, ended by a signal at a moment of its progress, started again, and compared."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tests.campaign.commands import Result, Running, environment, left_running, run_command, start, until
+from tests.campaign.moments import wait_for_changes
+from tests.campaign.victims import ARM, BESIDE, Victim, half_files, temporary
+from tests.helpers.run_results import same
+
+GONE = 60.0
+"""Seconds within which whatever a killed command had started must have ended."""
+ENDED_BY = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130, -2}}
+EQUAL, NOT_KILLED = "bit-equal", "ended before"
+
+
+class Undisturbed(NamedTuple):
+    """A victim that nothing disturbed: its result, the changes seen in its folder, and the seconds that it took."""
+
+    result: object
+    changes: int
+    seconds: float
+
+
+@dataclass
+class Moment:
+    """After so many changes seen in the watched folder, and a delay in seconds."""
+
+    signal: int
+    changes: int
+    delay: float
+
+    def __str__(self) -> str:
+        return f"{signal.Signals(self.signal).name} {1000 * self.delay:.0f} ms after change {self.changes}"
+
+
+def drawn(generator: random.Random, number: int, undisturbed: Undisturbed) -> Moment:
+    """A moment anywhere in the command's progress; the interval between two changes bounds the delay."""
+    interval = undisturbed.seconds / max(undisturbed.changes, 1)
+    changes = generator.randint(0, undisturbed.changes)
+    signals = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+    return Moment(signals[number % len(signals)], changes, generator.uniform(0, min(interval, 2.0)))
+
+
+class Killer:
+    """Kills victims in folders of their own, on corpora that all share."""
+
+    def __init__(self, corpora: Path) -> None:
+        self.corpora = corpora
+
+    def undisturbed(self, victim: Victim, folder: Path) -> Undisturbed:
+        """Raises RuntimeError where the command fails by itself."""
+        folder.mkdir(parents=True)
+        started = time.monotonic()
+        with self._start(victim, folder) as command:
+            changes = wait_for_changes(folder / victim.watched, float("inf"), lambda: command.poll() is None)
+            done = command.finish()
+        if done.code != 0:
+            raise RuntimeError(f"{victim.name} fails undisturbed: {done.errors[-500:]}")
+        return Undisturbed(victim.result(folder), changes, time.monotonic() - started)
+
+    def kill(
+        self, victim: Victim, folder: Path, moment: Moment, expected: Undisturbed, generator: random.Random
+    ) -> str:
+        """The outcome: EQUAL, NOT_KILLED, or what was wrong."""
+        folder.mkdir()
+        standing = {process.pid for process in left_running(set())}
+        with contextlib.ExitStack() as stack:
+            command = stack.enter_context(self._start(victim, folder))
+            other = stack.enter_context(self._start(victim, folder)) if victim.kills == BESIDE else None
+            own = {command.pid} | ({other.pid} if other else set())
+            wait_for_changes(folder / victim.watched, moment.changes, lambda: command.poll() is None)
+            command.poll(moment.delay)
+            killed = self._signal(victim, command, moment.signal, generator)
+            done = command.finish()
+            beside = other.finish() if other else None
+            left = lambda: left_running(standing | own)  # noqa: E731
+            if not until(lambda: not left(), GONE):
+                names = ", ".join(process.name() for process in left())
+                for process in left():
+                    process.kill()
+                return f"left running: {names}"
+        if wrong := _ended_wrongly(victim, moment, done, beside, killed) or _damage(folder):
+            return wrong
+        again = run_command(victim.arguments(folder), self._environment(victim, folder))
+        if again.code != 0:
+            return f"the same command again: exit code {again.code}: {again.errors.strip()[-300:]}"
+        if not same(victim.result(folder), expected.result):
+            return "another result"
+        if rest := temporary(folder):
+            return f"temporary files left: {', '.join(rest[:3])}"
+        return EQUAL if killed else NOT_KILLED
+
+    def _signal(self, victim: Victim, command: Running, number: int, generator: random.Random) -> bool:
+        """Send the signal; whether there was somebody to receive it."""
+        if command.poll() is not None:
+            return False
+        if victim.kills != ARM:
+            command.signal(number)
+            return True
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            descendants = psutil.Process(command.pid).children(recursive=True)
+            arms = [process.pid for process in descendants if os.getpgid(process.pid) == process.pid]
+            if arms:
+                os.kill(generator.choice(sorted(arms)), number)
+                return True
+        return False
+
+    def _start(self, victim: Victim, folder: Path) -> Running:
+        return start(victim.arguments(folder), self._environment(victim, folder))
+
+    def _environment(self, victim: Victim, folder: Path) -> dict[str, str]:
+        return environment(folder / "corpora" if victim.own_corpora else self.corpora, folder)
+
+
+def _ended_wrongly(victim: Victim, moment: Moment, done: Result, beside: Result | None, killed: bool) -> str:
+    """What is wrong with the exit codes and words of the killed command, and of the one beside it; "" for nothing."""
+    if done.code is None or (beside is not None and beside.code is None):
+        return "hang"
+    if beside is not None and beside.code != 0:
+        return f"the launcher beside it: exit code {beside.code}: {beside.errors.strip()[-300:]}"
+    allowed = {0, 1, 130, 143} if victim.kills == ARM else {0, *ENDED_BY[signal.Signals(moment.signal)]}
+    if done.code not in (allowed if killed else {0}):
+        return f"exit code {done.code}: {done.errors.strip()[-300:]}"
+    if moment.changes and "Traceback" in done.errors:
+        return f"traceback: {done.errors.strip().splitlines()[-1][-300:]}"
+    return ""
+
+
+def _damage(folder: Path) -> str:
+    damaged = half_files(folder)
+    return f"half files: {', '.join(damaged[:5])}" if damaged else ""

@@ -1,0 +1,132 @@
+"""What the parts judge by: each finds what it is there to find."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.commands import Result, adopt_orphans, left_running, until
+from tests.campaign.input_table import Case, judge, read_table, taken_apart
+from tests.campaign.killing import Undisturbed, drawn
+from tests.campaign.moments import wait_for_changes
+from tests.campaign.parts import survival
+from tests.campaign.victims import digests, half_files, temporary
+from tests.helpers.interpreter import SOURCE
+
+CASE = Case("train", 1, "rnn=x", (2,), ("rnn=x",), "")
+
+
+def test_the_table_has_rows_for_every_command_each_once() -> None:
+    cases = read_table()
+    assert {case.command for case in cases} == {path.stem for path in SOURCE.glob("*.py")}
+    keys = [(case.command, case.typed, case.shell) for case in cases]
+    assert [key for key in keys if keys.count(key) > 1] == []
+    assert len(cases) > 400
+
+
+@pytest.mark.parametrize("line", ["rnn=x", "rnn=x | two | a", "rnn=x | | a"])
+def test_a_row_that_is_none_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text(f"# a comment\n{line}\n")
+    with pytest.raises(ValueError, match=r"train\.txt:2: expected arguments"):
+        read_table(tmp_path)
+
+
+def test_a_row_is_taken_apart() -> None:
+    words = taken_apart("RANK=abc WANDB_MODE=foo -m 'a=[1, 2]' A=b audio=- < /a/list")
+    assert words.arguments == ["-m", "a=[1, 2]", "A=b", "audio=-"]
+    assert words.environment == {"RANK": "abc", "WANDB_MODE": "foo"}
+    assert words.stdin == Path("/a/list")
+
+
+@pytest.mark.parametrize(
+    ("result", "executed", "outcome"),
+    [
+        (Result(2, "", "error: rnn=x: expected gru\n"), False, "fine"),
+        (Result(2, "", "usage: x\nx: error: rnn=x\n"), False, "fine"),
+        (Result(2, "", "error: rnn=y: expected gru\n"), False, "wrong message"),
+        (Result(2, "", "what is wrong\nerror: rnn=x\n"), False, "fine"),
+        (Result(2, "", "error: rnn=x\nand more\n"), False, "wrong message"),
+        (Result(2, "", "error: rnn=x\n"), True, "executed"),
+        (Result(2, "", "Traceback (most recent call last):\nerror: rnn=x\n"), False, "traceback"),
+        (Result(1, "", "error: rnn=x\n"), False, "wrong exit code"),
+        (Result(0, "trained", ""), False, "silent"),
+        (Result(-11, "", ""), False, "crash"),
+        (Result(None, "", ""), False, "hang"),
+    ],
+)
+def test_an_outcome_is_told_from_the_others(result: Result, executed: bool, outcome: str) -> None:
+    assert judge(CASE, result, CASE.words, executed) == outcome
+
+
+def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:
+    sound = {"a.json": "{}", "b.csv": "a,b\n1,2\n", "c.yaml": "a: 1\n", ".d.json.17": "{", "e.log": "{"}
+    for name, text in sound.items():
+        (tmp_path / name).write_text(text)
+    assert half_files(tmp_path) == []
+    assert temporary(tmp_path) == [".d.json.17"]
+    damaged = {"a.json": "{", "b.csv": "a,b\n1\n", "c.yaml": "a: b: c", "f.ckpt": ""}
+    for name, text in damaged.items():
+        (tmp_path / name).write_text(text)
+    assert sorted(line.partition(":")[0] for line in half_files(tmp_path)) == sorted(damaged)
+
+
+def test_a_digest_sees_a_byte_and_no_lock(tmp_path: Path) -> None:
+    for name in ("a", "b.lock"):
+        (tmp_path / name).write_text("x")
+    before = digests(tmp_path)
+    (tmp_path / "b.lock").write_text("y")
+    assert digests(tmp_path) == before
+    (tmp_path / "a").write_text("y")
+    assert digests(tmp_path) != before
+
+
+def test_a_process_that_outlives_its_command_is_found() -> None:
+    adopt_orphans()
+    standing = {process.pid for process in left_running(set())}
+    # the orphan tells its id and sleeps until it is killed; its parent ends when its own input does
+    orphan = "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {orphan!r}]); sys.stdin.read()"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
+    assert [left.pid for left in left_running(standing)] == [pid]
+    os.kill(pid, 9)
+    assert until(lambda: not left_running(standing), 600)
+    process.stdout.close()
+
+
+def test_changes_of_a_folder_are_counted(tmp_path: Path) -> None:
+    """The command here writes a file at each question whether it runs."""
+    written = iter(range(100))
+
+    def running() -> bool:
+        (tmp_path / str(next(written))).touch()
+        return True
+
+    assert wait_for_changes(tmp_path, 3, running) == 3
+    assert wait_for_changes(tmp_path, 3, lambda: False) == 0
+
+
+def test_the_same_seed_draws_the_same_moments() -> None:
+    undisturbed = Undisturbed(None, 20, 4.0)
+    first, again, other = (
+        [drawn(random.Random(f"{seed}-{number}"), number, undisturbed) for number in range(8)] for seed in (0, 0, 1)
+    )
+    assert first == again != other
+    assert all(0 <= moment.changes <= 20 and 0 <= moment.delay <= 0.2 for moment in first)
+    assert [moment.signal for moment in first] == [9, 15, 9, 2] * 2
+
+
+def test_every_option_that_keeps_a_state_is_stopped_at_every_boundary() -> None:
+    moments = [("on_train_batch_end", 1), ("on_validation_start", 2)]
+    cases = survival.shuffled(moments, seed=0)
+    options = {option for option, _, _ in cases}
+    assert {"averaging=ema", "gradient=noise", "schedule=newbob", "optimizer=adam", "order=sortagrad"} <= options
+    assert len(set(cases)) == len(cases) == len(options) * len(moments) * 3
+    assert survival.shuffled(moments, seed=1) != cases
