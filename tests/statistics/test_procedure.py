@@ -68,10 +68,13 @@ def test_anytime_says_nothing_after_three_runs() -> None:
 
 def test_the_price_of_looking_at_any_time() -> None:
     """The figures of the docstring."""
-    for runs, anytime, student in ((5, 5.2, 2.3), (10, 3.5, 2.1), (20, 3.2, 2.0)):
+    procedures: tuple[Procedure, ...] = (Anytime(), Anytime(phi=0.25), FixedLength())
+    for runs, *expected in ((5, 5.2, 4.0, 2.3), (10, 3.5, 3.5, 2.1), (20, 3.2, 3.3, 2.0)):
         measured = difference(runs)
-        widths = [procedure.half_width(measured, 0.05) for procedure in (Anytime(), FixedLength())]
-        assert np.array(widths) / measured.standard_error == pytest.approx([anytime, student], abs=0.05)
+        widths = [procedure.half_width(measured, 0.05) for procedure in procedures]
+        assert np.array(widths) / measured.standard_error == pytest.approx(expected, abs=0.06)
+    three = difference(3)
+    assert Anytime(phi=0.25).half_width(three, 0.05) / three.standard_error == pytest.approx(7.2, abs=0.05)
 
 
 def test_p_is_never_above_one() -> None:
