@@ -165,9 +165,9 @@ def test_arms_that_raise_starve_or_hang_leave_the_others_alone(corpora: Path, tm
     statuses = {folder: status(folder) for folder in run_folders(tmp_path)}
     ended = sorted((t["status"], t.get("reason", "").partition(":")[0]) for t in statuses.values())
     assert ("done", "") in ended
-    assert ("failed", "RuntimeError") in ended
+    assert any(name == "failed" and why.startswith("diverged at step") for name, why in ended)
     assert ("failed", "out of memory") in ended, statuses
-    assert "not a finite number" in errors
+    assert "diverged" not in errors, "that is a result"
     assert "out of memory" in errors
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -146,15 +147,25 @@ def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_pat
     assert run_folders(tmp_path) == []
 
 
-def test_a_failure_is_recorded_with_its_reason(corpora, tmp_path):
-    # a rate this high gives weights, and so a loss, that are no numbers
+def test_a_run_that_diverges_is_a_result_and_is_not_trained_again(corpora, tmp_path):
+    # a rate this high gives weights, and so a loss, that are no numbers from the second step on
     options = ["logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1"]
     done = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
     assert done.returncode == 1
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
-    assert status["status"] == "failed"
-    assert "not a finite number" in status["reason"]
+    losses = [float(row["loss"]) for row in csv.DictReader((folder / "losses.csv").read_text().splitlines())]
+    step = next(number for number, loss in enumerate(losses, start=1) if not math.isfinite(loss))
+    assert (status["status"], status["diverged"]) == ("failed", step)
+    assert status["reason"] == f"diverged at step {step}: the loss is {losses[step - 1]}"
+    assert done.stderr.splitlines()[-1] == status["reason"]
+    assert "Traceback" not in done.stderr
+    assert json.loads((folder / "summary.json").read_text())["sets"] == {}
+    assert not (folder / "checkpoints" / "last.ckpt").exists(), "weights that are no numbers are not kept"
+    again = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
+    assert again.returncode == 1
+    assert again.stderr.splitlines() == [f"{status['reason']}, as before; force=true runs it again: {folder}"]
+    assert json.loads((folder / "status.json").read_text()) == status
 
 
 def test_ctrl_c_is_recorded(corpora, tmp_path):

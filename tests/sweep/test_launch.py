@@ -8,8 +8,10 @@ import pytest
 from asr_ablations.runs.launches import launches
 from asr_ablations.runs.looks import declared
 from asr_ablations.runs.reader import read_sweep
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.launch import run, write_manifest
+from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run, write_manifest
+from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.tools.errors import UsageError
 
 
@@ -58,3 +60,30 @@ def test_portions_of_one_start_are_one_launch(tmp_path: Path) -> None:
     (row,) = launches(tmp_path)
     assert (row["arms"], row["search"]) == (["a", "b", "c"], True)
     assert declared(tmp_path) is None
+
+
+def test_the_report_names_every_arm_that_is_not_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = {"a": (DONE, ""), "b": (DIVERGED, "diverged at step 7: the loss is nan"), "c": (FAILED, "exit code 3")}
+    states = [
+        State(FrozenArm(name, name, tmp_path, tmp_path / name, None, 1, (f"rnn={name}",)), status, reason)
+        for name, (status, reason) in {**ends, "d": (STOPPED, "stopped")}.items()
+    ]
+    report_unfinished(states)
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "1 of 4 arms diverged, which is a result: force=true runs it again",
+        "  rnn=b: diverged at step 7: the loss is nan",
+    ]
+    assert err.splitlines() == [
+        "1 of 4 arms failed; the same command runs them again",
+        "  rnn=c: exit code 3",
+        f"    {states[2].arm.log}",
+        "1 of 4 arms were stopped; the same command continues them",
+    ]
+
+
+def test_a_search_takes_a_run_that_diverged_for_the_worst_and_one_that_failed_for_an_error(tmp_path: Path) -> None:
+    arm = FrozenArm("a", "a", tmp_path, tmp_path, None, 1, ())
+    assert objective(State(arm, DIVERGED)) == WORST == 1.0
+    with pytest.raises(ArmsFailedError):
+        objective(State(arm, FAILED))

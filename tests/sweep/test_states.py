@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
-from asr_ablations.runs.status import DONE, FAILED
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.states import ELSEWHERE, STOPPED, State
 
-RECORDED = "RuntimeError: the loss is not a finite number"
+RECORDED = "RuntimeError: no space left on device"
 INTERRUPTED = "interrupted: SIGTERM"
 
 
@@ -58,3 +58,13 @@ def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
     assert (state.status, state.reason) == (FAILED, reason)
     recorded = json.loads((tmp_path / "status.json").read_text())
     assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
+
+
+@pytest.mark.parametrize("exit_code", [1, 0])
+def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int, tmp_path: Path) -> None:
+    """One process exits with 1; ranks under torchrun with 0, so that it prints no page of theirs."""
+    reason = "diverged at step 7: the loss is nan"
+    (tmp_path / "status.json").write_text(json.dumps({"status": FAILED, "reason": reason, "diverged": 7}))
+    state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
+    state.finish(exit_code, None, 0)
+    assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)

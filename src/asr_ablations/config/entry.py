@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -19,6 +20,7 @@ from asr_ablations.config.compose import sweep_name
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.config.loader import use_loader
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
+from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CONF, SOURCE
@@ -86,8 +88,17 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             return task(cfg)
         except UsageError as error:
             _stop(error)
+        except Diverged as error:
+            if _in_a_sweep_of_hydra():
+                return None  # a result, and no reason for Hydra to end the sweep
+            sys.exit(error.exit_code)
 
     return wrapped
+
+
+def _in_a_sweep_of_hydra() -> bool:
+    """Whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _stop(error: Exception) -> NoReturn:

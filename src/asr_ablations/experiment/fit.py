@@ -16,7 +16,7 @@ from asr_ablations.experiment.terminal import print_run
 from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.status import Pruned
+from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.tools.files import Json, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
@@ -69,11 +69,13 @@ class TrainingRun:
         )
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
         pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, best.monitor)
-        own = [self.throughput, self.utilisation, FiniteLoss(), best, losses, progress]
+        own = [self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
         return own if pruning is None else [*own, pruning]
 
     def run(self) -> None:
-        """Train, evaluate, record. Raises Pruned for a run that is not worth continuing."""
+        """Train, evaluate, record. Raises Pruned for a run that is not worth continuing, Diverged for one that cannot
+        continue.
+        """
         exit_code = 1
         try:
             self._train()
@@ -81,8 +83,15 @@ class TrainingRun:
                 self._evaluate()
             exit_code = 0
         except Pruned as pruned:
-            self._record_pruned(pruned)
+            self._record_without_evaluation()
+            if not rank():
+                print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
             exit_code = 0
+            raise
+        except Diverged as diverged:
+            self._record_without_evaluation()
+            if self.logger is not None:
+                self.logger.log_metrics({DIVERGED: diverged.step})
             raise
         finally:
             self.utilisation.close()
@@ -117,12 +126,11 @@ class TrainingRun:
         precision = self.fitter.precision_plugin.forward_context
         return {name: transcribe_set(self.task, self.data, name, precision) for name in sets}
 
-    def _record_pruned(self, pruned: Pruned) -> None:
+    def _record_without_evaluation(self) -> None:
         self.utilisation.close()
         self.record.phases["train"] = self.last.state_dict()["seconds"]
         if not rank():
             write_json(self.record.folder / layout.SUMMARY, self._summary([], {}))
-            print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
 
     def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Json:
         summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)

@@ -22,7 +22,8 @@ from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.reader import read_environment
-from asr_ablations.runs.status import DONE, PRUNED, status_of
+from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, status_of
+from asr_ablations.runs.watchdog import LAUNCHER
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import assemble, device_count
 from asr_ablations.training.contracts import Checkpoint
@@ -45,8 +46,9 @@ class Setup(NamedTuple):
 def run(cfg: DictConfig) -> Path:
     """Train and evaluate one config; returns the run's folder.
 
-    A finished run is not trained again; an interrupted or failed one continues from its last checkpoint. Raises
-    UsageError for a mistake in the config, LeaseHeldError if another process works on the same run.
+    A finished run is not trained again, nor is one that diverged; an interrupted or failed one continues from its last
+    checkpoint. Raises UsageError for a mistake in the config, LeaseHeldError if another process works on the same run,
+    Diverged for a loss that is no finite number, with the reason printed.
     """
     check(cfg)
     devices = device_count(cfg)
@@ -57,6 +59,12 @@ def run(cfg: DictConfig) -> Path:
     stop.listen()
     try:
         return _run(cfg, devices, stop)
+    except Diverged as diverged:
+        if not rank():
+            print(diverged, file=sys.stderr, flush=True)
+        if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
+            sys.exit()  # torchrun would print a page for the ranks; the launcher that waits for it reads the status
+        raise
     finally:
         stop.close()
 
@@ -78,6 +86,8 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
         if not rank():
             print_finished(record.folder)
         return record.folder
+    if not cfg.force:
+        _refuse_diverged(record.folder)
     if cfg.force and not rank():
         record.keep_previous()
     if not cfg.force and _remains_pruned(record, cfg):
@@ -102,6 +112,13 @@ def set_up(cfg: DictConfig) -> Setup:
     corpus.prepare()
     data.setup()
     return Setup(Run(cfg, data.fingerprint), task, data)
+
+
+def _refuse_diverged(folder: Path) -> None:
+    """Raises Diverged for a run that did: from the same content it would again, bit for bit."""
+    earlier = fate_of(folder)
+    if earlier.diverged_at is not None:
+        raise Diverged(earlier.diverged_at, f"{earlier.reason}, as before; force=true runs it again: {folder}")
 
 
 def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
@@ -152,4 +169,8 @@ def _in_processes(cfg: DictConfig) -> Path:
         Path(file.name).unlink()
     if code:
         sys.exit(code)
-    return set_up(cfg).record.folder
+    folder = set_up(cfg).record.folder
+    ended = fate_of(folder)
+    if ended.diverged_at is not None:
+        raise Diverged(ended.diverged_at, ended.reason)
+    return folder

@@ -13,7 +13,17 @@ from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.runs.status import DONE, FAILED, PRUNED, RUNNING, Pruned, reason, status_of
+from asr_ablations.runs.status import (
+    DIVERGED,
+    DONE,
+    FAILED,
+    PRUNED,
+    RUNNING,
+    Diverged,
+    Pruned,
+    reason,
+    status_of,
+)
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import slug, write, write_json
 from asr_ablations.tools.machine import iso, rank
@@ -78,6 +88,8 @@ class Run:
             self._record_status(DONE)
         elif isinstance(error, Pruned):
             self._record_status(PRUNED, reason=str(error))
+        elif isinstance(error, Diverged):
+            self._record_status(FAILED, reason=str(error), **{DIVERGED: error.step})
         else:
             self._record_status(FAILED, reason=reason(error))
         self._lease.release()
@@ -106,7 +118,7 @@ class Run:
             recorded["resumed"] = [*recorded.get("resumed", []), current]
         write_json(self.folder / layout.ENVIRONMENT, recorded)
 
-    def _record_status(self, name: str, **details: str) -> None:
+    def _record_status(self, name: str, **details: str | int) -> None:
         if rank():
             return
         process = {"pid": os.getpid(), "host": socket.gethostname()}

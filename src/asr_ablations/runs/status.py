@@ -18,7 +18,8 @@ UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing
 started; damaged: its files cannot be read.
 """
 State = Literal["done", "diverged"] | UnfinishedState
-"""The two that come first are results."""
+"""Of a run; the two that come first are RESULTS."""
+RESULTS = ("done", "diverged")
 
 
 class Pruned(Exception):  # noqa: N818
@@ -28,14 +29,17 @@ class Pruned(Exception):  # noqa: N818
 class Diverged(Exception):  # noqa: N818
     """The loss of a run is no finite number any more. That is its result: the same content diverges again.
 
-    step: the first such step, counted from 1; loss: nan, inf or -inf.
+    step: the first such step, counted from 1; reason: in one line.
     """
 
     exit_code = 1
 
-    def __init__(self, step: int, loss: float) -> None:
-        self.step, self.loss = step, loss
-        super().__init__(f"diverged at step {step}: the loss is {loss}")
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(step, reason)
+        self.step, self.reason = step, reason
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,6 @@ def reason(error: BaseException) -> str:
     """Why a run ended, in one line. Too little memory is named as such: it comes under a dozen names."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
-    if isinstance(error, Diverged):
-        return str(error)
     message = " ".join(f"{type(error).__name__}: {error}".split())
     lack_of_memory = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")
     if isinstance(error, MemoryError) or any(words in message.lower() for words in lack_of_memory):

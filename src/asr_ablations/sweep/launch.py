@@ -12,7 +12,7 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.launches import launches
 from asr_ablations.runs.layout import LEASES, SWEEP
 from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sweep
-from asr_ablations.runs.status import DONE, FAILED
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, freeze_arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.preflight import fingerprints, is_training
@@ -27,6 +27,10 @@ from asr_ablations.tools.machine import one_at_a_time
 
 SHOW = "asr_ablations.sweep.terminal.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
+
+
+WORST = 1.0
+"""The WER of a run that diverged: no word is right, as in an empty transcript."""
 
 
 class ArmsFailedError(Exception):
@@ -91,7 +95,7 @@ def run(
     with LiveArms() as live:
         states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])
-    _report_unfinished(states)
+    report_unfinished(states)
     if runner.stop_signal is not None:
         raise ArmsFailedError(128 + runner.stop_signal)
     by_id = {state.arm.id: state for state in states}
@@ -99,9 +103,11 @@ def run(
 
 
 def objective(state: State) -> float:
-    """The figure that a search minimises: the best WER on the first validation set; NaN for a measurement, which has
-    none. Raises ArmsFailedError for an arm that is not done.
+    """The figure that a search minimises: the best WER on the first validation set, WORST for an arm that diverged, NaN
+    for a measurement, which has none. Raises ArmsFailedError for an arm that has no result.
     """
+    if state.status == DIVERGED:
+        return WORST
     if state.status != DONE:
         raise ArmsFailedError(1)
     try:
@@ -111,14 +117,19 @@ def objective(state: State) -> float:
     return float(summary["best_validation_wer"])
 
 
-def _report_unfinished(states: Sequence[State]) -> None:
-    """Print how many arms were skipped, and which failed or were stopped, with the reasons and the log files."""
+def report_unfinished(states: Sequence[State]) -> None:
+    """Print how many arms were skipped, and which diverged, failed or were stopped, with reasons and log files."""
     names = what_varies([state.arm.overrides for state in states])
     failed = [(name, state) for name, state in zip(names, states, strict=True) if state.status == FAILED]
     stopped = sum(state.status == STOPPED for state in states)
-    skipped = sum(state.skipped for state in states)
+    diverged = [(name, state) for name, state in zip(names, states, strict=True) if state.status == DIVERGED]
+    skipped = sum(state.skipped and state.status == DONE for state in states)
     if skipped:
         print(f"{skipped} of {len(states)} arms were already done")
+    if diverged:
+        print(f"{len(diverged)} of {len(states)} arms diverged, which is a result: force=true runs it again")
+    for name, state in diverged:
+        print(f"  {name}: {state.reason}")
     if failed:
         print(f"{len(failed)} of {len(states)} arms failed; the same command runs them again", file=sys.stderr)
     for name, state in failed:

@@ -6,13 +6,13 @@ from types import TracebackType
 from rich.live import Live
 from rich.table import Table
 
-from asr_ablations.runs.status import DONE, FAILED, RUNNING
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
-COLOURS = {DONE: "green", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
+COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
 
 
 class LiveArms:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.progress import track
 from rich.table import Table
 
-from asr_ablations.runs.status import DONE, status_of
+from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.cost import Cost
 from asr_ablations.sweep.processes import in_subprocess
@@ -16,12 +16,12 @@ from asr_ablations.tools.terminal import console
 
 
 def show_plan(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost | None]:
-    """Print time, GPU hours, memory and disk per arm and in total. Returns the costs, None for arms that are done."""
+    """Print time, GPU hours, memory and disk per arm and in total. Returns the costs, None for arms that have ended."""
     threads = share_of_cores(min(slots.jobs, len(arms)))
     costs: list[Cost | None] = []
     for arm in track(arms, description="measuring", transient=True):
-        done = (status_of(arm.folder) or {}).get("status") == DONE
-        costs.append(None if done else in_subprocess(_measure, (arm.config, threads)))
+        ended = fate_of(arm.folder).state in RESULTS
+        costs.append(None if ended else in_subprocess(_measure, (arm.config, threads)))
     _print(arms, costs, slots)
     return costs
 
@@ -38,8 +38,8 @@ def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], slots: Slots
     table = Table(title="plan: nothing was trained", title_justify="left")
     for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
         table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
-    for name, cost in zip(what_varies([arm.overrides for arm in arms]), costs, strict=True):
-        table.add_row(name, *(_cells(cost) if cost else ["done", "", "", "", ""]))
+    for name, arm, cost in zip(what_varies([arm.overrides for arm in arms]), arms, costs, strict=True):
+        table.add_row(name, *(_cells(cost) if cost else [fate_of(arm.folder).state, "", "", "", ""]))
     terminal.print(table)
     terminal.print(_total([cost for cost in costs if cost is not None], len(arms), slots.jobs), soft_wrap=True)
     terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NamedTuple, TypeAlias
 
 from asr_ablations.runs.lease import owner
-from asr_ablations.runs.status import DONE, FAILED, RUNNING, status_of
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess
@@ -56,7 +56,7 @@ class Runner:
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
-                _skip_if_done(state)
+                _skip_if_ended(state)
             while not all(state.ended for state in self.states):
                 self._stop_on_signal()
                 self._start_what_fits()
@@ -90,7 +90,7 @@ class Runner:
 
     def _still_elsewhere(self, state: State) -> bool:
         """Whether there is nothing to do: another launcher still runs the arm, or has finished it."""
-        _skip_if_done(state)
+        _skip_if_ended(state)
         state.not_before = time.monotonic() + RETRY
         return state.ended or owner(state.arm.folder) is not None
 
@@ -149,8 +149,12 @@ class Runner:
         return {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
-def _skip_if_done(state: State) -> None:
-    status = status_of(state.arm.folder)
-    if status is not None and status["status"] == DONE:
+def _skip_if_ended(state: State) -> None:
+    """Take over a result that is there. A run that diverged has one: from the same content it would diverge again."""
+    earlier = fate_of(state.arm.folder)
+    if earlier.state == "done":
         state.skipped = state.status == WAITING
         state.status, state.reason = DONE, "already done" if state.skipped else "done by another launcher"
+    elif earlier.state == "diverged":
+        state.skipped = state.status == WAITING
+        state.status, state.reason = DIVERGED, earlier.reason

@@ -7,21 +7,22 @@ from pathlib import Path
 from asr_ablations.runs.layout import STATUS
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import UnreadableFileError, read_progress
-from asr_ablations.runs.status import DONE, FAILED, status_of
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.files import Json, write_json
 
 WAITING, STOPPED, ELSEWHERE = "waiting", "stopped", "elsewhere"
-"""States that only a sweep knows, beside those of a run: DONE, FAILED and RUNNING."""
+"""States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
 class State:
-    """One arm: waiting, running, done, failed, stopped (it can be continued), or elsewhere (another launcher runs it).
+    """One arm: waiting, running, done, diverged, failed, stopped (it can be continued), or elsewhere (another launcher
+    runs it).
 
-    reason: why it has this status; skipped: it was done before the sweep started; not_before: the monotonic time before
-    which it is not tried again.
+    reason: why it has this status; skipped: it had its result before the sweep started; not_before: the monotonic time
+    before which it is not tried again.
     """
 
     arm: FrozenArm
@@ -32,7 +33,7 @@ class State:
 
     @property
     def ended(self) -> bool:
-        return self.status in (DONE, FAILED, STOPPED)
+        return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
     def progress(self) -> Json:
         """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
@@ -50,6 +51,8 @@ class State:
         recorded = status_of(self.arm.folder) or {}
         if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is running it"
+        elif kill_reason is None and recorded.get("status") == FAILED and DIVERGED in recorded:
+            self.status, self.reason = DIVERGED, recorded["reason"]
         elif exit_code == 0:
             self.status = DONE
         elif kill_reason is not None:
