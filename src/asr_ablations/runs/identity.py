@@ -26,26 +26,33 @@ WHEREABOUTS = ("root", "download")
 
 
 def content(cfg: DictConfig) -> Json:
-    """Everything in the resolved config that can change the result."""
+    """Everything in the config that can change the result."""
     whole: Any = OmegaConf.to_container(cfg, resolve=True)  # OmegaConf knows no type for nested containers
-    if isinstance(whole.get("data"), dict):
-        for key in WHEREABOUTS:
-            whole["data"].pop(key, None)
-    if isinstance(whole.get("cache"), dict):
-        for key in ("root", "gigabytes"):  # where it lies and how large it may be
-            whole["cache"].pop(key, None)
-    kept: Json = {key: value for key, value in whole.items() if key not in MACHINE_KEYS}
+    return determining(whole)
+
+
+def determining(whole: Json) -> Json:
+    """Everything in a resolved config that can change the result."""
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # where it lies and how large it may be
+    kept: Json = {
+        key: {name: child for name, child in value.items() if name not in without[key]}
+        if key in without and isinstance(value, dict)
+        else value
+        for key, value in whole.items()
+        if key not in MACHINE_KEYS
+    }
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
-        kept["ranks"] = ranks(cfg)
+        kept["ranks"] = ranks(kept)
         del kept["gpus"]
     return kept
 
 
-def ranks(cfg: DictConfig) -> int:
+def ranks(cfg: DictConfig | Json) -> int:
     """Processes that train together: one per GPU, or the key `ranks`."""
     if cfg.get("ranks") is not None:
-        return int(cfg.ranks)
-    return cfg.gpus if isinstance(cfg.gpus, int) and cfg.gpus > 1 else 1
+        return int(cfg["ranks"])
+    gpus = cfg["gpus"]
+    return gpus if isinstance(gpus, int) and gpus > 1 else 1
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:

@@ -1,0 +1,93 @@
+"""Seed noise of a corpus, from earlier sweeps: how far error rates differ between runs that differ in nothing but their
+seed.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from asr_ablations.runs.identity import determining
+from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import KEPT_ASIDE
+from asr_ablations.runs.status import fate_of
+from asr_ablations.tools.files import Json
+
+TOTALS = {"wer": "words", "cer": "characters"}
+"""What the errors of a metric are counted against; a single error is the step in which a rate can change."""
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction. runs, arms, sweeps: how
+    many it comes from; it has runs − arms degrees of freedom.
+    """
+
+    deviation: float
+    runs: int
+    arms: int
+    sweeps: int
+
+
+def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNoise | None:
+    """The seed noise of a metric on the test set of `like` that has this name, from the other sweeps under `outputs`.
+
+    Counted are finished runs that were tested on the same data, in arms of at least two seeds; an arm is what agrees in
+    everything but the seed, across sweeps too. Runs that diverged are no noise, and unreadable ones are passed over.
+    None where there is no such arm, and where it is not known what `like` was tested on.
+    """
+    expected = _hash(like.data, name)
+    if expected is None or not outputs.is_dir():
+        return None
+    arms: dict[str, dict[int, tuple[float, Path]]] = {}
+    for run in _other_runs(outputs, like):
+        try:
+            data = read_data(run)
+            if _hash(data, name) != expected or fate_of(run).state != "done":
+                continue
+            rate = float(read_summary(run)["sets"][name][metric])
+            config = read_config(run)
+            arm = _arm(config, data, read_environment(run))
+            arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
+        except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
+            continue
+    groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1]
+    if not groups:
+        return None
+    deviation = _pooled_deviation([[rate for rate, _ in group] for group in groups], _grain(like, name, metric))
+    sweeps = {sweep for group in groups for _, sweep in group}
+    return SeedNoise(deviation, sum(map(len, groups)), len(groups), len(sweeps))
+
+
+def _other_runs(outputs: Path, like: RunRecord) -> Iterator[Path]:
+    own = {like.folder.resolve(), *like.folder.resolve().parents}
+    for sweep in sorted(path for path in outputs.iterdir() if path.is_dir() and path.resolve() not in own):
+        yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
+
+
+def _arm(config: Json, data: Json, environment: Json) -> str:
+    """Everything that determines the results of a run but its seed."""
+    same = {key: value for key, value in determining(config).items() if key != "seed"}
+    return json.dumps([same, _hash(data, "train"), environment.get("behaviour")], sort_keys=True)
+
+
+def _hash(data: Json, name: str) -> str | None:
+    """The hash of a set's texts and audio; None in a record without it."""
+    value = data.get("sets", {}).get(name, {}).get("sha256")
+    return None if value is None else str(value)
+
+
+def _grain(like: RunRecord, name: str, metric: str) -> float:
+    total = like.summary.get("sets", {}).get(name, {}).get(TOTALS.get(metric, ""))
+    return 1 / total if total else 0.0
+
+
+def _pooled_deviation(groups: list[list[float]], grain: float) -> float:
+    """√(Σ (n − 1) s² / Σ (n − 1)), and never less than the rounding to single errors, grain / √12."""
+    squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
+    return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))
