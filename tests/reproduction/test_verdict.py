@@ -11,18 +11,20 @@ import torch
 
 from asr_ablations.reproduction.causes import Cause, causes, environment_causes
 from asr_ablations.reproduction.evidence import compare_runs
-from asr_ablations.reproduction.noise import from_seeds, noise
+from asr_ablations.reproduction.noise import from_seeds, noise, published
 from asr_ablations.reproduction.original import Original, load_original
-from asr_ablations.reproduction.terminal import cause_line
-from asr_ablations.reproduction.verdict import DIFFERS, DRIFT, MATCH, Verdict, judge
+from asr_ablations.reproduction.terminal import cause_line, noise_line
+from asr_ablations.reproduction.verdict import CANNOT_TELL, DIFFERS, DRIFT, MATCH, Verdict, judge
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.files import write, write_json
 from tests.helpers.run_folders import edit, write_run
 
-T_OF_TWO_DEGREES = 4.302653
-"""0.975 quantile of Student's t with 2 degrees of freedom, from any table."""
+T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535
+"""0.975 and 0.9875 quantiles of Student's t with 3 degrees of freedom, from any table."""
+Z, Z_FOR_TWO_SETS = 1.959964, 2.241403
+"""The same quantiles of the normal distribution."""
 
 
 def losses(values: list[float]) -> Callable[[Path], None]:
@@ -31,9 +33,9 @@ def losses(values: list[float]) -> Callable[[Path], None]:
 
 
 def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
-    """A run of seed 0 with two siblings (seeds 1 and 2), and the same run once more in another sweep."""
+    """A run of seed 0 with three siblings (seeds 1 to 3), and the same run once more in another sweep."""
     same: dict[str, Any] = {"rate": 0.2, "change": losses([3.0, 2.5, 2.0, 1.5])}
-    for seed in (1, 2):
+    for seed in (1, 2, 3):
         write_run(outputs, f"seed={seed}", rate=0.2, noise=seed)
     original = write_run(outputs, "seed=0", **same)
     return load_original(original), write_run(outputs, "seed=0", sweep="again", **{**same, **again})
@@ -70,7 +72,7 @@ def test_another_machine_within_the_noise_of_seeds_is_drift(tmp_path: Path) -> N
     result = verdict(*pair(tmp_path, change=other_machine))
     assert result.name == DRIFT
     assert [(cause.kind, cause.what) for cause in result.causes] == [("versions", "torch"), ("hardware", "processor")]
-    assert result.noise["test"].source.startswith("3 seeds")
+    assert result.noise["test"].source.startswith("4 seeds")
 
 
 def test_another_machine_beyond_the_noise_of_seeds_differs(tmp_path: Path) -> None:
@@ -79,12 +81,18 @@ def test_another_machine_beyond_the_noise_of_seeds_differs(tmp_path: Path) -> No
     assert "the WER on test differs by more than the seed noise" in result.why
 
 
-def test_without_a_known_noise_there_is_no_drift(tmp_path: Path) -> None:
+@pytest.mark.parametrize("siblings", [0, 1, 2])
+def test_under_four_seeds_there_is_neither_drift_nor_a_difference(siblings: int, tmp_path: Path) -> None:
+    """Not even for a WER of 90 % in place of 20 %: with three seeds, chance alone is said to reach 6 deviations."""
     original = write_run(tmp_path, "seed=0", change=losses([1.0]))
-    again = write_run(tmp_path, "seed=0", sweep="again", change=losses([1.1]))
+    for seed in range(1, siblings + 1):
+        write_run(tmp_path, f"seed={seed}", noise=seed)
+    again = write_run(tmp_path, "seed=0", sweep="again", rate=0.9, change=losses([1.1]))
     result = verdict(load_original(original), again)
-    assert result.name == DIFFERS
-    assert "the seed noise is unknown" in result.why
+    assert result.name == CANNOT_TELL
+    assert result.why.endswith("; 4 or more seeds in the original's sweep would show the seed noise")
+    assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, siblings == 0)
+    assert "too few seeds to tell" in noise_line("test", result.noise["test"])
 
 
 def test_another_config_differs_however_little_it_does(tmp_path: Path) -> None:
@@ -212,21 +220,45 @@ def test_a_run_that_continued_with_other_code_says_so(tmp_path: Path) -> None:
 
 
 def test_the_limit_is_that_of_two_runs() -> None:
-    """t · √2 · sd: with the three seeds' own sd, 95 of 100 pairs of runs lie within it (ISO 5725-6)."""
-    rates = [0.10, 0.11, 0.13]
+    """t · √2 · sd: with the four seeds' own sd, 95 of 100 pairs of runs lie within it (ISO 5725-6)."""
+    rates = [0.10, 0.11, 0.13, 0.12]
     seed_noise = from_seeds(rates, grain=0.0)
     assert seed_noise.deviation == pytest.approx(np.std(rates, ddof=1))
-    assert seed_noise.limit == pytest.approx(T_OF_TWO_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
+    assert seed_noise.limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
+    two_sets = from_seeds(rates, grain=0.0, sets=2)
+    assert two_sets.limit == pytest.approx(T_FOR_TWO_SETS * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
 
 
 def test_the_limit_holds_for_95_of_100_pairs() -> None:
-    draws = np.random.default_rng(0).normal(0.1, 0.01, size=(2000, 5))
-    within = [abs(runs[3] - runs[4]) <= from_seeds(runs[:3].tolist(), 0.0).limit for runs in draws]
+    draws = np.random.default_rng(0).normal(0.1, 0.01, size=(2000, 6))
+    limits = [from_seeds(runs[:4].tolist(), 0.0).limit for runs in draws]
+    within = [limit is not None and abs(runs[4] - runs[5]) <= limit for runs, limit in zip(draws, limits, strict=True)]
     assert np.mean(within) == pytest.approx(0.95, abs=0.015)
 
 
+def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
+    """Four sets whose seeds are independent of each other, the worst case: 3,000 pairs, 5 % + 2 standard errors."""
+    draws = np.random.default_rng(1).normal(0.1, 0.01, size=(3000, 4, 8))
+    alarms = 0
+    for sets in draws:
+        limits = [from_seeds(runs[:6].tolist(), 0.0, sets=4).limit for runs in sets]
+        alarms += any(limit is None or abs(r[6] - r[7]) > limit for r, limit in zip(sets, limits, strict=True))
+    assert alarms / len(draws) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(draws))
+
+
+@pytest.mark.parametrize("deviation", [0.0006, 0.0010, 0.0017])
+def test_the_published_limit_calls_at_most_one_of_twenty_equal_runs_different(deviation: float) -> None:
+    """The difference of two runs has the deviation √2 · sd, and the published sd is a range: its upper end holds."""
+    limit = published().limit
+    assert limit == pytest.approx(Z * np.sqrt(2) * 0.0017, rel=1e-6)
+    assert published(2).limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
+    pairs = np.random.default_rng(2).normal(0, deviation, size=(20000, 2))
+    assert np.mean(np.abs(pairs[:, 0] - pairs[:, 1]) > limit) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 20000)
+
+
 def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
-    assert from_seeds([0.1, 0.1, 0.1], grain=0.01).limit > 0.01
+    limit = from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
+    assert limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * 0.01 / np.sqrt(12), rel=1e-6)
 
 
 def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -> None:
@@ -235,14 +267,14 @@ def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -
     record.summary["sets"].update(dict.fromkeys(("test-clean", "test-other"), record.summary["sets"]["test"]))
     record.summary["test_sets"][:] = ["test-clean", "test-other"]
     seed_noise = noise(record, tmp_path / "sweep")
-    assert seed_noise.keys() == {"test-clean"}
-    assert seed_noise["test-clean"].limit == 0.0017
+    assert seed_noise["test-other"].limit is None
+    assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
     assert seed_noise["test-clean"].deviation is None
     assert "AlgoPerf" in seed_noise["test-clean"].source
 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     original, _ = pair(tmp_path)
-    write_run(tmp_path, "seed=3", "dropout=0.5", rate=0.9)
-    write_run(tmp_path, "seed=4", rate=0.9, status="failed")
-    assert noise(original.record, original.sweep)["test"].source.startswith("3 seeds")
+    write_run(tmp_path, "seed=4", "dropout=0.5", rate=0.9)
+    write_run(tmp_path, "seed=5", rate=0.9, status="failed")
+    assert noise(original.record, original.sweep)["test"].source.startswith("4 seeds")

@@ -8,12 +8,14 @@ The verdict is one of
   match                bit-equal losses, metrics, hypotheses and weights: to be expected on the same machine's CPU
   drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER by no more than
                        between seeds
+  cannot tell          as before, but the run's sweep has fewer than four seeds to know that from
   differs              anything else, with the first step at which the losses differ, and every difference of config,
                        data, code, versions, hardware and threads
 The verdict is printed and written to reproduction.json beside the new run, in outputs/reproductions/<sweep>/<run>/1,
 2, …; an interrupted reproduction continues, and the original is only read.
 
-Exit code 0: match, drift within noise, or the new run is done; 1: differs, or the run failed; 2: a mistake.
+Exit code 0: match, drift within noise, or the new run is done; 1: differs, cannot tell, or the run failed; 2: a
+mistake.
 """
 
 import argparse
@@ -61,14 +63,14 @@ def reproduce(options: argparse.Namespace) -> int:
     from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.terminal import print_verdict
-    from asr_ablations.reproduction.verdict import DIFFERS
+    from asr_ablations.reproduction.verdict import DRIFT, MATCH
 
     original = load_original(options.run)
     folder = (options.outputs or original.sweep.parent / "reproductions").absolute()
     done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
     print_verdict(done.verdict)
     print(f"reproduction  {done.folder}\nverdict in    {done.result}")
-    return int(done.verdict.name == DIFFERS)
+    return int(done.verdict.name not in (MATCH, DRIFT))
 
 
 def vary(options: argparse.Namespace) -> int:

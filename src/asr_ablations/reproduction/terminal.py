@@ -5,7 +5,7 @@ import json
 from rich.table import Table
 
 from asr_ablations.reproduction.causes import Cause
-from asr_ablations.reproduction.noise import Noise
+from asr_ablations.reproduction.noise import FEWEST_SEEDS, Noise
 from asr_ablations.reproduction.verdict import Verdict
 from asr_ablations.tools.terminal import console
 
@@ -36,6 +36,8 @@ def _rates(verdict: Verdict) -> Table:
 def noise_line(name: str, noise: Noise) -> str:
     """The seed noise of a test set in one line, in percent."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
+    if noise.limit is None:
+        return f"seed noise on {name}: {deviation}too few seeds to tell ({noise.source}; {FEWEST_SEEDS} are needed)"
     return f"seed noise on {name}: {deviation}two runs differ by up to {100 * noise.limit:.2f} ({noise.source})"
 
 

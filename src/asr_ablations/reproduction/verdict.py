@@ -1,20 +1,20 @@
-"""The verdict on a reproduction: match, drift within noise, or differs; and why."""
+"""The verdict on a reproduction: match, drift within noise, differs, or that it cannot be told; and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from asr_ablations.reproduction.causes import DETERMINING, Cause
 from asr_ablations.reproduction.evidence import Evidence, FirstDifference
-from asr_ablations.reproduction.noise import Noise
+from asr_ablations.reproduction.noise import FEWEST_SEEDS, Noise
 from asr_ablations.tools.files import Json
 
-MATCH, DRIFT, DIFFERS = "match", "drift within noise", "differs"
+MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """name: one of MATCH, DRIFT and DIFFERS; why: the reason in one sentence; the rest is what the verdict is based on.
-    noise: by test set.
+    """name: one of MATCH, DRIFT, DIFFERS and CANNOT_TELL; why: the reason in one sentence; the rest is what the verdict
+    is based on. noise: by test set.
     """
 
     name: str
@@ -51,7 +51,8 @@ def _first_difference(difference: FirstDifference | None) -> Json | None:
 
 def judge(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noise]) -> Verdict:
     """Judge a reproduction. Bit for bit the same is a match. Drift is what another machine may cause, within the seed
-    noise; a difference caused by another config, other data or other code is never drift, however small it is.
+    noise; a difference caused by another config, other data or other code is never drift, however small it is. Where
+    the seed noise is not known well enough on any test set, no WER tells drift from a difference.
     """
     name, why = _judged(evidence, causes, noise)
     return Verdict(name, why, evidence, causes, noise)
@@ -65,13 +66,20 @@ def _judged(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noi
     kinds = [kind for kind in DETERMINING if any(cause.kind == kind for cause in causes)]
     if kinds:
         return DIFFERS, f"the {' and '.join(kinds)} {'are' if kinds[1:] else 'is'} not the same; {difference}"
-    known = {name: rates for name, rates in evidence.rates.items() if name in noise}
+    limits = {name: noise[name].limit for name in evidence.rates if name in noise}
+    known = {name: limit for name, limit in limits.items() if limit is not None}
     if not known:
-        return DIFFERS, f"{difference}, and the seed noise is unknown (runs with other seeds would show it)"
-    beyond = [name for name, (old, new) in known.items() if abs(new - old) > noise[name].limit]
+        return (
+            CANNOT_TELL,
+            f"{difference}; {FEWEST_SEEDS} or more seeds in the original's sweep would show the seed noise",
+        )
+    rates = evidence.rates
+    beyond = [name for name, limit in known.items() if abs(rates[name][1] - rates[name][0]) > limit]
     if beyond:
         return DIFFERS, f"{difference}, and the WER on {', '.join(beyond)} differs by more than the seed noise"
-    return DRIFT, f"{difference}, and the WER on {', '.join(known)} differs by no more than the seed noise"
+    unknown = [name for name in rates if name not in known]
+    rest = f"; on {', '.join(unknown)} that noise is unknown" if unknown else ""
+    return DRIFT, f"{difference}, and the WER on {', '.join(known)} differs by no more than the seed noise{rest}"
 
 
 def _what_is_equal(evidence: Evidence) -> str:
