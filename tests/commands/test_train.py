@@ -206,3 +206,19 @@ def test_librispeech_is_read_in_place(corpora, tmp_path):
     (folder,) = run_folders(Path(tmp_path))
     expected = len(list((root / "test-clean").glob("*/*/*.flac")))
     assert json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["utterances"] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "local_sgd"])
+def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
+    """Batches are a rank's own, and under local_sgd the losses, too: a rank that ended alone would leave the others
+    waiting for ever.
+    """
+    options = ["logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1", "ranks=2", "gpus=0", f"trainer={trainer}"]
+    done = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
+    assert done.returncode == 1, done.stderr
+    (folder,) = run_folders(tmp_path)
+    status = json.loads((folder / "status.json").read_text())
+    assert status["reason"] == f"diverged at step {status['diverged']}: the loss is nan"
+    assert done.stderr.splitlines()[-1] == status["reason"]
+    assert "Traceback" not in done.stderr
