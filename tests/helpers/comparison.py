@@ -1,11 +1,13 @@
 """A comparison made by hand: three arms, three seeds, real audio, curves that fall as training curves do."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
+from asr_ablations.comparison.epochs import COLUMN
 from asr_ablations.comparison.result import Arm, Comparison, Contrast, TimeToAccuracy, Verdict
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import RunRecord
@@ -66,6 +68,26 @@ def comparison(folder: Path, seeds: int = 3, **changes: object) -> Comparison:
     return Comparison(**{**content, **changes})  # type: ignore[arg-type]
 
 
+def scaled(whole: Comparison) -> Comparison:
+    """The first arm on 1, 2 and 4 GPUs, in 1, 1/1.8 and 1/3 of the time."""
+    arms = []
+    for gpus, speed in {1: 1.0, 2: 1.8, 4: 3.0}.items():
+        runs = [
+            replace(
+                run,
+                config={**run.config, "gpus": gpus, "hardware": {"price_per_hour": 3.0 * gpus}},
+                metrics=[
+                    {key: value / speed if key == COLUMN and value else value for key, value in row.items()}
+                    for row in run.metrics
+                ],
+                summary={**run.summary, "audio_hours_per_second": speed * 0.03},
+            )
+            for run in whole.arms[0].runs
+        ]
+        arms.append(Arm(f"gpus={gpus}", runs))
+    return replace(whole, arms=arms, baseline="gpus=1")
+
+
 def _audio(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     seconds = np.arange(3 * 16000) / 16000
@@ -89,15 +111,18 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "audio_hours_per_second": 0.03 / speed, "train_batch_seconds": 80 * speed,
         "phase_seconds": {"setup": 1.0, "train": 80 * speed, "validate": 10.0, "checkpoint": 2.0, "evaluate": 5.0},
     }  # fmt: skip
-    config = {"seed": seed, "gpus": 0, "precision": 32, "rnn": {"_target_": name}, "max_epochs": EPOCHS}
+    data = {"validation": ["dev-clean"], "test": list(SETS)}
+    config = {
+        "seed": seed, "gpus": 0, "precision": 32, "rnn": {"_target_": name}, "max_epochs": EPOCHS, "data": data,
+    }  # fmt: skip
     environment = {
         "command": ["src/train.py", "-m", "rnn=lstm,gru,rnn"],
         "versions": {"python": "3.11.2", "torch": "2.11.0"},
         "hardware": {"processor": "AMD EPYC", "cores": 2, "gpus": []},
         "code": {"commit": "3706529abc", "dirty_diff": ""},
     }
-    data = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
-    return RunRecord(folder, config, [name, f"seed={seed}"], summary, metrics, utterances, environment, data)
+    fingerprint = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
+    return RunRecord(folder, config, [name, f"seed={seed}"], summary, metrics, utterances, environment, fingerprint)
 
 
 def _epoch(epoch: int, rate: float, speed: float, generator: np.random.Generator) -> list[dict[str, float | None]]:
@@ -117,6 +142,7 @@ def _epoch(epoch: int, rate: float, speed: float, generator: np.random.Generator
     }  # fmt: skip
     trained = {
         **blank, "epoch": epoch, "step": step, "train/loss_epoch": (0.2 + 2.5 * fallen) * noise[2],
+        "train/epoch_seconds": (6.0 if epoch == 0 else 4.0) * speed,
         "train/audio_hours_per_second": 0.03 / speed, "train/padding_percent": 6.0, "train/waiting_percent": 1.2,
     }  # fmt: skip
     return [*within, validated, trained]

@@ -9,16 +9,24 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from asr_ablations.comparison.loss_against_wer import loss_against_wer as loss_against_wer_of
 from asr_ablations.comparison.result import Arm, Comparison
 from asr_ablations.report.curves import AXES, band, curve, metric_names, smooth, throughput_curve
-from asr_ablations.report.figures import curves, write_figures
+from asr_ablations.report.figures import (
+    curves,
+    loss_against_wer,
+    scaling,
+    seeds,
+    time_to_accuracy,
+    write_figures,
+)
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.plotting import HATCHES, LINES, MARKERS
-from tests.helpers.comparison import ARMS, EPOCHS, comparison
+from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
     *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),
-    "error_rates", "time_to_accuracy", "differences", "throughput", "utilisation", "phases",
+    "error_rates", "loss_against_wer", "time_to_accuracy", "differences", "throughput", "utilisation", "phases",
 }  # fmt: skip
 
 
@@ -93,13 +101,50 @@ def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> No
 
 
 def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
-    counts = (1, 2, 4)
-    arms = [
-        Arm(f"gpus={n}", [replace(run, config={**run.config, "gpus": n}) for run in arm.runs])
-        for n, arm in zip(counts, handmade.arms, strict=True)
-    ]
-    paths = write_figures(replace(handmade, arms=arms, differing={"gpus": [1, 2, 4]}), tmp_path)
-    assert "scaling" in {path.stem for path in paths}
+    """With the price of an epoch, since these runs have one."""
+    write_figures(scaled(handmade), tmp_path, [scaling])
+    text = (tmp_path / "scaling.svg").read_text()
+    assert all(f">{label}<" in text for label in ("minutes per epoch", "speed-up over 1", "price of an epoch", "ideal"))
+    assert ">GPUs<" in text
+
+
+def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp_path: Path) -> None:
+    """Of the lowest validations: the last weights of these runs recorded no loss."""
+    (measured,) = loss_against_wer_of(handmade.arms, handmade.sets)
+    write_figures(handmade, tmp_path, [loss_against_wer])
+    text = (tmp_path / "loss_against_wer.svg").read_text()
+    assert measured.correlation is not None
+    assert f"rank correlation {measured.correlation.value:.2f} (" in text
+    assert all(f">{name}<" in text for name in ARMS)
+
+
+def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -> None:
+    alone = replace(handmade, arms=handmade.arms[:1])
+    assert {path.stem for path in write_figures(alone, tmp_path, [seeds])} == {"seeds"}
+    text = (tmp_path / "seeds.svg").read_text()
+    assert text.count("(n = 3)") == 4  # WER and CER on two test sets
+    assert write_figures(handmade, tmp_path / "compared", [seeds]) == []
+
+
+def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
+    """A bar of the others' mean would flatter it; the number of those that arrived stands there instead."""
+    times = [replace(time, target=0.4) for time in handmade.times_to_accuracy if time.target == 0.4]
+    last = next(time for time in times if time.arm == "rnn=gru" and time.seed == 2)
+    lost = replace(last, seconds=None, steps=None, audio_hours=None, epochs=None)
+    drawn = {}
+    for name, shown in (("all", times), ("lost", [lost if time is last else time for time in times])):
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [time_to_accuracy])
+        drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
+    assert "2 of 3 reached" not in drawn["all"]
+    assert drawn["lost"].count(">2 of 3 reached<") == 3  # seconds, hours of audio, epochs
+
+
+def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
+    chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
+    for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [time_to_accuracy])
+    assert "(chosen from the curves)" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
+    assert "chosen" not in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 
 
 @pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)])

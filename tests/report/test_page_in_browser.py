@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asr_ablations.report.page import write_page
-from tests.helpers.comparison import comparison
+from tests.helpers.comparison import comparison, scaled
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -83,16 +83,15 @@ def test_time_to_accuracy_has_the_metric_and_the_ratio(visited: SimpleNamespace)
     rows = visited.page.locator("#reached tbody tr").all_inner_texts()
     assert len(rows) == 9
     assert all(row.split("\t")[1] == "WER" for row in rows)
-    assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1"] * 3
+    assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1.00"] * 3
 
 
 def test_scaling_is_shown_if_it_was_measured(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
     assert visited.page.is_hidden("#s-scaling")
-    speeds = {"n": 3, "audio_hours_per_second": 0.1}
-    rows = [{"gpus": n, **speeds, "speed_up": 0.9 * n, "efficiency": 0.9} for n in (1, 4)]
-    scaled = visit(browser, write_page(comparison(tmp_path / "runs", seeds=1, scaling=rows), tmp_path)[0])
-    assert scaled.page.locator("#scaling tbody tr").all_inner_texts()[1].split("\t") == ["4", "3", "3.60", "360", "90"]
-    scaled.page.close()
+    shown = visit(browser, write_page(scaled(comparison(tmp_path / "runs", seeds=1)), tmp_path)[0])
+    cells = shown.page.locator("#scaling tbody tr").all_inner_texts()[2].split("\t")
+    assert (cells[0], cells[5], cells[6], cells[7]) == ("4", "324", "3.00", "75.00")
+    shown.page.close()
 
 
 def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:

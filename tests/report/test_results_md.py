@@ -37,6 +37,16 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     assert text_of(outputs, target) == text
 
 
+def test_one_arm_over_seeds_is_described_with_its_figure(tmp_path: Path) -> None:
+    ablation = {"question": "How much is chance?", "factor": "seed"}
+    write_sweep(tmp_path / "outputs", {"rnn=lstm": 0.2}, seeds=4, ablation=ablation, sweep="seeds")
+    text = text_of(tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md")
+    assert "**One arm over seeds**" in text
+    assert "seed=0" not in text.replace("seed=0,1,2,3", "")
+    assert "![seeds](figures/seeds/seeds.svg)" in text
+    assert (tmp_path / "sweeps" / "figures" / "seeds" / "seeds.svg").exists()
+
+
 def test_a_confounded_sweep_is_listed_with_its_reason(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", ablation=ABLATION)
     write_run(tmp_path, "rnn=gru", "batch.size=4", ablation=ABLATION)

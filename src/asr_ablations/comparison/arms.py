@@ -61,7 +61,9 @@ def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
 
 def _names(runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]) -> list[str]:
     """Names with the factor alone where these are different, else with every key that differs."""
-    roots = list(dict.fromkeys([*factor, *(key for key in keys if not within(key, [*factor, *derived(factor)]))]))
+    differing = [*factor, *(key for key in keys if not within(key, [*factor, *derived(factor)]))]
+    # the seed is the factor of a sweep that asks what chance does: its runs are one arm
+    roots = [root for root in dict.fromkeys(differing) if root != "seed"]
     short = [", ".join(_choice(run, root) for root in roots) or "all" for run in runs]
     if len(set(short)) == len(short):
         return short

@@ -20,7 +20,6 @@ from asr_ablations.comparison.contrasts import contrasts
 from asr_ablations.comparison.literature import beside_the_literature
 from asr_ablations.comparison.metrics import WER, Metric, check_comparable, find_metric, measured_sets
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.scaling import scaling
 from asr_ablations.comparison.table import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
@@ -87,7 +86,6 @@ def compare_runs(records: Records, options: Options, title: str) -> Comparison:
         differing={key: [value_text(value) for value in values] for key, values in differ.items()},
         metric=options.metric,
         equal_cost=at_equal_cost(arms, metric),
-        scaling=scaling(arms),
         allowed=list(overruled),
     )
 

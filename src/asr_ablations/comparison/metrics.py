@@ -88,10 +88,16 @@ def measured_sets(metric: Metric, runs: Sequence[RunRecord]) -> list[str]:
 
 def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:
     """Raises UsageError where runs minimise different losses, whose values mean different things."""
-    losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
+    losses = different_losses(runs)
     if not metric.is_rate and len(losses) > 1:
-        names = ", ".join(str(loss.get("_target_")).rpartition(".")[2] for loss in losses.values())
+        names = ", ".join(losses)
         raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected wer or cer")
+
+
+def different_losses(runs: Sequence[RunRecord]) -> list[str]:
+    """The classes of the loss components of the runs, once for each different config of them."""
+    losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
+    return [str(loss.get("_target_")).rpartition(".")[2] for loss in losses.values()]
 
 
 def validation_set(run: RunRecord) -> str | None:

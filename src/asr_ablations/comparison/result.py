@@ -136,16 +136,6 @@ class EqualCost(TypedDict):
     n: int
 
 
-class Scaling(TypedDict):
-    """Throughput with a number of GPUs, over n runs; speed_up is relative to the fewest GPUs, efficiency per GPU."""
-
-    gpus: int
-    n: int
-    audio_hours_per_second: float
-    speed_up: float
-    efficiency: float
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Everything that a report shows.
@@ -171,7 +161,6 @@ class Comparison:
     differing: dict[str, list[str]] = field(default_factory=dict)
     metric: str = "wer"
     equal_cost: list[EqualCost] = field(default_factory=list)
-    scaling: list[Scaling] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
     @property

@@ -1,51 +1,128 @@
-"""How training scales with the number of processes that train together."""
+"""How training scales with the number of processes that train together, one per GPU (papers/003 §2.5)."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.comparison.confounds import content
-from asr_ablations.comparison.result import Arm, Scaling
+from asr_ablations.comparison.confounds import content, value_text, within
+from asr_ablations.comparison.epochs import steady_seconds
+from asr_ablations.comparison.ratios import Ratio, ratio_of_times
+from asr_ablations.comparison.result import Arm
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.seeds import mean_and_deviation
+
+BATCH = ("batch.size", "batch.seconds")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """n runs with a number of processes, within runs that are otherwise alike: a series.
+
+    series: what tells it from the others, empty for the only one. device: GPU or CPU. batch: of one process, as text.
+    epoch_seconds: the mean over runs of their mean from the second epoch on, with its deviation over runs (None for a
+    single run). audio_hours_per_second: of all processes. speed_up: the epoch with the fewest processes of the series
+    over this one; efficiency: the speed-up over what so many more processes could give. price: of an epoch, in the
+    currency of hardware.price_per_hour; None without it.
+    """
+
+    series: str
+    device: str
+    processes: int
+    n: int
+    batch: str
+    epoch_seconds: float
+    deviation: float | None
+    audio_hours_per_second: float | None
+    speed_up: Ratio
+    efficiency: float
+    price: float | None
+
+
+Runs = dict[int, list[RunRecord]]
+"""Runs by the number of their processes."""
 
 
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """Speed-up and efficiency by number of GPUs, within runs that are otherwise alike (papers/003 §2.5), then the mean
-    over such groups; empty where no group used several numbers. Speed is hours of audio per second in the training
-    step.
+    """All series in which several numbers of processes trained, by number; empty where there is none.
+
+    Where the batch of a process is not the same for all numbers, as in strong scaling, the series is measured
+    nevertheless: what of it is the batch's then cannot be told.
     """
-    gains: dict[int, list[float]] = {}
-    speeds: dict[int, list[float]] = {}
-    for by_count in _speeds_of_alike([run for arm in arms for run in arm.runs]):
-        fewest = min(by_count)
-        for count, measured in by_count.items():
-            gains.setdefault(count, []).append(fewest * float(np.mean(measured)) / float(np.mean(by_count[fewest])))
-            speeds.setdefault(count, []).extend(measured)
+    runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
+    series = _series(runs, ()) or _series(runs, BATCH)
+    names = _names([next(iter(by_count.values()))[0] for by_count in series])
     return [
-        Scaling(
-            gpus=count,
-            n=len(speeds[count]),
-            audio_hours_per_second=float(np.mean(speeds[count])),
-            speed_up=float(np.mean(gains[count])) / min(gains),
-            efficiency=float(np.mean(gains[count])) / count,
-        )
-        for count in sorted(gains)
+        _row(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
     ]
 
 
-def _speeds_of_alike(runs: Sequence[RunRecord]) -> list[dict[int, list[float]]]:
-    """Speeds by number of GPUs, for each group of runs that differ in nothing but this number and the seed."""
-    groups: dict[str, dict[int, list[float]]] = {}
+def processes(run: RunRecord) -> int:
+    """Processes that trained together, one per GPU where there are GPUs: those that the run recorded, else, for a
+    record that lacks them as W&B's do, those of its config. gpus=auto is one.
+    """
+    known, gpus = run.summary.get("ranks") or run.config.get("ranks"), run.config.get("gpus")
+    if known:
+        return int(known)
+    return gpus if isinstance(gpus, int) and gpus > 1 else 1
+
+
+def device(run: RunRecord) -> str:
+    """GPU or CPU."""
+    gpus = run.config.get("gpus", "auto")
+    available = run.environment.get("hardware", {}).get("gpus")
+    return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
+
+
+def _series(runs: Sequence[RunRecord], apart_from: tuple[str, ...]) -> list[Runs]:
+    """Groups of runs that differ in the number of processes, the seed, and `apart_from`, in several numbers each."""
+    groups: dict[str, Runs] = {}
     for run in runs:
-        speed, count = run.summary.get("audio_hours_per_second"), gpu_count(run)
-        if speed and count:
-            rest = {key: value for key, value in content(run).items() if key != "gpus"}
-            groups.setdefault(json.dumps(rest, sort_keys=True), {}).setdefault(count, []).append(float(speed))
-    return [by_count for by_count in groups.values() if len(by_count) > 1]
+        alike = json.dumps([device(run), _rest(run, apart_from)], sort_keys=True)
+        groups.setdefault(alike, {}).setdefault(processes(run), []).append(run)
+    unambiguous = [group for group in groups.values() if all(len({*map(_batch, own)}) == 1 for own in group.values())]
+    return [group for group in unambiguous if len(group) > 1]
 
 
-def gpu_count(run: RunRecord) -> int:
-    """Number of GPUs that a run used; 0 on the CPU."""
-    setting = run.config.get("gpus", "auto")
-    return len(run.environment.get("hardware", {}).get("gpus", [])) if setting == "auto" else int(setting)
+def _rest(run: RunRecord, apart_from: tuple[str, ...]) -> dict[str, object]:
+    return {key: value for key, value in content(run).items() if not within(key, ["gpus", "ranks", *apart_from])}
+
+
+def _names(runs: Sequence[RunRecord]) -> list[str]:
+    """What tells these runs apart: nothing for a single one."""
+    rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
+    keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
+    return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
+
+
+def _batch(run: RunRecord) -> str:
+    batch = run.config.get("batch") or {}
+    return f"{batch.get('size')} utterances" if batch.get("size") else f"{batch.get('seconds')} s"
+
+
+def _row(series: str, count: int, by_count: Runs) -> Scaling:
+    own, fewest = by_count[count], min(by_count)
+    seconds, base = _seconds(own), _seconds(by_count[fewest])
+    mean, deviation = mean_and_deviation(seconds)
+    speed_up = ratio_of_times(base, seconds, itself=count == fewest)
+    assert speed_up is not None  # runs without times are in no series
+    speeds = [speed for run in own if (speed := run.summary.get("audio_hours_per_second"))]
+    prices = [price for run in own if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
+    return Scaling(
+        series=series,
+        device=device(own[0]),
+        processes=count,
+        n=len(own),
+        batch=_batch(own[0]),
+        epoch_seconds=mean,
+        deviation=deviation,
+        audio_hours_per_second=float(np.mean(speeds)) if speeds else None,
+        speed_up=speed_up,
+        efficiency=speed_up.value * fewest / count,
+        price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(own) else None,
+    )
+
+
+def _seconds(runs: Sequence[RunRecord]) -> list[float]:
+    return [seconds for run in runs if (seconds := steady_seconds(run))]

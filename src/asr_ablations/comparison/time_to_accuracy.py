@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from asr_ablations.comparison.metrics import Metric, validation_set
+from asr_ablations.comparison.ratios import Ratio, ratio_of_times
 from asr_ablations.comparison.result import Arm, EqualCost, TimeToAccuracy
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
@@ -74,18 +73,19 @@ def _time(arm: Arm, run: RunRecord, metric: Metric, target: float, chosen: bool)
     )
 
 
-def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, target: float) -> float | None:
+def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, target: float) -> Ratio | None:
     """The arm's mean time to a target over the baseline's. None where a seed of either never reached it, since the mean
     of the seeds that did would flatter.
     """
-    own, base = (_mean_seconds(times, name, target) for name in (arm, baseline))
-    return own / base if own is not None and base else None
+    own, base = (_seconds_of_all(times, name, target) for name in (arm, baseline))
+    return ratio_of_times(own, base, itself=arm == baseline)
 
 
-def _mean_seconds(times: Sequence[TimeToAccuracy], arm: str, target: float) -> float | None:
+def _seconds_of_all(times: Sequence[TimeToAccuracy], arm: str, target: float) -> list[float]:
+    """Of every seed; empty where one is missing."""
     own = [time.seconds for time in times if time.arm == arm and time.target == target]
     known = [seconds for seconds in own if seconds is not None]
-    return float(np.mean(known)) if known and len(known) == len(own) else None
+    return known if len(known) == len(own) else []
 
 
 def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from asr_ablations.comparison.description import descriptions
+from asr_ablations.comparison.epochs import epoch_times
+from asr_ablations.comparison.loss_against_wer import loss_against_wer
 from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.scaling import scaling
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.latex import latex
 from asr_ablations.report.markdown import markdown
@@ -44,7 +48,10 @@ def as_json(comparison: Comparison) -> Json:
         "differing": comparison.differing,
         "metric": comparison.metric,
         "equal": comparison.equal_cost,
-        "scaling": comparison.scaling,
+        "epochs": [asdict(times) for times in epoch_times(comparison.arms, comparison.baseline)],
+        "one_arm": [asdict(description) for description in descriptions(comparison.arms)],
+        "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
+        "scaling": [asdict(row) for row in scaling(comparison.arms)],
         "allowed": comparison.allowed,
     }
 

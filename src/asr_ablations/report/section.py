@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from asr_ablations.comparison.ratios import Ratio
+
 
 @dataclass(frozen=True)
 class Section:
@@ -20,6 +22,14 @@ def spread(mean: float | None, deviation: float | None, places: int) -> str:
         return "NA"
     text = f"{mean:,.{places}f}"
     return text if deviation is None else f"{text} ± {deviation:,.{places}f}"
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    """The ratio with its interval, where it has one."""
+    if ratio is None:
+        return "NA"
+    interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{ratio.value:.2f}{interval}"
 
 
 def number(value: float | int | None, places: int = 0) -> str:

@@ -4,20 +4,25 @@ import math
 
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
 from asr_ablations.comparison.result import ALPHA, Comparison, Contrast
+from asr_ablations.report.description import description_section
+from asr_ablations.report.losses import loss_section
 from asr_ablations.report.section import Section, number, spread
-from asr_ablations.report.times import equal_cost_section, scaling_section, time_to_accuracy_section
+from asr_ablations.report.times import epochs_section, equal_cost_section, scaling_section, time_to_accuracy_section
 
 
 def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.verdicts]),
+        description_section(comparison),
         _results(comparison),
         _training(comparison),
         _differences(comparison),
+        loss_section(comparison),
         Section("The literature", lines=comparison.literature),
         time_to_accuracy_section(comparison),
         equal_cost_section(comparison),
+        epochs_section(comparison),
         scaling_section(comparison),
         Section("Warnings", lines=comparison.warnings),
         Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),

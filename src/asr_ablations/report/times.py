@@ -1,9 +1,13 @@
 """What accuracy took, and what training costs, as sections."""
 
+from collections.abc import Sequence
+
+from asr_ablations.comparison.epochs import epoch_times
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
+from asr_ablations.comparison.scaling import Scaling, scaling
 from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.report.section import Section, mean, number
+from asr_ablations.report.section import Section, mean, number, ratio_text, spread
 
 CHOSEN = (
     "The targets were chosen from these curves: what every run reached, what half of them reached, and what only the "
@@ -28,7 +32,7 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
             f"{metric.scale * target:.3g}",
             f"{sum(time.steps is not None for time in times)} of {len(times)}",
             mean([time.seconds for time in times], 1),
-            number(ratio, 2),
+            ratio_text(ratio),
             mean([time.steps for time in times], 1),
             mean([time.audio_hours for time in times], 3),
             mean([time.epochs for time in times], 1),
@@ -50,16 +54,61 @@ def equal_cost_section(comparison: Comparison) -> Section:
     return Section(f"Validation {metric.label} at equal cost", ["after", "arm", metric.heading], rows)
 
 
-def scaling_section(comparison: Comparison) -> Section:
-    """Speed over the number of GPUs."""
+def epochs_section(comparison: Comparison) -> Section:
+    """Mean and deviations of the seconds of an epoch, and their ratio to the baseline's (papers/003 §2.1, §2.5)."""
     rows = [
         [
-            str(row["gpus"]),
-            str(row["n"]),
-            f"{3600 * row['audio_hours_per_second']:.0f}",
-            f"{row['speed_up']:.2f}",
-            f"{100 * row['efficiency']:.0f}",
+            times.arm,
+            str(times.runs),
+            str(times.epochs),
+            number(times.first, 1),
+            number(times.mean, 1),
+            number(times.over_epochs, 1),
+            number(times.over_runs, 1),
+            ratio_text(times.ratio),
         ]
-        for row in comparison.scaling
+        for times in epoch_times(comparison.arms, comparison.baseline)
     ]
-    return Section("Scaling over GPUs", ["GPUs", "n", "s of audio per second", "speed-up", "efficiency %"], rows)
+    head = ["arm", "n", "epochs", "first s", "s per epoch", "sd over epochs", "sd over seeds"]
+    line = (
+        "Training batches alone, without validation and checkpoints. The first epoch fills caches and tunes kernels: "
+        "it is in no mean and no deviation. In brackets: 95 % over seeds."
+    )
+    ratio = f"time / {comparison.baseline} (95 %)"
+    return Section("Seconds per epoch", [*head, ratio], rows, [line] if rows else [])
+
+
+def scaling_section(comparison: Comparison) -> Section:
+    """Epochs and speed over the number of processes, in the form of papers/003 tables 2.1 and 2.2, and their price."""
+    rows = scaling(comparison.arms)
+    priced, named = any(row.price is not None for row in rows), any(row.series for row in rows)
+    head = [
+        *(["runs"] if named else []),
+        *("GPUs" if all(row.device == "GPU" for row in rows) else "processes", "n", "batch of each"),
+        *("minutes per epoch", "s of audio per second", "speed-up (95 %)", "efficiency %"),
+        *(["price of an epoch"] if priced else []),
+    ]
+    cells = [
+        [
+            *([row.series] if named else []),
+            str(row.processes),
+            str(row.n),
+            row.batch,
+            spread(row.epoch_seconds / 60, None if row.deviation is None else row.deviation / 60, 2),
+            "NA" if row.audio_hours_per_second is None else f"{3600 * row.audio_hours_per_second:,.0f}",
+            ratio_text(row.speed_up),
+            f"{100 * row.efficiency:.0f}",
+            *([number(row.price, 4)] if priced else []),
+        ]
+        for row in rows
+    ]
+    return Section("Scaling over processes that train together", head, cells, _scaling_notes(rows))
+
+
+def _scaling_notes(rows: Sequence[Scaling]) -> list[str]:
+    if not rows:
+        return []
+    base = "Speed-up: over the fewest processes of otherwise equal runs; efficiency: its share of the possible."
+    if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
+        return [f"{base} Each process keeps its batch, so the batch of an update grows with their number."]
+    return [f"{base} The batch of each process differs: its effect on the time cannot be told from that of the number."]

@@ -10,15 +10,19 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import (
     curves,
     differences,
+    loss_against_wer,
     rates,
     scaling,
+    seeds,
     throughput,
     time_to_accuracy,
     utilisation,
 )
 from asr_ablations.tools.plotting import LOOK
 
-KINDS = (curves, rates, time_to_accuracy, differences, throughput, utilisation, scaling)
+KINDS = (
+    curves, seeds, rates, loss_against_wer, time_to_accuracy, differences, throughput, utilisation, scaling,
+)  # fmt: skip
 
 
 def write_figures(comparison: Comparison, folder: Path, kinds: Sequence[ModuleType] = KINDS) -> list[Path]:

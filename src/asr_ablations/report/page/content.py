@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.comparison.confounds import flatten
+from asr_ablations.comparison.epochs import EpochTimes, epoch_times
 from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.comparison.result import Arm, Comparison, Scaling, TimeToAccuracy, Verdict
+from asr_ablations.comparison.result import Arm, Comparison, TimeToAccuracy, Verdict
+from asr_ablations.comparison.scaling import Scaling, scaling
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.contrasts import contrast_row, drawn_interval
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
 from asr_ablations.report.figures.utilisation import gpu_lines
 from asr_ablations.report.page.utterances import worst
+from asr_ablations.report.section import ratio_text
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read_utilisation
 from asr_ablations.tools.files import Json
@@ -47,7 +50,8 @@ def content(comparison: Comparison) -> Json:
         "rows": comparison.rows,
         "differences": [_difference(verdict) for verdict in comparison.verdicts],
         "equal": comparison.equal_cost,
-        "scaling": [_scaled(row) for row in comparison.scaling],
+        "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
+        "scaling": [_scaled(row) for row in scaling(comparison.arms)],
         "reached": _times_to_accuracy(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -83,7 +87,7 @@ def _times_to_accuracy(comparison: Comparison) -> list[Json]:
     for (metric, target, arm), times in groups.items():
         count = sum(time.steps is not None for time in times)
         row: Json = {"arm": arm, "metric": metric, "target": target, "seeds": f"{count} of {len(times)}"}
-        row["relative"] = relative_time(comparison.times_to_accuracy, arm, comparison.baseline, target)
+        row["relative"] = ratio_text(relative_time(comparison.times_to_accuracy, arm, comparison.baseline, target))
         for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
             known = [value for time in times if (value := getattr(time, key)) is not None]
             if known or key != "cost":  # which needs a price
@@ -92,14 +96,32 @@ def _times_to_accuracy(comparison: Comparison) -> list[Json]:
     return rows
 
 
-def _scaled(row: Scaling) -> Json:
-    """The row as the tables show it: seconds of audio per second, efficiency in percent."""
+def _epochs(times: EpochTimes) -> Json:
     return {
-        "gpus": row["gpus"],
-        "n": row["n"],
-        "speed_up": row["speed_up"],
-        "audio_seconds_per_second": 3600 * row["audio_hours_per_second"],
-        "efficiency %": 100 * row["efficiency"],
+        "arm": times.arm,
+        "n": times.runs,
+        "epochs": times.epochs,
+        "first": times.first,
+        "seconds": times.mean,
+        "over_epochs": times.over_epochs,
+        "over_seeds": times.over_runs,
+        "ratio": ratio_text(times.ratio),
+    }
+
+
+def _scaled(row: Scaling) -> Json:
+    """The row as the tables show it: minutes, seconds of audio per second, efficiency in percent."""
+    return {
+        **({"series": row.series} if row.series else {}),
+        "processes": row.processes,
+        "device": row.device,
+        "n": row.n,
+        "batch": row.batch,
+        "epoch_minutes": row.epoch_seconds / 60,
+        "audio_seconds_per_second": None if row.audio_hours_per_second is None else 3600 * row.audio_hours_per_second,
+        "speed_up": ratio_text(row.speed_up),
+        "efficiency %": 100 * row.efficiency,
+        **({} if row.price is None else {"price": row.price}),
     }
 
 

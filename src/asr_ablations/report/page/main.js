@@ -45,7 +45,9 @@ function results() {
   at("s-equal").hidden = !data.equal.length;
   table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : key === "axis" ? { key, title: EQUAL[key], cell: (row) => SPENT[row.axis] } : { key, title: EQUAL[key] }), "At equal cost");
   at("s-scaling").hidden = !data.scaling.length;
-  table("scaling", data.scaling, keys(data.scaling).map((key) => ({ key, title: SCALING[key] })), "Scaling over GPUs");
+  table("scaling", data.scaling, keys(data.scaling).map((key) => ({ key, title: SCALING[key] })), "Scaling");
+  at("s-epochs").hidden = !data.epochs.length;
+  table("epochs", data.epochs, keys(data.epochs).map((key) => key === "arm" ? { key, cell: armCell } : { key, title: EPOCHS[key] }), "Seconds per epoch");
   const reached = keys(data.reached).map((key) => key === "arm" ? { key, cell: armCell } : key === "metric" ? { key, cell: (row) => data.metrics[row.metric].label } : { key, title: key === "relative" ? "time / baseline" : undefined });
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
@@ -102,7 +104,8 @@ function redraw() {
 const EACH_GPU = /^gpu_percent_(\d+)$/;
 const EQUAL = { axis: "at equal", mean: data.metrics[data.metric].heading, deviation: `sd, ${data.metrics[data.metric].unit}`, n: "seeds" };
 const SPENT = { steps: "steps", audio_hours: "hours of audio", seconds: "seconds" };
-const SCALING = { gpus: "GPUs", n: "runs", audio_seconds_per_second: "s of audio per second", speed_up: "speed-up" };
+const SCALING = { series: "runs", processes: "processes", n: "n", batch: "batch of each", epoch_minutes: "minutes per epoch", audio_seconds_per_second: "s of audio per second", speed_up: "speed-up (95 %)", price: "price of an epoch" };
+const EPOCHS = { n: "seeds", first: "first, s", seconds: "s per epoch", over_epochs: "sd over epochs", over_seeds: "sd over seeds", ratio: "time / baseline (95 %)" };
 const RESOURCES = {
   cpu_percent: "CPU, % of all cores", host_memory_gib: "host memory, GiB", disk_read_mib: "read from disk, MiB per sample", gpu_percent: "GPU, %, each and the mean",
   gpu_memory_gib: "GPU memory, GiB", gpu_power_watts: "GPU power, W", audio_seconds_per_second: "seconds of audio trained per second",
