@@ -143,8 +143,8 @@ def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_p
     chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
     for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
         write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [time_to_accuracy])
-    assert "(chosen from the curves)" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
-    assert "chosen" not in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
+    assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
+    assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 
 
 @pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 4.5 * 20 * 1.04)])

@@ -37,6 +37,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xticks(sorted({row.processes for row in rows}))
         panel.set_xlabel("GPUs" if all(row.device == "GPU" for row in rows) else "processes that train together")
         panel.set_ylabel(label)
+        panel.margins(y=0.1)
         panel.set_ylim(bottom=0)
     legend(figure, speed_up)
     return save(figure, folder, "scaling")

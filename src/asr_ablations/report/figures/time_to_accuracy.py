@@ -33,9 +33,11 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
                 x = place - 0.4 + width * (number + 0.5)
                 label = arm.name if place == 0 else ""
                 _draw_times(panel, x, width, own, measure, {**bar(number), "label": label})
-        chosen = "\n(chosen from the curves)" if any(time.chosen for time in times) else ""
-        names = [find_metric(metric).target_text(target) + chosen for metric, target in targets]
+        names = [find_metric(metric).target_text(target) for metric, target in targets]
         panel.set_xticks(range(len(targets)), names)
+        panel.set_xlabel(
+            "targets chosen from these curves" if any(time.chosen for time in times) else "declared targets"
+        )
         panel.set_ylabel(f"{MEASURES[measure]} to the target")
         panel.margins(y=0.2)
         panel.set_ylim(bottom=0)
