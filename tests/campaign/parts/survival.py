@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+from asr_ablations.tools.files import slug
 from tests.campaign.input_places import SPLITS
 from tests.campaign.part import Context, Report
 from tests.campaign.trainings import Boundary, boundaries, printed, train
@@ -45,7 +46,7 @@ def run(context: Context) -> Report:
     try:
         for number, (option, moment, stop) in enumerate(context.while_time(cases, len(cases))):
             if option not in unbroken:
-                unbroken[option] = undisturbed(corpus, work / option, option)
+                unbroken[option] = undisturbed(corpus, work / slug(option), option)
                 tally[group(option), "options"] += 1
             folder = work / f"case-{number}"
             outcome = broken(corpus, folder, option, Boundary(*moment, stop), unbroken[option])
