@@ -14,11 +14,11 @@ from asr_ablations.experiment.run import run as train
 from asr_ablations.tools.errors import UsageError
 from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
-from tests.helpers.command import SHRUNKEN, run, run_folders
+from tests.helpers.command import SHORT_SPEECH, SMALL_MODEL, run, run_folders
 from tests.helpers.layouts import lay_out
 from tests.helpers.support import component, compose, group_options, shared_data
 
-SMALL = ["model=tiny", *SHRUNKEN[2:], "max_epochs=1", "logger=csv"]
+SMALL = ["model=tiny", *SMALL_MODEL, "max_epochs=1", "logger=csv"]
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 
 
@@ -36,7 +36,7 @@ def test_help_helps(corpora, tmp_path):
 
 
 def test_the_built_in_corpus_is_generated(corpora, tmp_path):
-    done = run(["src/prepare.py", *SHRUNKEN[:2]], corpora, tmp_path)
+    done = run(["src/prepare.py", *SHORT_SPEECH], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(rows(done.stdout)) == ["train", "dev-clean", "test-clean", "test-other"]
     assert re.search(r"fingerprint [0-9a-f]{16}", done.stdout)
@@ -156,7 +156,7 @@ def test_a_mistake_is_told_in_one_line(action, overrides, told, corpora, tmp_pat
     monkeypatch.setenv("ASR_ABLATIONS_DATA", str(corpora))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as error:
-        action(compose(*SHRUNKEN[:2] if "data=" not in overrides[0] else [], *overrides, "logger=csv", "gpus=0"))
+        action(compose(*SHORT_SPEECH if "data=" not in overrides[0] else [], *overrides, "logger=csv", "gpus=0"))
     assert "\n" not in str(error.value)
     assert all(part in str(error.value) for part in told), error.value
 

@@ -14,7 +14,9 @@ from asr_ablations.commands import compare, options, reproduce, sweep
 from asr_ablations.runs import layout
 from tests.helpers.command import (
     REPOSITORY,
+    SHORT_SPEECH,
     SHRUNKEN,
+    SMALL_MODEL,
     clean_environment,
     documented_commands,
     documented_lines,
@@ -61,8 +63,8 @@ def arguments(line: str, manifests: str) -> list[str]:
         line = line.replace(placeholder, str(shared_data(folder)))
     words = shlex.split(line)
     own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
-    extra = next((overrides for data, overrides in own.items() if data in words), SHRUNKEN[:2])
-    extra = [*extra, *SHRUNKEN[2:], "max_epochs=1"]
+    extra = next((overrides for data, overrides in own.items() if data in words), SHORT_SPEECH)
+    extra = [*extra, *SMALL_MODEL, "max_epochs=1"]
     seeds = any(re.match("seed=.*,", word) for word in words)
     if "-cn" in words or (seeds and "plan=true" not in words):
         words = [*(word for word in words if not word.startswith("seed=")), "seed=0"]

@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from tests.helpers.command import run, run_folders
+from tests.helpers.command import SHORT_SPEECH, run, run_folders
 
-TINY = ["data.hours=0.02", "data.words=60", "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
+TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
 
 
 @pytest.mark.slow

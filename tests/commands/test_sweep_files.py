@@ -10,8 +10,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.build import check_targets
+from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.checks import check
+from asr_ablations.synthesis.corpus import plan
+from asr_ablations.synthesis.request import SPLITS
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
@@ -113,6 +115,18 @@ def test_the_baseline_is_an_arm(name: str) -> None:
     own = [[word for word in arm if not word.startswith("seed=")] for arm in ([] if is_search(cfg) else arms(cfg))]
     names = {",".join(sorted(arm)) for arm in own} | {arm[0].partition("=")[2] for arm in own if len(arm) == 1}
     assert not baseline or ",".join(sorted(baseline.split(","))) in names
+
+
+def test_the_arms_of_training_size_are_tested_on_the_same_utterances() -> None:
+    """Only then can its arms be compared: the same jobs, into the same folders, for all sets but the training set."""
+    cfg = composed("training_size")
+    requests = [build(composed("training_size", *arm).data).request for arm in arms(cfg) if "seed=0" in arm]
+    planned = {split: [plan(Path(), request, split) for request in requests] for split in SPLITS}
+    assert [round(sum(job.seconds for job in jobs)) for jobs in planned["train"]] == [1800, 3600, 7200, 14400]
+    for split in cfg.data.validation + cfg.data.test:
+        assert all(jobs == planned[split][0] for jobs in planned[split])
+    tested = [sum(job.utterances or 0 for job in planned[split][0]) for split in cfg.data.test]
+    assert tested == [1000, 1000]
 
 
 @pytest.mark.slow

@@ -225,9 +225,9 @@ def mls(root: Path, **options: Any) -> Any:
 
 def test_mls_reads_its_own_layout(tmp_path: Path) -> None:
     """Polish speech of the built-in corpus, laid out as Multilingual LibriSpeech's archives are."""
-    builtin = component(
-        "data", "synthetic", root=str(tmp_path / "built-in"), language="pl", hours=0.01, words=60, train=["dev-clean"]
-    )
+    sets: dict[str, Any] = {role: ["dev-clean"] for role in ("train", "validation", "test")}
+    few = {"words": 60, "validation_speakers": 8, "validation_sentences": 1}
+    builtin = component("data", "synthetic", root=str(tmp_path / "built-in"), language="pl", **few, **sets)
     builtin.prepare()
     spoken = builtin.read("dev-clean")
     for split in ("train", "dev", "test"):

@@ -1,9 +1,5 @@
-"""The built-in corpus: real synthesis at tiny sizes."""
+"""What the built-in corpus is made of: speech, sentences and speakers."""
 
-import hashlib
-import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -12,14 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.languages import alphabets
-from asr_ablations.synthesis import corpus, espeak, recordings, speakers
+from asr_ablations.synthesis import espeak, speakers
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
+from asr_ablations.synthesis.recordings import Job, utterances
+from asr_ablations.synthesis.request import SPLITS
 from asr_ablations.synthesis.sentences import (
     LENGTHS,
     MINIMUM_WORDS,
@@ -31,8 +28,6 @@ from asr_ablations.synthesis.sentences import (
 )
 from asr_ablations.tools.paths import CONF
 
-TINY = {"hours": 0.004, "words": 100, "language": "en", "seed": 3}
-SOURCE = Path(corpus.__file__).parents[2]
 LEAST_WORDS = {"en": 3000, "pl": 1500}
 FOREIGN = {"en": "", "pl": "qvx'"}
 """Letters of a language's alphabet that stand in none of its words."""
@@ -41,21 +36,6 @@ FOREIGN = {"en": "", "pl": "qvx'"}
 def letters(language: str) -> set[str]:
     """The letters of a language's own words."""
     return set(alphabets(CONF)[language]) - {" ", *FOREIGN.get(language, "")}
-
-
-def file_hashes(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def transcripts(folder: Path) -> list[tuple[str, str]]:
-    lines = [line for path in sorted(folder.glob("*/*/*.trans.txt")) for line in path.read_text().splitlines()]
-    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return corpus.generate(tmp_path_factory.mktemp("tiny"), **TINY)
 
 
 # espeak-ng
@@ -185,26 +165,10 @@ def test_sentences(name):
 
 def test_sentences_of_splits_are_disjoint():
     sampler, rng = SentenceSampler("en", MINIMUM_WORDS), np.random.default_rng(0)
-    said = {split: {sampler.draw(rng, split) for _ in range(200)} for split in speakers.SPLITS}
+    said = {split: {sampler.draw(rng, split) for _ in range(200)} for split in SPLITS}
     for split, sentences in said.items():
         assert all(partition(sentence) == split for sentence in sentences)
-        assert not any(sentences & said[other] for other in speakers.SPLITS if other != split)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"language": "xx"}, f"data.language='xx' is not one of {', '.join(codes())}"),
-        ({"words": 59}, "data.words=59 is not between 60 and"),
-        ({"words": 10**6}, "data.words=1000000 is not between 60 and"),
-        ({"hours": 0}, "data.hours=0 is not a number above 0"),
-        ({"hours": float("nan")}, "data.hours=nan"),
-    ],
-)
-def test_arguments_out_of_range(tmp_path, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        corpus.generate(tmp_path, **TINY | arguments)
-    assert list(tmp_path.iterdir()) == []
+        assert not any(sentences & said[other] for other in SPLITS if other != split)
 
 
 # speakers
@@ -264,112 +228,9 @@ def test_reverberation_decays_by_60_db_in_its_time():
     assert 10 * np.log10(early / late) == pytest.approx(30, abs=2)
 
 
-# the corpus
-
-
-def test_layout(tiny):
-    assert tiny.name == f"en-100words-0.004h-seed3-v{corpus.GENERATOR_VERSION}"
-    summary = json.loads((tiny / "corpus.json").read_text())
-    said, people = {}, Counter()
-    for split in speakers.SPLITS:
-        lines = transcripts(tiny / split)
-        assert sorted(identifier for identifier, _ in lines) == sorted(p.stem for p in (tiny / split).rglob("*.flac"))
-        assert len(lines) == summary["splits"][split]["utterances"]
-        assert sum(len(text.split()) for _, text in lines) == summary["splits"][split]["words"]
-        assert all(text == text.upper() for _, text in lines)
-        said[split] = {text for _, text in lines}
-        people.update({identifier.split("-")[0] for identifier, _ in lines})
-        for identifier, _ in lines:
-            speaker, chapter, _ = identifier.split("-")
-            info = soundfile.info(tiny / split / speaker / chapter / f"{identifier}.flac")
-            assert (info.samplerate, info.channels, info.subtype) == (16000, 1, "PCM_16")
-            assert 0.5 < info.duration < 15
-    assert max(people.values()) == 1
-    assert not said["train"] & set.union(*(said[split] for split in speakers.SPLITS[1:]))
-    assert summary["splits"]["train"]["hours"] == pytest.approx(0.004, rel=0.3)
-    words = set((tiny / "vocabulary.txt").read_text().split())
-    assert len(words) == 100
-    assert {word.lower() for text in set.union(*said.values()) for word in text.split()} <= words
-
-
-def test_interrupted_run_continues_to_the_same_bytes(tiny, tmp_path, monkeypatch):
-    whole, count = recordings.generate_speaker, 0
-
-    def stop_at_third(job):
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-        return whole(job)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(corpus, "generate_speaker", stop_at_third)
-        with pytest.raises(KeyboardInterrupt):
-            corpus.generate(tmp_path, **TINY)
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.flac")}
-    assert kept
-    folder = corpus.generate(tmp_path, **TINY)
-    assert file_hashes(folder) == file_hashes(tiny)
-    assert kept == {path: path.stat().st_mtime_ns for path in kept}
-
-
-def test_other_seed_gives_another_corpus(tiny, tmp_path):
-    first, other = (
-        next(recordings.utterances(corpus.plan(tmp_path, 0.1, 100, "en", seed)[0])) for seed in (TINY["seed"], 4)
-    )
-    assert first[0] != other[0]
-
-
-def test_more_hours_begin_with_the_same_utterances(tiny, tmp_path):
-    job = corpus.plan(tmp_path, 5.0, TINY["words"], "en", TINY["seed"])[1]
-    speaker = speakers.draw_speaker(TINY["seed"], "en", job.split, job.index)
-    spoken = [text for name, text in transcripts(tiny / "train") if name.startswith(f"{speaker.number}-")]
-    assert spoken
-    assert spoken == [text.upper() for _, (text, _) in zip(spoken, recordings.utterances(job), strict=False)]
-
-
 def test_polish_is_spoken(tmp_path):
-    sentence, samples = next(recordings.utterances(corpus.plan(tmp_path, 0.1, 300, "pl", 0)[0]))
+    job = Job(tmp_path, language="pl", words=300, seed=0, split="train", index=0, seconds=1.0, utterances=None)
+    sentence, samples = next(utterances(job))
     assert set(sentence) <= letters("pl") | {" "}
     assert 0.5 < len(samples) / SAMPLE_RATE < 15
     assert 500 < np.abs(samples.astype(int)).max() < 32767
-
-
-def test_plan_grows_with_the_hours():
-    for hours, train, evaluation in [(0.6, 88, 104), (100, 1136, 1345)]:
-        jobs = corpus.plan(Path(), hours, 300, "en", 0)
-        assert sum(job.split == "train" for job in jobs) == train
-        assert sum(job.seconds for job in jobs) == pytest.approx(hours * 3600)
-        for split in speakers.SPLITS[1:]:
-            assert sum(job.utterances for job in jobs if job.split == split) == pytest.approx(evaluation, rel=0.02)
-
-
-def test_complete_corpus_needs_no_torch(tiny):
-    code = f"""
-import sys, pathlib
-from asr_ablations.synthesis.corpus import generate
-print(generate(pathlib.Path({str(tiny.parent)!r}), **{TINY!r}))
-assert "torch" not in sys.modules"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(tiny)
-
-
-@pytest.mark.slow
-def test_two_runs_at_once_with_many_processes_give_the_same_bytes(tiny, tmp_path):
-    code = f"""
-import pathlib
-from asr_ablations.synthesis import corpus; from asr_ablations.synthesis import work
-work.SPEED, work.cores = 1, lambda: 2
-if __name__ == "__main__":
-    corpus.generate(pathlib.Path({str(tmp_path)!r}), **{TINY!r})
-"""
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    command = [sys.executable, str(script)]
-    runs = [
-        subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    errors = [run.communicate(timeout=120)[1] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], errors
-    assert sum("Waiting for another process" in error for error in errors) == 1
-    assert file_hashes(tmp_path / tiny.name) == file_hashes(tiny)

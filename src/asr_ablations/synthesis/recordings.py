@@ -25,7 +25,10 @@ SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
 
 @dataclass(frozen=True)
 class Job:
-    """One speaker's recordings: until `seconds` of speech, or `utterances` if that is given."""
+    """One speaker's recordings: until `seconds` of speech, or `utterances` if that is given.
+
+    folder: where the split is in the making; it ends with the split's completion.
+    """
 
     folder: Path
     language: str
@@ -43,7 +46,23 @@ class Job:
     @property
     def record(self) -> Path:
         """The file that exists when this speaker is complete."""
-        return self.folder / ".speakers" / f"{self.split}-{self.index}.json"
+        return self.folder / "records" / f"{self.index}.json"
+
+    @property
+    def speech(self) -> Path:
+        """The folder of the complete speakers of this split."""
+        return self.folder / "speech"
+
+    @property
+    def partial(self) -> Path:
+        """The folder of the speakers that are being recorded."""
+        return self.folder / "partial"
+
+    def prepare_folders(self) -> None:
+        """Make the folders of this job's split, without the incomplete speakers that a stopped run left."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        for part in (self.record.parent, self.speech, self.partial):
+            part.mkdir(parents=True, exist_ok=True)
 
 
 class Totals(TypedDict):
@@ -101,10 +120,9 @@ def generate_speaker(job: Job) -> float:
     if job.record.exists():
         return float(read_json(job.record)["seconds"])
     speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
-    temporary = job.folder / ".partial" / f"{job.split}-{speaker.number}-{os.getpid()}"
+    temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
-    final = job.folder / job.split / str(speaker.number)
-    final.parent.mkdir(exist_ok=True)
+    final = job.speech / str(speaker.number)
     shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
     os.replace(temporary, final)
     write_record(job.record, {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)})

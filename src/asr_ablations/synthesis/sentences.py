@@ -10,7 +10,9 @@ import numpy as np
 
 from asr_ablations.synthesis.grammar import Language, Productions
 from asr_ablations.synthesis.languages import load_language
-from asr_ablations.synthesis.speakers import SPLITS, generator
+from asr_ablations.synthesis.request import SPLITS
+from asr_ablations.synthesis.speakers import generator
+from asr_ablations.tools.checks import is_whole
 
 LENGTHS = range(3, 11)  # words per sentence
 ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
@@ -93,7 +95,7 @@ def vocabulary(name: str, size: int) -> list[str]:
     Raises ValueError if the language has fewer words, or if the grammar needs more.
     """
     language, ranked = load_language(name), ranking(name)
-    if not MINIMUM_WORDS <= size <= len(ranked):
+    if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
         raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")
     spoken: set[str] = set()
     taken = size

@@ -11,8 +11,8 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.languages import load_language
+from asr_ablations.synthesis.request import SPLITS
 
-SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
 TRAIN_SHARE_OTHER = 0.4  # of the training speakers
 
 Range = tuple[float, float]

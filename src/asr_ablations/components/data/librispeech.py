@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 class Folders(Corpus):
     """A corpus in LibriSpeech's layout: each split is a folder under the root."""
 
+    def folder(self, split: str) -> Path:
+        """The folder of a split."""
+        assert self.root is not None
+        return self.root / split
+
     def prepare(self) -> None:
         if self.root is None:
             raise UsageError(
@@ -44,18 +49,15 @@ class Folders(Corpus):
 
     def missing(self) -> list[str]:
         """The splits that are missing under the root."""
-        assert self.root is not None
-        return [name for name in self.folders() if not (self.root / name).exists()]
+        return [name for name in self.folders() if not self.folder(name).exists()]
 
     def find(self, split: str) -> list[Utterance]:
-        assert self.root is not None
-        return list_folder(self.root / split)
+        return list_folder(self.folder(split))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
-        assert self.root is not None
         for u in utterances:
-            chapter = self.root / split / u.speaker / "1"
+            chapter = self.folder(split) / u.speaker / "1"
             chapter.mkdir(parents=True, exist_ok=True)
             shutil.copy(u.audio, chapter / f"{u.id}.flac")
             with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
