@@ -11,12 +11,11 @@ from pathlib import Path
 import torch
 import yaml
 
-from tests.helpers.command import SHRUNKEN, run_folders
+from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run_folders
 from tests.helpers.run_results import results
 
 TRAIN = [*SHRUNKEN, "logger=csv", "progress=false", "checkpoint_minutes=0.001"]
 ARMS = ["rnn=lstm,gru", "sweep=s"]
-BUILT_IN = SHRUNKEN[:2]
 COMMAND, ARM, BESIDE = "the command", "an arm", "one of two launchers"
 
 
@@ -59,7 +58,7 @@ def victims(trained: Path) -> list[Victim]:
             kills=BESIDE,
         ),
         Victim(
-            *("corpus generation", lambda f: ["src/prepare.py", *BUILT_IN, f"outputs={f}/outputs"]),
+            *("corpus generation", lambda f: ["src/prepare.py", *SHORT_SPEECH, f"outputs={f}/outputs"]),
             *("corpora", lambda f: digests(f / "corpora")),
             own_corpora=True,
         ),
@@ -83,7 +82,7 @@ def victims(trained: Path) -> list[Victim]:
         ),
         Victim(
             "language model",
-            lambda f: ["src/lm.py", *BUILT_IN, "lm.program=null", f"outputs={f}/outputs"],
+            lambda f: ["src/lm.py", *SHORT_SPEECH, "lm.program=null", f"outputs={f}/outputs"],
             "outputs",
             lambda f: digests(f / "outputs", ("*.arpa", "*.txt")),
         ),

@@ -1,15 +1,16 @@
 """The built-in corpus: synthetic speakers read sentences of a grammar, in LibriSpeech's layout."""
 
 import hashlib
+import json
 import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import Job, generate_speaker, write_record
+from asr_ablations.synthesis.recordings import Job, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, Request
 from asr_ablations.synthesis.work import do_all
-from asr_ablations.tools.files import Json, read_json, write
+from asr_ablations.tools.files import Json, read_json
 from asr_ablations.tools.machine import one_at_a_time
 
 # Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.
@@ -25,7 +26,7 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     split.json. vocabulary.txt lies beside the splits.
     Raises ValueError for a language or a number of words that there is not, RuntimeError if espeak-ng fails.
     """
-    if not _missing(root, request, splits):
+    if not _unfinished(root, request, splits):
         return
     # Imported late: a complete corpus is returned in milliseconds.
     from asr_ablations.synthesis.sentences import vocabulary
@@ -34,19 +35,30 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     corpus = request.corpus(root)
     corpus.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that generates {corpus}"):
-        write(corpus / "vocabulary.txt", "".join(f"{word}\n" for word in spoken_words))
-        jobs = {request.folder(root, split): plan(root, request, split) for split in _missing(root, request, splits)}
-        for first, *_ in jobs.values():
-            first.prepare_folders()
+        jobs = {}
+        for split in _unfinished(root, request, splits):
+            folder, (first, *others) = request.folder(root, split), plan(root, request, split)
+            if folder.exists():  # a run stopped between the last two steps of _finish
+                shutil.rmtree(first.folder)
+            else:
+                first.prepare_folders()
+                jobs[folder] = [first, *others]
         if jobs:  # all in one, since starting the processes costs seconds
             names = ", ".join(folder.name for folder in jobs)
+            (corpus / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
             do_all(generate_speaker, [job for of_split in jobs.values() for job in of_split], f"Generating {names}")
         for folder, of_split in jobs.items():
             _finish(folder, of_split)
 
 
-def _missing(root: Path, request: Request, splits: Sequence[str]) -> list[str]:
-    return [split for split in splits if not request.folder(root, split).exists()]
+def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str]:
+    folders = {split: request.folder(root, split) for split in splits}
+    return [split for split, folder in folders.items() if not folder.exists() or _in_the_making(folder).exists()]
+
+
+def _in_the_making(folder: Path) -> Path:
+    """Return the working folder of a split, beside its own."""
+    return folder.with_name(f".{folder.name}")
 
 
 def plan(root: Path, request: Request, split: str) -> list[Job]:
@@ -62,7 +74,7 @@ def plan(root: Path, request: Request, split: str) -> list[Job]:
         speakers, utterances = request.evaluation(split)
     return [
         Job(
-            folder=folder.with_name(f".{folder.name}"),
+            folder=_in_the_making(folder),
             language=request.language,
             words=request.words,
             seed=request.seed,
@@ -96,7 +108,7 @@ def _finish(folder: Path, jobs: list[Job]) -> None:
         "words": sum(record["words"] for record in records),
         "hours": round(sum(record["seconds"] for record in records) / 3600, 5),
     }
-    write_record(first.speech / "split.json", content)
+    (first.speech / "split.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     first.speech.rename(folder)
     shutil.rmtree(first.folder)
 
