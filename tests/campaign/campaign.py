@@ -45,7 +45,10 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int) -
 
 def _run_part(part: Part, folder: Path, seconds: float, seed: int) -> Ended:
     own = folder / part.NAME
-    own.mkdir(exist_ok=True)
+    if own.exists():  # of a start that was interrupted: a part begins with an empty folder
+        number = next(n for n in range(1, 10_000) if not own.with_name(f"{own.name}.{n}").exists())
+        own.rename(own.with_name(f"{own.name}.{number}"))
+    own.mkdir()
     started, ending, done = time.monotonic(), "done", 0.0
     with bar(part.NAME, 1.0) as add:
 

@@ -115,7 +115,8 @@ def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path, capfd: p
     write_part(parts, "b", f"import pathlib; pathlib.Path({str(tmp_path)!r}, 'b').touch(exist_ok=False)")
     command = [sys.executable, "-m", "tests.campaign", "--parts-folder", str(parts), "--outputs", str(outputs)]
     environment = {**os.environ, "PYTHONPATH": "src"}
-    write_part(parts, "c", f"import os; os.kill(os.getpid(), {int(signal.SIGINT)}); import time; time.sleep(600)")
+    stop = f"os.kill(os.getpid(), {int(signal.SIGINT)}); time.sleep(600)"
+    write_part(parts, "c", f"(context.folder / 'work').mkdir(); import os, time; {stop}")
     (parts / "b.py").write_text((parts / "b.py").read_text().replace("exist_ok=False", "exist_ok=number > 0"))
     first = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False, timeout=600)
     assert first.returncode == 130
@@ -124,9 +125,10 @@ def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path, capfd: p
     assert "| c | interrupted |" in (folder / "report.md").read_text()
     assert json.loads((folder / "c.json").read_text())["report"]["rows"] == [["0", "fine"]]
     assert "report of what ended" in capfd.readouterr().err
-    write_part(parts, "c")
+    write_part(parts, "c", "number or (context.folder / 'work').mkdir()")
     assert campaign(parts, outputs, "--resume", str(folder)) == 0, "b would fail if it ran twice"
     assert verdicts(folder) == {"a": True, "b": True, "c": True}
+    assert (folder / "c.1" / "work").is_dir()
 
 
 def test_parts_share_the_time_and_leave_what_they_do_not_need(tmp_path: Path) -> None:
