@@ -3,8 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,10 @@ import soundfile
 
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.tools.paths import CONF
+from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.ending import end_with_parent
+from tests.helpers.interpreter import python
+from tests.helpers.sharing import made_once
 
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
@@ -37,9 +39,20 @@ def write_split(folder: Path, speakers: int, utterances: int, first: int) -> Non
         (chapter / f"{speaker}-1.trans.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def pytest_configure() -> None:
-    """Tests compose configs without a command, also while they are collected."""
+def write_tiny_corpus(root: Path) -> Path:
+    write_split(root / "train", speakers=2, utterances=5, first=10)
+    write_split(root / "dev", speakers=2, utterances=3, first=20)
+    write_split(root / "test", speakers=1, utterances=2, first=30)
+    return root
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests compose configs without a command, also while they are collected. Where several processes share the tests,
+    none stays behind when the one that started them is killed.
+    """
     look_up_in(CONF)
+    if hasattr(config, "workerinput"):
+        end_with_parent()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,11 +72,7 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a corpus of tones: train (2 speakers × 5), dev (2 × 3), test (1 × 2). Read only."""
-    root = tmp_path_factory.mktemp("tiny-corpus")
-    write_split(root / "train", speakers=2, utterances=5, first=10)
-    write_split(root / "dev", speakers=2, utterances=3, first=20)
-    write_split(root / "test", speakers=1, utterances=2, first=30)
-    return root
+    return made_once(tmp_path_factory, "tones", write_tiny_corpus)
 
 
 @pytest.fixture(scope="session")
@@ -83,12 +92,15 @@ def manifests(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="session")
 def memorised_run(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that has learnt the corpus of tones by heart: no error on its training set. Read only."""
-    outputs = tmp_path_factory.mktemp("memorised")
+    return made_once(tmp_path_factory, "memorised", lambda folder: train_memorised(tiny_corpus, folder))
+
+
+def train_memorised(corpus: Path, folder: Path) -> Path:
     splits = ["data.train=[train]", "data.validation=[train]", "data.test=[train]"]
     model = ["width=32", "layers=1", "dropout=0", "augment=none", "batch.size=4", "cache=none", "max_epochs=60"]
-    machine = ["logger=csv", "progress=false", "gpus=0", f"outputs={outputs}"]
-    arguments = ["src/train.py", "data=librispeech", f"data.root={tiny_corpus}", *splits, *model, *machine]
-    repository = Path(__file__).resolve().parents[1]
-    subprocess.run([sys.executable, *arguments], cwd=repository, check=True, capture_output=True, timeout=600)
-    (status,) = outputs.rglob("status.json")
-    return status.parent
+    machine = ["logger=csv", "progress=false", "gpus=0", f"outputs={folder}"]
+    words = ["src/train.py", "data=librispeech", f"data.root={corpus}", *splits, *model, *machine]
+    done = python(words, clean_environment(folder, folder))
+    assert done.returncode == 0, done.stderr
+    (run,) = run_folders(folder)
+    return run

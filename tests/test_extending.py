@@ -3,12 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.interpreter import program
 from tests.helpers.support import REPOSITORY
 
 SOURCE = "src/asr_ablations"
@@ -242,9 +242,7 @@ def outcomes(copy: Path) -> Outcomes:
     """What came of the tests that were run in the copy."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={copy / 'temporary'}"]
-    done = subprocess.run(
-        [*command, "-rA", "--tb=line", *FOUND], cwd=copy, env=environment, capture_output=True, text=True, check=False
-    )
+    done = program([*command, "-rA", "--tb=line", *FOUND], environment, copy)
     lines = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) (\S+::.*?\])(?: - .*)?$", done.stdout, flags=re.MULTILINE)
     assert lines, done.stdout + done.stderr
     print(done.stdout)

@@ -2,9 +2,6 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from asr_ablations.tools.errors import UsageError
 from tests.helpers.every_key import Knob, chosen, every_knob, hints, stale_hints
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe
+from tests.helpers.ranks import run_ranks
 from tests.helpers.support import LIGHTNING_WARNINGS, REPOSITORY, compose, group_options
 
 pytestmark = [
@@ -66,9 +64,8 @@ def _in_processes(text: str) -> Seen:
         config.write_text(text, encoding="utf-8")
         paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
         script.write_text(TWO_RANKS.format(config=str(config), result=str(result), **paths), encoding="utf-8")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
-        assert result.exists(), done.stderr.decode()
+        done = run_ranks(script)
+        assert result.exists(), done.stderr
         found: Seen = json.loads(result.read_text())
     return found
 

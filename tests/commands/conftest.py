@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.sharing import common_folder
+
 
 @pytest.fixture(scope="session")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the shrunken built-in corpus is generated, once for all tests."""
-    return tmp_path_factory.mktemp("corpora")
+    """Where the shrunken built-in corpus is generated, by the first command of all that want it."""
+    return common_folder(tmp_path_factory, "corpora")

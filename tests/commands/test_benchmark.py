@@ -2,14 +2,12 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, documented_commands, run, run_folders
-from tests.helpers.interpreter import python
+from tests.helpers.command import SHRUNKEN, clean_environment, documented_commands, run, run_folders
+from tests.helpers.interpreter import python, start
 
 
 def documented(benchmark):
@@ -148,20 +146,18 @@ def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
 
 def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path):
     many = ["benchmark.batches=[1,2,3,4,5,6]", "benchmark.steps=1", "benchmark.repeats=1", "benchmark.frames=[8,16]"]
-    command = [sys.executable, "src/benchmark.py", "benchmark=step", *many, *SHRUNKEN, f"outputs={tmp_path}"]
-    environment = clean_environment(corpora, tmp_path)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, **pipes) as process:
+    command = ["src/benchmark.py", "benchmark=step", *many, *SHRUNKEN, f"outputs={tmp_path}"]
+    with start(command, clean_environment(corpora, tmp_path)) as process:
         while process.poll() is None and not list(tmp_path.glob("*/*/result.json")):
             time.sleep(0.05)
-        process.terminate()
-        output, errors = process.communicate(timeout=300)
-        assert process.returncode == 128 + signal.SIGTERM
-        assert errors.splitlines()[-1:] == ["interrupted: SIGTERM"]
+        process.send_signal(signal.SIGTERM)
+        done = process.finish()
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr.splitlines()[-1:] == ["interrupted: SIGTERM"]
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["reason"]) == ("failed", "interrupted: SIGTERM")
-    assert output == f"what was measured by then is in {folder}\n"
+    assert done.stdout == f"what was measured by then is in {folder}\n"
     kept = json.loads((folder / "result.json").read_text())
     assert 1 <= len(kept["steps"]) == len(kept["parts"]) < 12
     assert kept["notes"][0].startswith("unfinished")

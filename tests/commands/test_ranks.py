@@ -2,13 +2,13 @@
 
 import csv
 import json
-import subprocess
 
 import pytest
 import yaml
 
 from asr_ablations.runs.process import child_environment, command
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.interpreter import program
 
 
 @pytest.mark.slow
@@ -19,15 +19,8 @@ def test_two_ranks_make_one_record(corpora, tmp_path):
     config = yaml.safe_load((single / "config.yaml").read_text())
     frozen = tmp_path / "frozen.yaml"
     frozen.write_text(yaml.safe_dump({**config, "outputs": str(tmp_path / "two"), "sweep": "ranks"}))
-    done = subprocess.run(
-        command(REPOSITORY / "src" / "train.py", frozen, devices=2),
-        env={**clean_environment(corpora, tmp_path), "PYTHONPATH": child_environment()["PYTHONPATH"]},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    environment = clean_environment(corpora, tmp_path, PYTHONPATH=child_environment()["PYTHONPATH"])
+    done = program(command(REPOSITORY / "src" / "train.py", frozen, devices=2), environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("run folder") == 1
     (folder,) = run_folders(tmp_path / "two")

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tests.helpers.command import (
     run,
     run_folders,
 )
+from tests.helpers.interpreter import program
 from tests.helpers.support import CONF, group_options, shared_data
 from tests.test_architecture import FLOORS
 
@@ -248,15 +248,7 @@ def test_it_runs(line, manifests, corpora, tmp_path):
 @pytest.mark.slow
 def test_make_train(corpora, tmp_path):
     overrides = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
-    done = subprocess.run(
-        ["make", "train", f"ARGS={overrides}"],
-        cwd=REPOSITORY,
-        env=clean_environment(corpora, tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = program(["make", "train", f"ARGS={overrides}"], clean_environment(corpora, tmp_path))
     assert done.returncode == 0, done.stderr
     assert "WER" in done.stdout
     assert len(run_folders(tmp_path)) == 1

@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,14 +223,11 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
 @pytest.mark.slow
 def test_an_interrupted_reproduction_continues_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
     run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=60")
-    command = [sys.executable, "-u", str(REPOSITORY / "src" / "reproduce.py"), str(run)]
-    environment = clean_environment(tmp_path, tmp_path)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("epoch   3"):
-                process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+    command = ["-u", REPOSITORY / "src" / "reproduce.py", run]
+    with interpreter.start(command, clean_environment(tmp_path, tmp_path)) as process:
+        next(line for line in process.lines() if line.startswith("epoch   3"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
     home = tmp_path / "outputs" / "reproductions" / "single" / run.name
     assert [path.name for path in home.iterdir()] == ["1"]
     done = reproduce(run, folder=tmp_path)

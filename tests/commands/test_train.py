@@ -4,8 +4,6 @@ import csv
 import json
 import math
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import jiwer
@@ -13,7 +11,8 @@ import pytest
 import torch
 import yaml
 
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.interpreter import start
 from tests.helpers.support import shared_data
 
 RECORD = {
@@ -170,16 +169,11 @@ def test_a_run_that_diverges_is_a_result_and_is_not_trained_again(corpora, tmp_p
 
 def test_ctrl_c_is_recorded(corpora, tmp_path):
     options = [*SHRUNKEN, "logger=csv", "max_epochs=1000", f"outputs={tmp_path}"]
-    command = [sys.executable, "-u", "src/train.py", *options]
-    environment = {**clean_environment(corpora, tmp_path), "COLUMNS": "200"}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("epoch "):
-                process.send_signal(signal.SIGINT)
-                break
-        process.stdout.read()
-        assert process.wait(timeout=60) == 130
+    environment = clean_environment(corpora, tmp_path, COLUMNS="200")
+    with start(["-u", "src/train.py", *options], environment) as process:
+        next(line for line in process.lines() if line.startswith("epoch "))
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["reason"]) == ("failed", "interrupted")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from tests.helpers import interpreter
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.wandb_file import read_run
 
 AGENT = """
@@ -42,10 +43,7 @@ def agent(corpora, tmp_path_factory):
 def python(*arguments: str, corpora: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = clean_environment(corpora, folder, WANDB_SWEEP_ID="a-sweep", WANDB_DIR=str(folder))
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"  # an activated environment
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    return interpreter.python(arguments, environment)
 
 
 def test_it_says_what_to_do_next(agent):

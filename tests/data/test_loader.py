@@ -115,7 +115,7 @@ class Late(pl.Callback):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
         watch = trainer.datamodule.sets["train"].reading
         os.kill(int(watch[0, 0]), signal.SIGKILL)
-        time.sleep(10)  # ends early: torch's handler of SIGCHLD raises
+        time.sleep(600)  # ends early: torch's handler of SIGCHLD raises
 
 
 def test_a_worker_that_dies_between_batches_is_reported_too(tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

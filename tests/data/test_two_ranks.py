@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.interpreter import program
 from tests.helpers.support import REPOSITORY
 
 
@@ -18,10 +18,7 @@ def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path) -> Non
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", ""))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [*run, str(tiny_corpus), str(tmp_path), "1"],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = program([*run, str(tiny_corpus), str(tmp_path), "1"], environment)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     for epoch in ("0", "1"):

@@ -34,9 +34,12 @@ def clean_environment(corpora: Path, folder: Path, **more: str) -> dict[str, str
     return {key: value for key, value in {**clean, **settings}.items() if value}
 
 
-def run(arguments: list[str], corpora: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    arguments: list[str], corpora: Path, folder: Path, fresh: bool | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run `python <arguments>` in the repository, its runs under `folder`, offline, without an account."""
-    return python([*arguments, f"outputs={folder}"], clean_environment(corpora, folder, **environment))
+    words = [*arguments, f"outputs={folder}"]
+    return python(words, clean_environment(corpora, folder, **environment), fresh=fresh)
 
 
 def run_folders(folder: Path) -> list[Path]:

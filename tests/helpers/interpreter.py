@@ -1,69 +1,157 @@
-"""`python <script> <arguments>` from an interpreter that has torch imported already, as the arms of a sweep have: most
-of a command's time in miniature is its imports.
+"""`python <script> <arguments>` in a process of its own: forked from an interpreter that has torch imported already, as
+the arms of a sweep are, or a fresh one. Most of a command's time in miniature is its imports and its interpreter's end.
 """
 
-import importlib
 import json
 import os
-import runpy
+import select
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from tests.helpers.ending import kill_session, tell_at_end_of_parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "src"
-SECONDS = 600
-"""A command that takes longer is killed: of those here each takes seconds."""
+SECONDS = 1200
+"""A command that takes longer is killed: each takes seconds on a quiet machine."""
 BEFORE_IMPORTS = ("OMP_", "MKL_", "KMP_", "PYTHON", "LD_", "MALLOC_", "MPL")
 """How the names of those variables begin that libraries read when they are loaded."""
 
 
-def python(
-    arguments: Sequence[object], environment: Mapping[str, str], folder: Path = REPOSITORY, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """The first of `arguments` is the script; one of another checkout gets an interpreter that has nothing imported.
-    Raises subprocess.TimeoutExpired, after the command was killed.
+class Command:
+    """A command that was started. It leads a session, reads `stdin` and writes into files; it is killed where the block
+    that uses it as a context ends before it does, and where this process ends.
+    """
+
+    def __init__(self, words: list[str], environment: Mapping[str, str], folder: Path, stdin: str, **how: Any) -> None:
+        self.words = words
+        self.given, self.out, self.errors = (tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(3))  # noqa: SIM115
+        self.given.write(stdin)
+        self.given.seek(0)
+        request = {"words": words, "environment": dict(environment), "folder": str(folder), **how}
+        self._status, theirs = os.pipe()
+        with tempfile.TemporaryFile("w+") as file:
+            json.dump(request, file)
+            file.seek(0)
+            files = [file.fileno(), *(one.fileno() for one in (self.given, self.out, self.errors)), theirs]
+            socket.send_fds(loaded(_before_imports(environment))[0], [b"\n"], files)
+        os.close(theirs)
+        self._answer = b""
+        self.pid = self._number(0, SECONDS)
+        assert self.pid is not None, "nothing was started"
+
+    def poll(self) -> int | None:
+        """The exit code as subprocess gives it: negative after a signal; None while the command runs."""
+        return self._number(1, 0)
+
+    def wait(self, seconds: float = SECONDS) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired, after the command was killed."""
+        if (code := self._number(1, seconds)) is None:
+            self.kill()
+            raise subprocess.TimeoutExpired(self.words, seconds, _text(self.out), _text(self.errors))
+        return code
+
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        """Wait; the exit code and all that was printed."""
+        return subprocess.CompletedProcess(self.words, self.wait(), _text(self.out), _text(self.errors))
+
+    def lines(self, stream: str = "out") -> Iterator[str]:
+        """The lines of `out` or `errors`, each as soon as it is written, until the command has ended."""
+        file, begun, position = getattr(self, stream).fileno(), b"", 0
+        while True:
+            ended = self.poll() is not None  # before it reads: nothing is written afterwards
+            while part := os.pread(file, 2**16, position):
+                position += len(part)
+                *whole, begun = (begun + part).split(b"\n")
+                yield from (line.decode() for line in whole)
+            if ended:
+                return
+            self._number(1, 0.05)
+
+    def send_signal(self, number: int) -> None:
+        """To the command alone, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the command and what it has started in its session."""
+        while self.poll() is None:
+            kill_session(self.pid)
+            self._number(1, 0.05)
+
+    def _number(self, which: int, seconds: float) -> int | None:
+        """The process's id or its exit code, as soon as it is known."""
+        deadline = time.monotonic() + seconds
+        while self._answer.count(b"\n") <= which:
+            if not select.select([self._status], [], [], max(0, deadline - time.monotonic()))[0]:
+                return None
+            part = os.read(self._status, 100)
+            assert part, "the interpreter that commands are started by has ended"
+            self._answer += part
+        return int(self._answer.split(b"\n")[which])
+
+    def __enter__(self) -> "Command":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        os.close(self._status)
+        for file in (self.given, self.out, self.errors):
+            file.close()
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def start(
+    arguments: Sequence[object],
+    environment: Mapping[str, str],
+    folder: Path = REPOSITORY,
+    stdin: str = "",
+    limits: Mapping[int, int] | None = None,
+    fresh: bool | None = None,
+) -> Command:
+    """The first of `arguments` is the script, after `-u` or not. limits: resource → the most that the command may have
+    of it; fresh: whether it gets an interpreter of its own, None for where it is none of this checkout's commands.
+
+    What is forked has imported PRELOAD of the arms before all else, and its sets have the order that those of others
+    have which the same interpreter started.
     """
     words = [str(argument) for argument in arguments]
-    if (folder / words[0]).resolve().parent != SOURCE:
-        command = [sys.executable, *words]
-        options = {"env": environment, "cwd": folder, "input": stdin, "timeout": SECONDS}
-        return subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    with (
-        tempfile.TemporaryFile("w+") as request,
-        tempfile.TemporaryFile("w+") as given,
-        tempfile.TemporaryFile("w+") as out,
-        tempfile.TemporaryFile("w+") as errors,
-    ):
-        given.write(stdin)
-        given.seek(0)
-        json.dump({"arguments": words, "environment": dict(environment), "folder": str(folder)}, request)
-        request.seek(0)
-        code = _ended(words, [request, given, out, errors], _before_imports(environment))
-        out.seek(0)
-        errors.seek(0)
-        return subprocess.CompletedProcess(words, code, out.read(), errors.read())
+    if fresh is None:
+        script = next(word for word in words if word != "-u")
+        fresh = (folder / script).resolve().parent != SOURCE
+    program = [sys.executable, *words] if fresh else None
+    return Command(words, environment, folder, stdin, limits=[*(limits or {}).items()], program=program)
 
 
-def _ended(words: list[str], files: Sequence[IO[str]], variables: tuple[tuple[str, str], ...]) -> int:
-    server, _ = loaded(variables)
-    socket.send_fds(server, [b"\n"], [file.fileno() for file in files])
-    with server.makefile("r") as answers:
-        pid = int(answers.readline())
-        server.settimeout(SECONDS)
-        try:
-            return int(answers.readline())
-        except TimeoutError:
-            os.kill(pid, 9)
-            loaded.cache_clear()  # its answer is still to come
-            raise subprocess.TimeoutExpired(words, SECONDS) from None
-        finally:
-            server.settimeout(None)
+def python(
+    arguments: Sequence[object],
+    environment: Mapping[str, str],
+    folder: Path = REPOSITORY,
+    stdin: str = "",
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """The same, awaited. Raises subprocess.TimeoutExpired, after the command was killed."""
+    with start(arguments, environment, folder, stdin, **options) as command:
+        return command.finish()
+
+
+def program(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
+    """Any program, found in PATH, as if it was a command: none of what it starts outlives the tests."""
+    with Command([*words], environment, folder, "", limits=[], program=[*words]) as command:
+        return command.finish()
 
 
 def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -72,69 +160,26 @@ def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 @cache
 def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """An interpreter with these variables, which ends when the socket is closed: with this process."""
+    """An interpreter with these variables. It ends, and its commands with it, when this process does."""
     ours, theirs = socket.socketpair()
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith((*BEFORE_IMPORTS, "WANDB", "HYDRA"))
     }
     with theirs, tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, str(Path(__file__).with_name("interpreter_server.py")), str(theirs.fileno())],
             env={**kept, **dict(variables)},
             pass_fds=[theirs.fileno()],
+            preexec_fn=tell_at_end_of_parent,
+            start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,
         )
+        theirs.close()  # where the interpreter ends, the next line is empty
         with ours.makefile("r") as answers:
             ready = answers.readline()
         printed.seek(0)
-        told = printed.read()
-    assert (ready, told) == ("ready\n", ""), f"imports end or print: {told}"
+        text = printed.read()
+    assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
     return ours, process
-
-
-def serve(requests: socket.socket) -> None:
-    """Start each command that is asked for, and tell how it ended. Returns in the started process, and when nobody asks
-    any more.
-    """
-    sys.path.insert(0, str(SOURCE))
-    from asr_ablations.sweep.processes import PRELOAD
-
-    for name in PRELOAD:
-        if "wandb" not in name:  # its temporary folder would go with the first command that ends
-            importlib.import_module(name)
-    assert "wandb" not in sys.modules
-    requests.sendall(b"ready\n")
-    while True:
-        message, files, *_ = socket.recv_fds(requests, 1, 4)
-        if not message:
-            return
-        if (pid := os.fork()) == 0:
-            requests.close()
-            become(files)
-            return
-        for file in files:
-            os.close(file)
-        requests.sendall(f"{pid}\n".encode())
-        requests.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
-
-
-def become(files: Sequence[int]) -> None:
-    """Run the command of a request in this process; its exceptions end the interpreter as they would otherwise."""
-    with open(files[0]) as file:
-        request = json.load(file)
-    for number, file in enumerate(files[1:]):
-        os.dup2(file, number)
-        os.close(file)
-    os.chdir(request["folder"])
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    sys.argv = request["arguments"]
-    del sys.path[1]  # of this file: a script's own folder comes first
-    runpy.run_path(sys.argv[0], run_name="__main__")
-
-
-if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as asked:
-        serve(asked)

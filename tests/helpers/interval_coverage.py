@@ -55,12 +55,13 @@ def hits(scenario: Scenario, speakers: int, trials: int, seed: int | Sequence[in
     """In how many of the trials, each a test set of its own, the interval holds the truth."""
     generator = np.random.default_rng(seed)
     low, high = scenario.sizes
+    names = np.arange(speakers).astype(str)
     count = 0
     for _ in range(trials):
         owner = np.arange(speakers).repeat(generator.integers(low, high + 1, speakers))
         words = generator.integers(5, 16, len(owner)).astype(float)
         gains = scenario.gains(generator, speakers)[owner]
         errors = words * gains + scenario.noise * generator.standard_normal(len(owner))
-        interval = speaker_interval(errors, words, owner.astype(str), replicates=500)
+        interval = speaker_interval(errors, words, names[owner], replicates=500)
         count += bool(interval.low <= TRUTH <= interval.high)
     return count

@@ -1,14 +1,13 @@
 """python src/transcribe.py serve=true in a process of its own."""
 
+import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.helpers.support import REPOSITORY
+from tests.helpers.interpreter import start
 
 
 def said(corpus: Path, number: int) -> tuple[Path, str]:
@@ -21,15 +20,11 @@ def said(corpus: Path, number: int) -> tuple[Path, str]:
 @contextmanager
 def serving(run: Path, *overrides: str) -> Iterator[str]:
     """Yield the address of the running page; afterwards one Ctrl-C must end it without a traceback."""
-    command = [sys.executable, "src/transcribe.py", f"run={run}", "serve=true", "port=0", "gpus=0", *overrides]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
+    words = ["src/transcribe.py", f"run={run}", "serve=true", "port=0", "gpus=0", *overrides]
+    with start(words, os.environ) as command:
+        line = next(command.lines("errors"), "")
         address = re.match(r"(http://127\.0\.0\.1:\d+) ", line)
-        assert address, line + process.stderr.read()
+        assert address, line + command.finish().stderr
         yield address[1]
-    finally:
-        process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=60)[1]
-    assert "Traceback" not in rest
+        command.send_signal(signal.SIGINT)
+        assert "Traceback" not in command.finish().stderr

@@ -13,6 +13,7 @@ import pytest
 from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from tests.helpers.ending import end_with_parent
 
 HOLD = """
 import sys, time
@@ -54,7 +55,9 @@ def test_a_lease_keeps_others_out_until_it_is_released(folder: Path) -> None:
 
 def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"taken\n"
     with pytest.raises(LeaseHeldError):

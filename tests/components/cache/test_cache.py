@@ -148,11 +148,12 @@ def limited(root: Path, utterances: list[Utterance], messages: Any) -> None:
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp_path: Path) -> None:
-    messages = FORK.Queue()
+    messages = FORK.SimpleQueue()
     process = FORK.Process(target=limited, args=(tmp_path, utterances, messages))
     process.start()
-    line = messages.get(timeout=60)
     process.join()
+    assert not messages.empty()
+    line = messages.get()
     assert line.startswith(f"cannot write the cache {tmp_path}")
     assert "cache.root" in line
     assert "\n" not in line

@@ -1,6 +1,5 @@
-"""Independent workers: two CPU ranks under torchrun against the same steps computed by hand in one process."""
+"""Independent workers: two CPU ranks against the same steps computed by hand in one process."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from asr_ablations.data.sampler import BatchOrder
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, device_count
 from tests.helpers.fits import WARNINGS, fit, model_of, same
+from tests.helpers.ranks import run_ranks
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
@@ -34,16 +34,14 @@ fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Pa
 
 
 def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subprocess.CompletedProcess[str]:
-    """`fit` in two processes that torchrun starts, anew or from a checkpoint."""
+    """`fit` in two processes, anew or from a checkpoint."""
     folder.mkdir(exist_ok=True)
     script = folder / "worker.py"
     paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
     script.write_text(
         WORKER.format(corpus=str(corpus), folder=str(folder), overrides=overrides, resume=resume, **paths)
     )
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    return run_ranks(script)
 
 
 COUNTED = """

@@ -22,7 +22,7 @@ def address(memorised_run: Path) -> Iterator[str]:
 
 
 def post(address: str, content: Any, **headers: str) -> httpx.Response:
-    return httpx.post(f"{address}/transcribe", content=content, headers={**KIND, **headers}, timeout=60)
+    return httpx.post(f"{address}/transcribe", content=content, headers={**KIND, **headers}, timeout=None)
 
 
 def wav(seconds: float, rate: int = 16000) -> bytes:

@@ -1,0 +1,244 @@
+"""The interpreter that commands are forked from: started with the number of a socket, from which it reads requests.
+
+A forked command must find what a fresh interpreter would have after the same imports, no more: its own environment,
+folder, arguments, limits and standard files, a session, default signals, one thread, unlike random numbers, W&B's own
+temporary folder. It ends as an interpreter does, up to the point where that would take its modules apart: with torch
+loaded that alone takes more than a second.
+"""
+
+import atexit
+import builtins
+import gc
+import importlib
+import json
+import multiprocessing.process
+import multiprocessing.util
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+HERE = Path(__file__).resolve()
+SOURCE = HERE.parents[2] / "src"
+sys.path[:0] = [str(SOURCE), str(HERE.parents[2])]
+
+from tests.helpers.ending import end_with_parent, kill_session  # noqa: E402
+
+SET_BY_IMPORTS: dict[str, str] = {}
+"""Environment variables that the imports add."""
+sys.path[1:3] = []  # a script finds its own folder first, and nothing of the tests
+
+
+def serve(requests: socket.socket) -> list[int]:
+    """Start each command that is asked for, and write its id and how it ended into the last file of its request.
+    Returns in the started process, with the request's other files; exits where nobody asks any more, and kills what
+    runs.
+    """
+    from asr_ablations.sweep.processes import PRELOAD
+
+    before = dict(os.environ)
+    for name in PRELOAD:
+        importlib.import_module(name)
+    SET_BY_IMPORTS.update(os.environ.items() - before.items())
+    assert threading.active_count() == 1, "a fork would leave these behind: " + str(threading.enumerate())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # this process's parent has ended
+    gc.collect()
+    gc.freeze()  # a forked process would copy what it looks through
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    requests.sendall(b"ready\n")
+    running: dict[int, int] = {}
+    try:
+        while True:
+            ready, _, _ = select.select([requests, woken], [], [])
+            if woken in ready:
+                os.read(woken, 2**12)
+                tell_ended(running)
+            if requests in ready:
+                message, files, *_ = socket.recv_fds(requests, 1, 5)
+                if not message:
+                    sys.exit()
+                status = files.pop()
+                if (pid := os.fork()) == 0:
+                    end_with_parent()
+                    leave((woken, wake, status, *running.values()), requests)
+                    running.clear()
+                    return files
+                running[pid] = status
+                for file in files:
+                    os.close(file)
+                os.write(status, f"{pid}\n".encode())
+    finally:
+        for pid in running:
+            kill_session(pid)
+
+
+def leave(files: Sequence[int], requests: socket.socket) -> None:
+    """Make a forked process a command's: of the server it keeps nothing."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    requests.close()
+    for file in files:
+        os.close(file)
+    os.setsid()
+
+
+def tell_ended(running: dict[int, int]) -> None:
+    for pid, status in list(running.items()):
+        ended, how = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            os.write(status, f"{os.waitstatus_to_exitcode(how)}\n".encode())
+            os.close(running.pop(pid))
+
+
+def become(files: Sequence[int]) -> NoReturn:
+    """Run the command of a request in this process."""
+    with open(files[0]) as file:
+        request = json.load(file)
+    for kind, most in request["limits"]:
+        resource.setrlimit(kind, (most, most))
+    standard = files[1:]
+    if program := request["program"]:
+        take_over(dict(enumerate(standard)), request["environment"], request["folder"])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a program inherits
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(program[0], program, request["environment"])
+    if "-m" in request["words"]:
+        fork_server_for_arms(standard)
+    take_over(dict(enumerate(standard)), SET_BY_IMPORTS | request["environment"], request["folder"])
+    if request["words"][0] == "-u":
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+        del request["words"][0]
+    sys.argv = request["words"]
+    be_unlike_others()
+    script = os.path.abspath(sys.argv[0])
+    sys.path[0] = os.path.dirname(script)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=builtins)
+    with open(script, "rb") as source:
+        text = source.read()
+    end(lambda: exec(compile(text, script, "exec"), main.__dict__), script)
+
+
+def be_unlike_others() -> None:
+    """Give this process what an interpreter draws or makes for itself at its start, and a fork shares with others."""
+    import numpy as np
+    import torch
+    from wandb.sdk.data_types._private import MEDIA_TMP
+
+    np.random.seed()  # Python's own does so by itself
+    torch.default_generator.seed()
+    MEDIA_TMP._finalizer.detach()  # the process that ends first would remove the folder of all
+    MEDIA_TMP.__init__(suffix="wandb-media")  # type: ignore[misc]
+
+
+def take_over(files: dict[int, int], environment: dict[str, str], folder: str) -> None:
+    """files: number → the file that shall have it."""
+    for number, file in files.items():
+        os.dup2(file, number)
+        if file not in files:
+            os.close(file)
+    os.chdir(folder)
+    multiprocessing.process.ORIGINAL_DIR = folder
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def end(run: Callable[[], Any], script: str) -> NoReturn:
+    """Run, and end this process as the interpreter would."""
+    code = 0
+    try:
+        run()
+    except SystemExit as error:
+        code = exit_code(error.code)
+    except BaseException as error:
+        error.__traceback__ = from_script(error.__traceback__, script)
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 120
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code)
+
+
+def exit_code(value: object) -> int:
+    """What sys.exit(value) ends in."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & 0xFF
+    print(value, file=sys.stderr)
+    return 1
+
+
+def from_script(trace: types.TracebackType | None, script: str) -> types.TracebackType | None:
+    """The part of a traceback that a user sees, which begins in the script."""
+    frame = trace
+    while frame is not None and frame.tb_frame.f_code.co_filename != script:
+        frame = frame.tb_next
+    return frame or trace
+
+
+def fork_server_for_arms(standard: Sequence[int]) -> None:
+    """Have the server that this command forks its arms from forked now, while nothing is known of the command, where
+    multiprocessing would start an interpreter and import everything once more.
+    """
+    ours, theirs = socket.socketpair()
+    if (pid := os.fork()) == 0:
+        ours.close()
+        for file in standard:
+            os.close(file)
+        wait_for_arms(theirs)
+    theirs.close()
+
+    def spawn(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
+        if "forkserver" not in arguments[-1] or ours.fileno() < 0:
+            return started(path, arguments, passed)
+        order = {"code": arguments[-1], "environment": dict(os.environ), "folder": os.getcwd()}
+        numbers = [0, 1, 2, *passed]
+        socket.send_fds(ours, [json.dumps([order, numbers]).encode()], numbers)
+        ours.close()  # for a second server there is no second process
+        return pid
+
+    started = multiprocessing.util.spawnv_passfds
+    multiprocessing.util.spawnv_passfds = spawn
+
+
+def wait_for_arms(orders: socket.socket) -> NoReturn:
+    """Become the server when the command asks for it; end with the command where it never does."""
+    message, files, *_ = socket.recv_fds(orders, 2**20, 16)
+    if not message:
+        os._exit(0)
+    order, numbers = json.loads(message)
+    orders.close()
+    high = [os.dup2(file, 200 + at) for at, file in enumerate(files)]  # out of the way of the numbers asked for
+    for file in files:
+        os.close(file)
+    take_over(dict(zip(numbers, high, strict=True)), order["environment"], order["folder"])
+    be_unlike_others()
+    sys.argv = ["-c"]
+    end(lambda: exec(order["code"], {"__name__": "__main__"}), "<string>")
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as asked:
+        request_files = serve(asked)
+    become(request_files)

@@ -1,0 +1,171 @@
+"""The processes that tests run commands in: as a user's, and gone when the tests are."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asr_ablations.sweep.processes import PRELOAD
+from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.interpreter import REPOSITORY, SOURCE, python, start
+from tests.helpers.processes import living_in, wait_for
+from tests.helpers.support import tiny_overrides
+
+SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "progress=false"]
+TIMES = ("seconds", "per_second", "percent")
+PROBE = f"""
+import importlib, json, logging, os, random, resource, signal, sys, threading, warnings
+sys.path.insert(1, {str(SOURCE)!r})
+for name in {PRELOAD}:
+    importlib.import_module(name)
+del sys.path[1]
+import numpy, torch
+from hydra.core.global_hydra import GlobalHydra
+from multiprocessing import current_process, process
+seen = {{
+    "arguments": sys.argv, "environment": dict(os.environ), "folder": os.getcwd(), "stdin": sys.stdin.read(),
+    "path": sys.path, "name": __name__, "file": __file__, "main": sys.modules["__main__"].__file__,
+    "warnings": [str(line) for line in warnings.filters], "hydra": GlobalHydra.instance().is_initialized(),
+    "logging": [str(handler) for handler in logging.getLogger().handlers], "level": logging.getLogger().level,
+    "signals": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
+    "threads": [thread.name for thread in threading.enumerate()], "torch threads": torch.get_num_threads(),
+    "cuda": torch.cuda.is_initialized(), 
+    "leads a session": os.getsid(0) == os.getpid(), "umask": os.umask(0o22), "excepthook": str(sys.excepthook),
+    "process": current_process().name, "original folder": str(process.ORIGINAL_DIR),
+    "limits": [resource.getrlimit(number) for number in range(10)], "recursion": sys.getrecursionlimit(),
+    "streams": [(stream.name, stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+}}
+drawn = [random.random(), numpy.random.rand(), torch.initial_seed()]
+print(json.dumps([seen, drawn]))
+"""
+
+
+def run_both(
+    arguments: list[object], environment: dict[str, str], folder: Path, stdin: str = ""
+) -> list[subprocess.CompletedProcess[str]]:
+    """In a fresh interpreter, and twice forked."""
+    return [python(arguments, environment, folder, stdin, fresh=fresh) for fresh in (True, False, False)]
+
+
+def test_a_forked_command_finds_what_a_fresh_one_does(tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text(PROBE)
+    environment = clean_environment(tmp_path, tmp_path, OWN="mine")
+    done = run_both(["probe.py", "a b", "--c"], environment, tmp_path, "typed\n")
+    assert [one.stderr for one in done] == ["", "", ""]
+    seen, drawn = zip(*(json.loads(one.stdout) for one in done), strict=True)
+    assert seen[0]["environment"]["OWN"] == "mine"
+    assert seen[0]["stdin"] == "typed\n"
+    assert seen[1] == seen[0]
+    assert seen[2] == seen[0]
+    assert len({number for pair in drawn for number in pair}) == 9, "random numbers that nobody has seeded are alike"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "sys.exit()", "sys.exit(3)", "sys.exit('told')", "sys.exit(256 + 7)", "1 / 0", "raise KeyboardInterrupt",
+        "os.kill(os.getpid(), 9)", "atexit.register(print, 'last')", "os._exit(4)",
+        "threading.Thread(target=print, args=['beside']).start()", "import absent",
+    ],
+)  # fmt: skip
+def test_it_ends_as_a_fresh_one_does(ending: str, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(f"import atexit, os, sys, threading\n\ndef main():\n    {ending}\n\nmain()\n")
+    fresh, *forked = run_both(["ends.py"], clean_environment(tmp_path, tmp_path), tmp_path)
+    for one in forked:
+        assert (one.returncode, one.stdout, one.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """All that a run leaves, without times."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        metrics = [{k: v for k, v in row.items() if not k.endswith(TIMES)} for row in csv.DictReader(file)]
+    states = [torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True) for name in ("best", "last")]
+    texts = [(folder / name).read_text() for name in ("losses.csv", "utterances.csv", "data.json", "overrides")]
+    environment = json.loads((folder / "environment.json").read_text())
+    return {
+        "name": folder.name,
+        "config": (folder / "config.yaml").read_text().replace(str(folder.parents[1]), "<outputs>"),
+        "metrics": metrics,
+        "weights": [{key: value.tolist() for key, value in state["state_dict"].items()} for state in states],
+        "texts": [text.replace(str(folder.parents[1]), "<outputs>") for text in texts],
+        "files": sorted(path.name for path in folder.rglob("*")),
+        "environment": {key: environment[key] for key in ("id", "versions") if key in environment},
+    }
+
+
+def test_a_run_is_the_same_to_the_bit(tiny_corpus: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / name for name in ("fresh", "forked")]
+    for folder in outputs:
+        words = ["src/train.py", *tiny_overrides(tiny_corpus), *SMALL, "logger=csv", f"outputs={folder}"]
+        done = python(words, clean_environment(tmp_path, tmp_path), fresh=folder.name == "fresh")
+        assert done.returncode == 0, done.stderr
+    fresh, forked = (result(*run_folders(folder)) for folder in outputs)
+    assert fresh["metrics"]
+    assert fresh == forked
+
+
+def test_commands_run_beside_one_another_and_end_alone(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("print('ready', flush=True)\ninput()\n")
+    (tmp_path / "says.py").write_text("print(input())\n")
+    environment = clean_environment(tmp_path, tmp_path)
+    (tmp_path / "sleeps.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(1e6)\n")
+    with start(["sleeps.py"], environment, tmp_path, fresh=False) as long:
+        assert next(long.lines()) == "ready"
+        assert python(["says.py"], environment, tmp_path, "word\n", fresh=False).stdout == "word\n"
+        assert long.poll() is None
+        long.send_signal(signal.SIGTERM)
+        assert long.wait() == -signal.SIGTERM
+    with start(["sleeps.py"], environment, tmp_path, fresh=False) as long:
+        with pytest.raises(subprocess.TimeoutExpired):
+            long.wait(seconds=0.1)
+        assert long.poll() == -signal.SIGKILL
+
+
+SESSION = """
+import pytest
+from pathlib import Path
+from tests.helpers.command import clean_environment
+from tests.helpers.interpreter import SOURCE, start
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_endless(fresh, tmp_path):
+    here = Path.cwd()
+    with start(["endless.py"], clean_environment(tmp_path, tmp_path), here, fresh=fresh) as command:
+        assert next(command.lines()) == "ready"
+        (here / f"ready-{fresh}").touch()
+        command.wait(1e6)
+"""
+ENDLESS = "import subprocess, sys\nprint('ready', flush=True)\nsubprocess.run(['sleep', '100000'])\n"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT], ids=lambda ending: ending.name)
+def test_tests_that_are_killed_or_interrupted_leave_no_process(ending: signal.Signals, tmp_path: Path) -> None:
+    """Two processes that share the tests, the interpreters that they fork from, and commands that never end."""
+    (tmp_path / "test_session.py").write_text(SESSION)
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    options = ["-n", "2", "-p", "tests.conftest", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temporary'}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(SOURCE)])
+    with (tmp_path / "output").open("w") as output:
+        session = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, "test_session.py"],
+            cwd=tmp_path, env=environment, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        ready = [tmp_path / f"ready-{fresh}" for fresh in (True, False)]
+        wait_for(lambda: all(path.exists() for path in ready) or session.poll() is not None)
+        assert session.poll() is None, (tmp_path / "output").read_text()
+        assert len(living_in(tmp_path)) >= 8, "the session, two sharing it, an interpreter, two commands"
+        session.send_signal(ending)
+        session.wait()
+        wait_for(lambda: not living_in(tmp_path))
+    finally:
+        for process in living_in(tmp_path):
+            process.kill()
