@@ -131,7 +131,7 @@ def test_time_and_audio_stand_beside_every_validation(recorded):
     _, utilisation, rows, times, audio = recorded
     validated = [row for row in rows if row["validation/dev/wer"]]
     seconds = [float(row["time/seconds"]) for row in validated]
-    assert len(times) == EPOCHS
+    assert len(seconds) == EPOCHS
     assert 3 * SLEEP <= seconds[0] < seconds[1] < times[-1] - times[0]
     hours = [float(row["time/audio_hours"]) for row in validated]
     assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
