@@ -2,22 +2,19 @@
 
 import contextlib
 import ctypes
-import json
 import os
-import select
 import signal
-import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
+from tests.helpers import interpreter
 from tests.helpers.command import clean_environment
-from tests.helpers.interpreter import REPOSITORY, loaded
+from tests.helpers.interpreter import REPOSITORY
 
 PATIENCE, BUSY = 600.0, 90.0
 """Seconds after which a command hangs, and seconds of processor time: a machine with other work takes longer, and uses
@@ -26,8 +23,6 @@ no more. On a quiet machine each command takes seconds.
 PR_SET_CHILD_SUBREAPER = 36
 """Linux's number: what a killed command leaves running becomes this process's child."""
 THREADS = {"OMP_NUM_THREADS": "1"}
-_idle: list[socket.socket] = []
-_interpreters: set[int] = set()
 
 
 class Result(NamedTuple):
@@ -42,36 +37,17 @@ class Running:
     """`python <arguments>`, forked from an interpreter that has imported torch. Killed where its block ends first."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str) -> None:
-        self._server = _idle.pop() if _idle else _another()
-        self._files = [tempfile.TemporaryFile("w+b") for _ in range(4)]  # noqa: SIM115
-        request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
-        for file, content in zip(self._files, (json.dumps(request), stdin), strict=False):
-            file.write(content.encode("utf-8", "surrogateescape"))
-            file.seek(0)
-        self.code: int | None = None
-        self._told = b""
-        socket.send_fds(self._server, [b"\n"], [file.fileno() for file in self._files])
-        while b"\n" not in self._told:
-            part = self._server.recv(100)
-            assert part, "the interpreter that commands are forked from has ended"
-            self._told += part
-        self.pid = int(self._told.split()[0])
+        self._command = interpreter.start(arguments, environment, folder, stdin)
+        self.pid: int = self._command.pid
 
     def poll(self, seconds: float = 0.0) -> int | None:
         """The exit code; None if the command still runs after so many seconds."""
-        while self.code is None and select.select([self._server], [], [], seconds)[0]:
-            part = self._server.recv(100)
-            assert part, "the interpreter that commands are forked from has ended"
-            self._told += part
-            if self._told.count(b"\n") == 2:
-                self.code = int(self._told.split()[1])
-        return self.code
+        return self._command.poll(seconds)
 
     def signal(self, number: int) -> None:
         """Send the command a signal if it still runs."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            self._command.send_signal(number)
 
     def finish(self, patience: float = PATIENCE) -> Result:
         """Wait for the end; a command that takes longer is killed, and its code is None."""
@@ -81,8 +57,8 @@ class Running:
         if code is None:
             self.signal(signal.SIGKILL)
             self.poll(PATIENCE)
-        out, errors = (_text(file) for file in self._files[2:])
-        return Result(code, out, errors)
+        done = self._command.finish()
+        return Result(code, _readable(done.stdout), _readable(done.stderr))
 
     def _used(self) -> float:
         """Seconds of processor time that the command itself has used."""
@@ -97,9 +73,7 @@ class Running:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.signal(signal.SIGKILL)
         self.poll(PATIENCE)
-        _idle.append(self._server)
-        for file in self._files:
-            file.close()
+        self._command.close()
 
 
 def start(
@@ -138,7 +112,7 @@ def left_running(own: set[int]) -> list[psutil.Process]:
     """
     processes = []
     for process in psutil.Process().children(recursive=True):
-        if process.pid in own | _interpreters:
+        if process.pid in own | interpreter.interpreters():
             continue
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.status() != psutil.STATUS_ZOMBIE:
@@ -159,13 +133,5 @@ def until(condition: Callable[[], bool], seconds: float, pause: float = 0.02) ->
     return True
 
 
-def _another() -> socket.socket:
-    """An interpreter more, which ends with this process: each runs one command at a time."""
-    server, process = loaded.__wrapped__(tuple(sorted(THREADS.items())))
-    _interpreters.add(process.pid)
-    return server
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -25,6 +25,9 @@ BEFORE_IMPORTS = ("OMP_", "MKL_", "KMP_", "PYTHON", "LD_", "MALLOC_", "MPL")
 """How the names of those variables begin that libraries read when they are loaded."""
 
 
+_started: set[int] = set()
+
+
 class Command:
     """A command that was started. It leads a session, reads `stdin` and writes into files; it is killed where the block
     that uses it as a context ends before it does, and where this process ends.
@@ -32,7 +35,7 @@ class Command:
 
     def __init__(self, words: list[str], environment: Mapping[str, str], folder: Path, stdin: str, **how: Any) -> None:
         self.words = words
-        self.given, self.out, self.errors = (tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(3))  # noqa: SIM115
+        self.given, self.out, self.errors = (_file() for _ in range(3))
         self.given.write(stdin)
         self.given.seek(0)
         request = {"words": words, "environment": dict(environment), "folder": str(folder), **how}
@@ -44,12 +47,13 @@ class Command:
             socket.send_fds(loaded(_before_imports(environment))[0], [b"\n"], files)
         os.close(theirs)
         self._answer = b""
-        self.pid = self._number(0, SECONDS)
-        assert self.pid is not None, "nothing was started"
+        pid = self._number(0, SECONDS)
+        assert pid is not None, "nothing was started"
+        self.pid = pid
 
-    def poll(self) -> int | None:
-        """The exit code as subprocess gives it: negative after a signal; None while the command runs."""
-        return self._number(1, 0)
+    def poll(self, seconds: float = 0.0) -> int | None:
+        """The exit code as subprocess gives it, negative after a signal; None if the command still runs then."""
+        return self._number(1, seconds)
 
     def wait(self, seconds: float = SECONDS) -> int:
         """The exit code. Raises subprocess.TimeoutExpired, after the command was killed."""
@@ -73,7 +77,7 @@ class Command:
                 yield from (line.decode() for line in whole)
             if ended:
                 return
-            self._number(1, 0.05)
+            self.poll(0.05)
 
     def send_signal(self, number: int) -> None:
         """To the command alone, unless it has ended."""
@@ -84,7 +88,7 @@ class Command:
         """End the command and what it has started in its session."""
         while self.poll() is None:
             kill_session(self.pid)
-            self._number(1, 0.05)
+            self.poll(0.05)
 
     def _number(self, which: int, seconds: float) -> int | None:
         """The process's id or its exit code, as soon as it is known."""
@@ -102,9 +106,17 @@ class Command:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Forget what was printed. Of a command that still runs nothing is known afterwards."""
         os.close(self._status)
         for file in (self.given, self.out, self.errors):
             file.close()
+
+
+def _file() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape")
 
 
 def _text(file: IO[str]) -> str:
@@ -158,6 +170,11 @@ def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple(sorted((name, value) for name, value in environment.items() if name.startswith(BEFORE_IMPORTS)))
 
 
+def interpreters() -> set[int]:
+    """The processes of `loaded`."""
+    return set(_started)
+
+
 @cache
 def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """An interpreter with these variables. It ends, and its commands with it, when this process does."""
@@ -182,4 +199,5 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subpr
         printed.seek(0)
         text = printed.read()
     assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
+    _started.add(process.pid)
     return ours, process
