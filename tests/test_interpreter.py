@@ -157,6 +157,7 @@ def test_tests_that_are_killed_or_interrupted_leave_no_process(ending: signal.Si
         session = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, "test_session.py"],
             cwd=tmp_path, env=environment, stdout=output, stderr=output, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a shell used `&`
         )  # fmt: skip
     try:
         ready = [tmp_path / f"ready-{fresh}" for fresh in (True, False)]

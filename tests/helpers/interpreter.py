@@ -2,6 +2,7 @@
 the arms of a sweep are, or a fresh one. Most of a command's time in miniature is its imports and its interpreter's end.
 """
 
+import atexit
 import json
 import os
 import select
@@ -170,6 +171,11 @@ def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple(sorted((name, value) for name, value in environment.items() if name.startswith(BEFORE_IMPORTS)))
 
 
+def _leave(server: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    server.close()
+    process.wait()
+
+
 def interpreters() -> set[int]:
     """The processes of `loaded`."""
     return set(_started)
@@ -200,4 +206,5 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subpr
         text = printed.read()
     assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
     _started.add(process.pid)
+    atexit.register(_leave, ours, process)
     return ours, process

@@ -87,6 +87,7 @@ def leave(files: Sequence[int], requests: socket.socket) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests with `&`
     requests.close()
     for file in files:
         os.close(file)
