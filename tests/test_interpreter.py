@@ -14,6 +14,7 @@ import torch
 
 from asr_ablations.sweep.processes import PRELOAD
 from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import REPOSITORY, SOURCE, python, start
 from tests.helpers.processes import living_in, wait_for
 from tests.helpers.support import tiny_overrides
@@ -145,6 +146,12 @@ def test_endless(fresh, tmp_path):
 ENDLESS = "import subprocess, sys\nprint('ready', flush=True)\nsubprocess.run(['sleep', '100000'])\n"
 
 
+def as_from_a_terminal() -> None:
+    """In the process of the session: a shell that starts the tests with `&` has them ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent()
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT], ids=lambda ending: ending.name)
 def test_tests_that_are_killed_or_interrupted_leave_no_process(ending: signal.Signals, tmp_path: Path) -> None:
     """Two processes that share the tests, the interpreters that they fork from, and commands that never end."""
@@ -157,7 +164,7 @@ def test_tests_that_are_killed_or_interrupted_leave_no_process(ending: signal.Si
         session = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, "test_session.py"],
             cwd=tmp_path, env=environment, stdout=output, stderr=output, start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a shell used `&`
+            preexec_fn=as_from_a_terminal,
         )  # fmt: skip
     try:
         ready = [tmp_path / f"ready-{fresh}" for fresh in (True, False)]
