@@ -30,11 +30,28 @@ def sweep(tmp_path):
 def test_it_prints_and_writes(sweep, tmp_path):
     done = compare_command(sweep, "--no-page", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "gru is " in done.stdout
-    assert "WER worse than lstm on test" in done.stdout
+    lines = done.stdout[: done.stdout.index("wrote")].splitlines()
+    assert lines[0] == "Is a GRU as good?"
+    assert lines[1].startswith("gru is worse than lstm on test: +")
+    assert max(map(len, lines)) <= 80
+    assert "matched pairs" not in done.stdout
     names = {path.name for path in (sweep / "comparison").iterdir()}
     assert names == {"table.md", "table.csv", "table.tex", "comparison.json"}
     assert compare_command(sweep, "--no-page", folder=tmp_path).returncode == 0, "its own folder is no run"
+
+
+def test_full_prints_every_table(sweep, tmp_path):
+    done = compare_command(sweep, "--no-page", "--full", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(
+        part in done.stdout for part in ("Differences to lstm", "matched pairs p", "to find a true difference of")
+    )
+
+
+def test_the_set_that_decides_can_be_chosen(sweep, tmp_path):
+    done = compare_command(sweep, "--no-page", "--set", "dev", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "error: set=dev: expected test"
 
 
 def test_options(sweep, tmp_path):

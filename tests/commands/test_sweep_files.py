@@ -6,63 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.checks import check
 from asr_ablations.synthesis.corpus import plan
 from asr_ablations.synthesis.request import SPLITS
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, shared_data
+from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
 
-SWEEPS = REPOSITORY / "sweeps"
-NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))
 every_sweep = pytest.mark.parametrize("name", NAMES)
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 SHORT = ["max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
 
 
-def composed(name: str, *overrides: str) -> DictConfig:
-    """A sweep file as `-cd sweeps -cn <name>` composes it."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(SWEEPS)):
-        words = [f"hydra.searchpath=[file://{CONF}]", *overrides]
-        return compose(name, overrides=words, return_hydra_config=True)
-
-
 def header(name: str) -> str:
     lines = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
-
-
-def is_decoding(name: str) -> bool:
-    """Whether the arms decode a trained run, with src/evaluate.py."""
-    return "  - /evaluation\n" in (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
-
-
-def is_search(cfg: Any) -> bool:
-    return "n_trials" in cfg.hydra.sweeper
-
-
-def choices(cfg: Any) -> dict[str, list[str]]:
-    """Key → the values that the sweep gives it, as overrides."""
-    parser = OverridesParser.create()
-    read = {key: parser.parse_override(f"{key}={values}") for key, values in cfg.hydra.sweeper.params.items()}
-    return {
-        key: list(one.sweep_string_iterator()) if one.is_sweep_override() else [one.get_value_element_as_str()]
-        for key, one in read.items()
-    }
-
-
-def arms(cfg: Any) -> list[list[str]]:
-    values = choices(cfg)
-    return [
-        [f"{key}={value}" for key, value in zip(values, arm, strict=True)]
-        for arm in itertools.product(*values.values())
-    ]
 
 
 def miniature(cfg: Any) -> list[str]:
@@ -106,15 +69,6 @@ def test_every_arm_composes_and_differs_in_the_factor_alone(name: str) -> None:
         OmegaConf.set_struct(one, False)
         del one["hydra"]
         check_targets(one) if is_decoding(name) else check(one)
-
-
-@every_sweep
-def test_the_baseline_is_an_arm(name: str) -> None:
-    cfg = composed(name)
-    baseline = str(cfg.ablation.get("baseline", ""))
-    own = [[word for word in arm if not word.startswith("seed=")] for arm in ([] if is_search(cfg) else arms(cfg))]
-    names = {",".join(sorted(arm)) for arm in own} | {arm[0].partition("=")[2] for arm in own if len(arm) == 1}
-    assert not baseline or ",".join(sorted(baseline.split(","))) in names
 
 
 def test_the_arms_of_training_size_are_tested_on_the_same_utterances() -> None:

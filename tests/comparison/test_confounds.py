@@ -12,12 +12,12 @@ from asr_ablations.comparison.comparison import Options, compare_runs
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
     confounds,
-    declared_factor,
     derived,
     differing,
     find_factor,
     flatten,
 )
+from asr_ablations.comparison.declaration import declaration
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.identity import MACHINE_KEYS
 from asr_ablations.runs.record import RunRecord
@@ -42,12 +42,12 @@ def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any
 
 def refused(runs: list[RunRecord], *allow: str) -> dict[str, list[Any]]:
     with pytest.raises(ConfoundedError) as caught:
-        compare_runs(Records(runs, []), Options(allow=list(allow)), "test")
+        compare_runs(Records(runs), Options(allow=list(allow)), "test")
     return caught.value.keys
 
 
 def compared(runs: list[RunRecord], *allow: str) -> Comparison:
-    return compare_runs(Records(runs, []), Options(allow=list(allow)), "test")
+    return compare_runs(Records(runs), Options(allow=list(allow)), "test")
 
 
 RNN = {"factor": "rnn"}
@@ -192,13 +192,13 @@ def test_the_same_config_on_other_data_is_refused_with_the_key_of_the_data() -> 
 def test_different_declarations_are_an_error() -> None:
     runs = [record(ablation=RNN), record("norm=none", ablation={"factor": ["norm"]})]
     with pytest.raises(UsageError, match="different factors"):
-        declared_factor(runs)
+        declaration(runs)
 
 
 def test_two_factors_may_be_declared() -> None:
     both = {"factor": ["rnn", "precision"]}
     runs = [record(f"rnn={r}", f"precision={p}", ablation=both) for r in ("gru", "lstm") for p in (32, 16)]
-    assert confounds(runs, declared_factor(runs), differing(runs)) == {}
+    assert confounds(runs, declaration(runs).factor, differing(runs)) == {}
     assert [arm.name for arm in compared(runs).arms] == [
         "gru, precision=32", "gru, precision=16", "lstm, precision=32", "lstm, precision=16",
     ]  # fmt: skip

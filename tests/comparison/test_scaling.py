@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.comparison import Options, compare
 from asr_ablations.comparison.epochs import COLUMN
-from asr_ablations.comparison.result import Arm
 from asr_ablations.comparison.scaling import Scaling, device, processes, scaling
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.record import RunRecord

@@ -41,8 +41,10 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     comparison = compare_runs(records, Options(baseline="lstm"), "group")
     (verdict,) = comparison.verdicts
     assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
-    assert verdict.contrast.p == verdict.contrast.p_seeds
-    assert verdict.sentence.startswith("gru is 20.00 ± ")
+    assert verdict.contrast.estimate is not None
+    assert verdict.contrast.estimate.over_speakers is None
+    assert "speakers left out, since there are no utterances" in verdict.sentence
+    assert verdict.sentence.startswith("gru is worse than lstm on test: +20.00 WER (")
 
 
 def test_runs_that_did_not_finish_are_named() -> None:

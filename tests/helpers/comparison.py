@@ -3,16 +3,18 @@
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
 
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.comparison import Options, compare_runs
 from asr_ablations.comparison.epochs import COLUMN
-from asr_ablations.comparison.result import Arm, Comparison, Contrast, TimeToAccuracy, Verdict
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.records import Unfinished
-from asr_ablations.statistics.interval import Interval
+from asr_ablations.runs.records import Records, Unfinished
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
 WORDS = [
@@ -41,31 +43,18 @@ TARGETS = (0.6, 0.4, 0.25)
 SETS = ("test-clean", "test-other")
 
 
-def comparison(folder: Path, seeds: int = 3, **changes: object) -> Comparison:
-    """Written under `folder`: audio and the samples of utilisation, which a report reads from disk."""
+def comparison(folder: Path, seeds: int = 3, **changes: Any) -> Comparison:
+    """The comparison of three arms, with what a sweep file declares. Written under `folder`: audio and the samples of
+    utilisation, which a report reads from disk.
+    """
     audio = _audio(folder / "audio")
-    arms = [
-        Arm(name, [_run(folder / f"{name}-{seed}", name, rate, seed, audio) for seed in range(seeds)])
-        for name, rate in ARMS.items()
+    runs = [
+        _run(folder / f"{name}-{seed}", name, rate, seed, audio) for name, rate in ARMS.items() for seed in range(seeds)
     ]
-    sets = list(SETS)
-    content = {
-        "title": "rnn_type",
-        "question": "Is a GRU as good as an LSTM, and how much worse is a plain RNN?",
-        "source": "papers/003 §2.4, figure 2.3",
-        "factor": ["rnn"],
-        "baseline": "rnn=lstm",
-        "arms": arms,
-        "sets": sets,
-        "rows": [_row(arm, name) for arm in arms for name in sets],
-        "verdicts": [_verdict(arm, name, rate) for arm in list(ARMS)[1:] for name in sets for rate in ("wer", "cer")],
-        "times_to_accuracy": [_time(arm, n, target) for arm in arms for n in range(seeds) for target in TARGETS],
-        "literature": ["Left open in papers/003; papers/002 reports LSTM ahead of GRU by 0.3 points."],
-        "warnings": ["rnn=rnn, seed 2 ran on another processor than the others."],
-        "unfinished": [Unfinished(folder / "rnn=gru-9", "failed", "failed: CUDA out of memory")],
-        "differing": {"rnn._target_": ["rnn.lstm.LSTM", "rnn.gru.GRU", "rnn.rnn.RNN"], "seed": [0, 1, 2]},
-    }  # fmt: skip
-    return Comparison(**{**content, **changes})  # type: ignore[arg-type]
+    failed = Unfinished(folder / "rnn=gru-9", "failed", "CUDA out of memory", runs[seeds].config, ["rnn=gru", "seed=9"])
+    records = Records(runs, unfinished=[failed], warnings=["rnn=rnn, seed 2 ran on another processor than the others."])
+    made = compare_runs(records, Options(targets=list(TARGETS)), "rnn_type")
+    return replace(made, **changes)
 
 
 def scaled(whole: Comparison) -> Comparison:
@@ -111,9 +100,14 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "audio_hours_per_second": 0.03 / speed, "train_batch_seconds": 80 * speed,
         "phase_seconds": {"setup": 1.0, "train": 80 * speed, "validate": 10.0, "checkpoint": 2.0, "evaluate": 5.0},
     }  # fmt: skip
+    ablation = {
+        "question": "Is a GRU as good as an LSTM, and how much worse is a plain RNN?",
+        "source": "papers/003 §2.4, figure 2.3", "factor": "rnn", "baseline": "lstm", "claim": "left open",
+    }  # fmt: skip
     data = {"validation": ["dev-clean"], "test": list(SETS)}
     config = {
         "seed": seed, "gpus": 0, "precision": 32, "rnn": {"_target_": name}, "max_epochs": EPOCHS, "data": data,
+        "ablation": ablation,
     }  # fmt: skip
     environment = {
         "command": ["src/train.py", "-m", "rnn=lstm,gru,rnn"],
@@ -176,43 +170,6 @@ def _recognised(word: str, rate: float, generator: np.random.Generator) -> str:
 def _rates(rows: list[dict[str, object]]) -> dict[str, float]:
     words = word_errors(" . ".join(str(r["reference"]) for r in rows), " . ".join(str(r["hypothesis"]) for r in rows))
     return {"wer": words.rate, "cer": words.rate / 2.6, "words": words.total}
-
-
-def _row(arm: Arm, name: str) -> dict[str, object]:
-    wers = [run.summary["sets"][name]["wer"] for run in arm.runs]
-    return {
-        "arm": arm.name, "set": name, "seeds": len(arm.runs),
-        "wer": float(np.mean(wers)), "wer_sd": float(np.std(wers)),
-        "cer": float(np.mean(wers)) / 2.6, "parameters": 1_000_000, "train_seconds": 92.5,
-    }  # fmt: skip
-
-
-def _verdict(arm: str, name: str, metric: str) -> Verdict:
-    scale = 1 if metric == "wer" else 2.6
-    base, own = ARMS["rnn=lstm"] / scale, ARMS[arm] / scale
-    wide = 0.015 if name == "test-clean" else 0.03
-    gap = own - base
-    outcome = "better" if gap + wide < 0 else "worse" if gap - wide > 0 else "no difference shown"
-    p = 0.2 if outcome.startswith("no") else 0.004
-    contrast = Contrast(
-        arm=arm, baseline="rnn=lstm", set=name, metric=metric, arm_mean=own, baseline_mean=base, seeds=(3, 3),
-        difference=gap, speakers=Interval(gap, wide, wide / 2, 3), interval=Interval(gap, wide, wide / 2, 2),
-        p_pairs=0.004, p_pairs_holm=0.008, p_seeds=0.03, p=p, p_holm=p, detectable=0.012, family=8,
-    )  # fmt: skip
-    side = "below" if gap < 0 else "above"
-    sentence = f"{arm}: {100 * abs(gap):.1f} points of {metric.upper()} {side} rnn=lstm on {name}: {outcome}."
-    return Verdict(contrast, outcome, sentence)
-
-
-def _time(arm: Arm, seed: int, target: float) -> TimeToAccuracy:
-    rows = [row for row in arm.runs[seed].metrics if (row["validation/dev-clean/wer"] or 1) <= target]
-    if not rows:
-        return TimeToAccuracy(arm.name, seed, "wer", target, None, None, None, None)
-    first = rows[0]
-    step = float(first["step"] or 0) + 1
-    return TimeToAccuracy(
-        arm.name, seed, "wer", target, first["time/seconds"], step, first["time/audio_hours"], step / STEPS
-    )
 
 
 def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:

@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from asr_ablations.comparison.evidence import ANYTIME
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
 from asr_ablations.statistics.family import holm_decisions
-from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.statistics.procedure import FixedLength, Procedure
 from asr_ablations.statistics.sample import Sample
 from tests.helpers.worlds import World, first_runs
 
@@ -93,7 +94,7 @@ def _count(design: Design, sweeps: int, seed: int | Sequence[int], effect: bool)
 
 def _rejected(design: Design, samples: list[Sample]) -> list[bool]:
     """Which of the differences are called so, at one look or at any of several."""
-    procedure: Procedure = Anytime() if design.looks else FixedLength()
+    procedure: Procedure = ANYTIME if design.looks else FixedLength()
     for runs in design.looks or (design.runs,):
         estimates = _estimates(design, [first_runs(sample, runs) for sample in samples])
         rejected = [decision.rejected for decision in holm_decisions([procedure.p(e) for e in estimates])]

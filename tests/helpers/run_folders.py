@@ -119,14 +119,32 @@ def write_run(
     return run.folder
 
 
-def write_sweep(outputs: Path, rates_by_choice: dict[str, float], seeds: int = 3, **more: Any) -> Path:
-    """Runs of every choice (an override) with so many seeds; the sweep's folder."""
+def write_sweep(
+    outputs: Path, rates_by_choice: dict[str, float], seeds: int = 3, declared: bool = True, **more: Any
+) -> Path:
+    """Runs of every choice (overrides, separated by spaces) with so many seeds; the sweep's folder. declared: its first
+    launch named all of them.
+    """
     number = 0
     for choice, rate in rates_by_choice.items():
         for seed in range(seeds):
             number += 1
-            write_run(outputs, choice, f"seed={seed}", rate=rate, noise=number, **more)
-    return outputs / more.get("sweep", "sweep")
+            write_run(outputs, *choice.split(), f"seed={seed}", rate=rate, noise=number, **more)
+    sweep: Path = outputs / more.get("sweep", "sweep")
+    if declared:
+        declare(sweep)
+    return sweep
+
+
+def declare(sweep: Path, *launches: list[Path], search: bool = False) -> None:
+    """The manifest of a sweep whose launches named these runs; by default one launch named all that there are."""
+    named = launches or [[path.parent for path in sorted(sweep.glob("*/status.json"))]]
+    ids = [[json.loads((run / "environment.json").read_text())["id"] for run in launch] for launch in named]
+    rows = [
+        {"started": f"2026-01-0{number}T00:00:00Z", "command": [], "arms": arms, "search": search}
+        for number, arms in enumerate(ids, start=1)
+    ]
+    write_json(sweep / "sweep.json", {"launches": rows, "arms": []})
 
 
 def edit(path: Path, pattern: str, replacement: str) -> None:

@@ -1,42 +1,42 @@
-"""A contrast as it is drawn: by the verdict's own test, never by the interval over speakers alone."""
+"""A contrast as a row: the interval is the verdict's own, in every format."""
 
-import math
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.result import Contrast
-from asr_ablations.comparison.verdict import verdict
-from asr_ablations.report.contrasts import contrast_row, drawn_interval
-from asr_ablations.statistics.interval import Interval
+from asr_ablations.comparison.comparison import Options, compare_runs
+from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.contrasts import contrast_row, interval_text
+from asr_ablations.report.definitions import DEFINITIONS
+from asr_ablations.tools.paths import REPOSITORY
+from tests.helpers.invented_records import record, records
 
 
-def contrast(gap: float, p: float | None, half_width: float | None) -> Contrast:
-    """A contrast whose interval over speakers is narrow, and whose matched pairs are beyond doubt."""
-    return Contrast(
-        arm="a", baseline="b", set="test", metric="wer", arm_mean=0.2 + gap, baseline_mean=0.2, seeds=(3, 3),
-        difference=gap, speakers=Interval(gap, 0.001, 0.0005, 9),
-        interval=None if half_width is None else Interval(gap, half_width, half_width / 4, 2),
-        p_pairs=1e-9, p_pairs_holm=1e-9, p=p, p_holm=p,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
+    runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
+    return compare_runs(records(runs), Options(baseline="lstm"), "test")
 
 
-@pytest.mark.parametrize(
-    ("gap", "p", "expected"),
-    [(0.02, 0.01, "worse"), (-0.02, 0.01, "better"), (0.02, 0.2, "no difference shown"), (0.02, None, "undecided")],
-)
-def test_the_outcome_is_the_corrected_tests(gap: float, p: float | None, expected: str) -> None:
-    assert verdict(contrast(gap, p, None if p is None else 0.01)).outcome == expected
+def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
+    rows = [contrast_row(verdict) for verdict in comparison.verdicts]
+    assert [row["outcome"] for row in rows] == ["worse", "no difference shown"]
+    assert [row["low"] > 0 or row["high"] < 0 for row in rows] == [row["outcome"] in SHOWN for row in rows]
+    assert all(row["low"] < row["difference"] < row["high"] for row in rows)
+    low, high = interval_text(comparison.verdicts[0]).split(" to ")
+    assert (float(low), float(high)) == pytest.approx((100 * rows[0]["low"], 100 * rows[0]["high"]), abs=0.005)
 
 
-def test_the_interval_is_the_verdicts_and_with_a_single_seed_that_over_speakers() -> None:
-    assert drawn_interval(contrast(0.02, 0.01, 0.015)) == pytest.approx((0.005, 0.035))
-    assert drawn_interval(contrast(0.02, None, None)) == pytest.approx((0.019, 0.021))
+def test_a_contrast_without_noise_has_no_interval() -> None:
+    runs = [record(f"rnn={name}", 0, 0.2) for name in ("lstm", "gru")]
+    (verdict,) = compare_runs(records(runs), Options(), "test").verdicts
+    row = contrast_row(verdict)
+    assert (row["low"], row["high"], row["p"], row["standard_error"]) == (None, None, None, None)
+    assert interval_text(verdict) == "NA"
 
 
-def test_a_contrast_without_any_interval_has_no_ends() -> None:
-    bare = replace(contrast(0.02, None, None), speakers=None)
-    assert all(map(math.isnan, drawn_interval(bare)))
-    row = contrast_row(verdict(bare))
-    assert math.isnan(row["low"])
-    assert row["half_width"] is None
+def test_the_documentation_holds_every_definition() -> None:
+    text = " ".join(Path(REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    assert [term for term, definition in DEFINITIONS.items() if f"| {term} | {definition} |" not in text] == []

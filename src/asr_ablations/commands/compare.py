@@ -14,7 +14,6 @@ import argparse
 from pathlib import Path
 
 from asr_ablations.commands.run import exit_code
-from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import REPOSITORY
@@ -43,8 +42,10 @@ def parser() -> argparse.ArgumentParser:
         "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
     )
     arguments.add_argument(
-        "--metric", choices=tuple(METRICS), default="wer", help="what verdicts and time to accuracy are about"
+        "--metric", metavar="NAME", help="wer, cer or loss: what verdicts are about (by default as declared, else wer)"
     )
+    arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
+    arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")
     arguments.add_argument(
         "--target",
         action="append",
@@ -87,11 +88,11 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
 def write_comparison(options: argparse.Namespace) -> int:
     from asr_ablations.comparison.comparison import Options, compare, compare_runs
     from asr_ablations.report.files import write_texts
-    from asr_ablations.report.terminal import print_comparison
+    from asr_ablations.report.terminal import print_answer, print_comparison
 
     if not options.folders:
         raise UsageError("no folder given: expected a sweep's, as in python src/compare.py outputs/rnn_type")
-    settings = Options(options.baseline, options.allow, options.metric, options.target)
+    settings = Options(options.baseline, options.allow, options.metric, options.set, options.target)
     first = options.folders[0]
     if first.startswith("wandb="):
         from asr_ablations.comparison.wandb_runs import fetch
@@ -102,7 +103,7 @@ def write_comparison(options: argparse.Namespace) -> int:
     else:
         comparison = compare([Path(folder) for folder in options.folders], settings)
         folder = options.out or Path(first) / COMPARISON
-    print_comparison(comparison)
+    (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
     if not options.no_page:
         from asr_ablations.report.figures import write_figures

@@ -2,53 +2,109 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, value_text, within
-from asr_ablations.comparison.result import Arm
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, value_text, within
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.errors import UsageError
 
+EVERYTHING = "all"
+"""The name of an arm that differs from others in nothing but its seeds."""
 
-def group(runs: Sequence[RunRecord], factor: Sequence[str], differing: Sequence[str]) -> tuple[list[Arm], list[str]]:
+
+@dataclass
+class _Members:
+    """The runs of one choice of the factor, in the order of their folders."""
+
+    runs: list[RunRecord] = field(default_factory=list)
+    diverged: list[RunRecord] = field(default_factory=list)
+    absent: list[Unfinished] = field(default_factory=list)
+
+    @property
+    def first(self) -> RunRecord:
+        return (self.runs or self.diverged)[0]
+
+
+def group(records: Records, factor: Sequence[str], differing: Sequence[str]) -> tuple[list[Arm], list[str]]:
     """Arms in the order of their first run with their runs in the order of seeds, and warnings.
 
     Runs that differ in a key that was allowed are different arms. Of several runs with the same choice and seed the
-    first counts, and a warning names the others.
+    first counts, and a warning names the others. A run that a search proposed is no evidence beside runs that were
+    started afterwards to confirm it. Unfinished runs belong to the arm that their config says; those of an arm without
+    any result are left to `records.unfinished`.
     """
     keys = [key for key in differing if not within(key, [FINGERPRINT])]
-    by_choice: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        leaves = content(run)
-        by_choice.setdefault(json.dumps([leaves.get(key) for key in keys]), []).append(run)
-    names = _names([members[0] for members in by_choice.values()], factor, keys)
-    warnings: list[str] = []
-    arms = []
-    for name, members in zip(names, by_choice.values(), strict=True):
-        seeds: dict[int, RunRecord] = {}
-        for run in members:
-            if run.seed in seeds:
-                warnings.append(f"{name}, seed {run.seed}: there are two runs; {run.folder} is left out")
-            seeds.setdefault(run.seed, run)
-        arms.append(Arm(name, [seeds[seed] for seed in sorted(seeds)]))
+    by_choice: dict[str, _Members] = {}
+    for run in records.runs:
+        by_choice.setdefault(_choice_of(content(run), keys), _Members()).runs.append(run)
+    for run in records.diverged:
+        by_choice.setdefault(_choice_of(content(run), keys), _Members()).diverged.append(run)
+    for unfinished in records.unfinished:
+        if unfinished.config is not None and (choice := _choice_of(leaves(unfinished.config), keys)) in by_choice:
+            by_choice[choice].absent.append(unfinished)
+    names, levels = _names([members.first for members in by_choice.values()], factor, keys)
+    arms, warnings = [], []
+    for name, level, members in zip(names, levels, by_choice.values(), strict=True):
+        results, reasons = _one_per_seed(name, [*members.runs, *members.diverged])
+        warnings += reasons
+        arms.append(
+            Arm(
+                name,
+                [run for run in results if run.diverged_at is None],
+                diverged=[run for run in results if run.diverged_at is not None],
+                absent=members.absent,
+                levels=level,
+            )
+        )
     return arms, warnings
+
+
+def _choice_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
+    return json.dumps([leaves_.get(key) for key in keys], default=str)
+
+
+def _one_per_seed(name: str, runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[str]]:
+    """A run per seed, in the order of seeds, and warnings about the others."""
+    confirming = [run for run in runs if not run.searched]
+    warnings = []
+    if confirming and len(confirming) < len(runs):
+        chosen = ", ".join(str(run.seed) for run in runs if run.searched)
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is no evidence: left out")
+    seeds: dict[int, RunRecord] = {}
+    for run in confirming or runs:
+        if run.seed in seeds:
+            warnings.append(f"{name}, seed {run.seed}: there are two runs; {run.folder} is left out")
+        seeds.setdefault(run.seed, run)
+    return [seeds[seed] for seed in sorted(seeds)], warnings
 
 
 def find_arm(name: str, arms: Sequence[Arm]) -> Arm | None:
     """The arm that a user means by a name; None where the name fits no arm or several.
 
-    `0.2` is dropout=0.2, and `lstm` is also "lstm, batch.size=8" where that is the only LSTM.
+    `0.2` is dropout=0.2, `lstm` is also "lstm, batch.size=8" where that is the only LSTM, and
+    `order=shuffled,norm=batch` is the arm of these two choices.
     """
+    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", name)]
     readings: tuple[Callable[[Arm], bool], ...] = (
         lambda arm: arm.name == name,
-        lambda arm: arm.name.endswith(f"={name}") and ", " not in arm.name,
+        lambda arm: name in arm.levels.values() and len(arm.levels) == 1,
         lambda arm: arm.name.split(", ")[0] == name,
+        lambda arm: all(_fits(part, arm) for part in parts),
     )
     for fits in readings:
         matches = [arm for arm in arms if fits(arm)]
         if len(matches) == 1:
             return matches[0]
     return None
+
+
+def _fits(part: str, arm: Arm) -> bool:
+    """Whether `key=value`, or a value alone, is one of the arm's choices."""
+    key, equals, value = part.partition("=")
+    return arm.levels.get(key) == value if equals else part in arm.levels.values()
 
 
 def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
@@ -59,29 +115,46 @@ def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
     return baseline
 
 
-def _names(runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Names with the factor alone where these are different, else with every key that differs."""
-    differing = [*factor, *(key for key in keys if not within(key, [*factor, *derived(factor)]))]
+def _names(
+    runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]
+) -> tuple[list[str], list[dict[str, str]]]:
+    """Names with the factor alone where these are different, else with every key that differs; and the choices by
+    key or group.
+    """
+    explained = [*factor, *derived(factor)]
     # the seed is the factor of a sweep that asks what chance does: its runs are one arm
+    differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
-    short = [", ".join(_choice(run, root) for root in roots) or "all" for run in runs]
-    if len(set(short)) == len(short):
-        return short
+    levels = [{root: _choice(run, root) for root in roots} for run in runs]
+    names = [
+        ", ".join(value if _is_group(run, root) else f"{root}={value}" for root, value in choices.items()) or EVERYTHING
+        for run, choices in zip(runs, levels, strict=True)
+    ]
+    if len(set(names)) == len(names):
+        return names, levels
     plain = [key for key in keys if not key.endswith("_target_")]
-    names = []
-    for name, run in zip(short, runs, strict=True):
-        leaves = content(run)
-        names.append(", ".join([name, *(f"{key}={value_text(leaves[key])}" for key in plain if key in leaves)]))
-    return names
+    return [
+        ", ".join([name, *(f"{key}={value_text(of_run[key])}" for key in plain if key in of_run)])
+        for name, of_run in zip(names, map(content, runs), strict=True)
+    ], levels
 
 
-def _choice(run: RunRecord, root: str) -> str:
-    """The option of a group as the user named it, else by its class; `key=value` for a plain key."""
+def _node(run: RunRecord, root: str) -> object:
     node: object = run.config
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
+def _is_group(run: RunRecord, root: str) -> bool:
+    return isinstance(_node(run, root), dict)
+
+
+def _choice(run: RunRecord, root: str) -> str:
+    """The option of a group as the user named it, else by its class; the value of a plain key."""
+    node = _node(run, root)
     if not isinstance(node, dict):
-        return f"{root}={value_text(content(run).get(root, node))}"
+        return value_text(content(run).get(root, node))
     typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
     if typed and re.fullmatch(r"[\w.-]+", typed[-1]):
         return typed[-1]

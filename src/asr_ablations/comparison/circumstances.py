@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 
-from asr_ablations.comparison.result import Arm
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.files import Json
 

@@ -18,6 +18,9 @@ NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), 
 FINGERPRINT = DATA
 """Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
 
+CORPUS_SEED = "data.corpus_seed"
+"""Key for what a built-in corpus is drawn from."""
+
 BEHAVIOUR = "behaviour"
 """Key for the version of the code's behaviour that a run was made with."""
 
@@ -63,10 +66,14 @@ MISSING = object()
 
 def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
-    leaves = {key: value for key, value in flatten(run.config).items() if not within(key, NOT_COMPARED)}
     sets = run.data.get("sets", {})
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(description) for name, description in sets.items()}
-    return {**leaves, **hashes, BEHAVIOUR: behaviour(run)}
+    return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
+
+
+def leaves(config: Json) -> dict[str, object]:
+    """All leaves of a config that can change a run's result."""
+    return {key: value for key, value in flatten(config).items() if not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:
@@ -85,17 +92,17 @@ def differing(runs: Sequence[RunRecord]) -> Differing:
     contents = [content(run) for run in runs]
     if any(not run.data for run in runs):  # a record without data.json, as from W&B: data cannot be compared
         contents = [
-            {key: value for key, value in leaves.items() if not within(key, [FINGERPRINT])} for leaves in contents
+            {key: value for key, value in content_.items() if not within(key, [FINGERPRINT])} for content_ in contents
         ]
-    values = {key: _distinct(contents, key) for key in dict.fromkeys(key for leaves in contents for key in leaves)}
+    values = {key: _distinct(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1}
 
 
 def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
     """The different values of a key, which need not be hashable, in the order of the runs."""
     values: list[object] = []
-    for leaves in contents:
-        if (value := leaves.get(key, MISSING)) not in values:
+    for content_ in contents:
+        if (value := content_.get(key, MISSING)) not in values:
             values.append(value)
     return values
 
@@ -131,16 +138,15 @@ def _follows_from_another(key: str, keys: Iterable[str]) -> bool:
     return any(within(key, derived([root, other])) and not within(key, [root]) for root, other in groups)
 
 
-def declared_factor(runs: Sequence[RunRecord]) -> list[str]:
-    """ablation.factor of the runs as a list, empty where none declares it. Raises UsageError for several."""
-    factors = {json.dumps(_as_list((run.config.get("ablation") or {}).get("factor"))) for run in runs} - {"[]"}
-    if len(factors) > 1:
-        raise UsageError(f"the runs declare different factors (ablation.factor): {' and '.join(sorted(factors))}")
-    return list(json.loads(factors.pop())) if factors else []
-
-
-def _as_list(value: object) -> list[str]:
-    return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
+def replicated(runs: Sequence[RunRecord]) -> list[str]:
+    """Keys that belong to the seed: where every seed has a corpus of its own, alike in all arms (data.corpus_seed set
+    to the seed), the corpora are replicates and no difference between arms.
+    """
+    seeds: dict[int, set[str]] = {}
+    for run in runs:
+        seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(CORPUS_SEED, MISSING)))
+    own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
+    return [CORPUS_SEED, FINGERPRINT] if own and len(seeds) > 1 else []
 
 
 def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:

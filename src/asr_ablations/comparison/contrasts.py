@@ -1,175 +1,194 @@
-"""Every arm against the baseline on every test set, corrected for their number."""
+"""Every question measured on every test set, and decided."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.comparison.result import ALPHA, Arm, Contrast
-from asr_ablations.comparison.table import final_value
-from asr_ablations.metrics.error_counts import recorded_errors
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.difference import PooledVariance, error_difference, rate_difference
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import ALPHA, Contrast, Outcome, Question
+from asr_ablations.comparison.samples import SetSamples, measure_set
+from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate, weighted
+from asr_ablations.statistics.family import holm_decisions
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
-from asr_ablations.statistics.seeds import detectable, holm, pooled_variance
-from asr_ablations.tools.files import Json
+from asr_ablations.statistics.power import found_in_four_of_five, levers
+from asr_ablations.statistics.procedure import Procedure
+from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.seeds import holm
+
+NOT_LEARNED = 0.9
+"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
+TRIMMED_FROM = 5
+"""Seeds an arm from which Yuen's trimmed test is used where a run diverged; it drops one at each end of five."""
+DIFFERENCES = (0.005, 0.01, 0.02)
+"""True differences for which the needed seeds and speakers are told, as fractions."""
 
 
 @dataclass(frozen=True)
-class _SetErrors:
-    """The errors of an arm on a test set.
+class Family:
+    """What is decided together. others: comparisons that could have been chosen instead, and are corrected for."""
 
-    utterances: (id, reference) of each; speakers, totals: (utterances,), totals in words or characters; errors: (runs,
-    utterances); hypotheses: of each run.
-    """
-
-    utterances: list[tuple[str, str]]
-    speakers: NDArray[np.str_]
-    totals: NDArray[np.float64]
-    errors: NDArray[np.float64]
-    hypotheses: list[list[str]]
+    arms: Sequence[Arm]
+    baseline: Arm
+    questions: Sequence[Question]
+    procedure: Procedure
+    others: int = 0
 
 
-def contrasts(arms: Sequence[Arm], baseline: Arm, sets: Sequence[str], metric: str) -> tuple[list[Contrast], list[str]]:
-    """All arms but the baseline on all sets, and warnings about those that could not be compared.
+def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Contrast], list[str]]:
+    """All questions on all sets, the primary set first, and warnings about what could not be compared.
 
-    The contrasts of a comparison are one family: they are corrected together, over arms and sets.
+    The questions on a set are one family, corrected together. The primary set's are the answer; those on other sets
+    describe, each set for itself.
     """
     measured, warnings = [], []
-    for name in sets:
-        of_set, reasons = _measure_set(arms, baseline, name, metric)
-        measured += _correct_pairs(of_set)
-        warnings += reasons
-    return _correct(measured), warnings
+    for name in sorted(sets, key=lambda name: name != primary):
+        samples = measure_set(family.arms, family.baseline, name, metric)
+        of_set = [
+            _measure(question, family, samples, name, metric)
+            for question in family.questions
+            if all(arm in samples.samples for arm in question.weights)
+        ]
+        measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
+        warnings += samples.warnings
+    return measured, warnings
 
 
-def _measure_set(arms: Sequence[Arm], baseline: Arm, name: str, metric: str) -> tuple[list[Contrast], list[str]]:
-    """The contrasts on a test set, not corrected yet, and why others are missing."""
-    measured, reasons = [], []
-    reference = _set_errors(baseline, name, metric)
-    pooled = _pooled(arms, name, metric, reference)
-    for arm in (arm for arm in arms if arm is not baseline):
-        own = _set_errors(arm, name, metric)
-        if own is not None and reference is not None and own.utterances != reference.utterances:
-            reasons.append(f"{name}: {arm.name} was tested on other utterances than {baseline.name}: not compared")
-        elif not len(_rates(arm, name, metric)) or not len(_rates(baseline, name, metric)):
-            reasons.append(f"{name}: {arm.name} or {baseline.name} has no result on this set: not compared")
-        else:
-            measured.append(_measure(arm, baseline, own, reference, name, metric, pooled))
-    return measured, reasons
-
-
-def _measure(
-    arm: Arm,
-    baseline: Arm,
-    own: _SetErrors | None,
-    reference: _SetErrors | None,
-    name: str,
-    metric: str,
-    pooled: PooledVariance,
-) -> Contrast:
-    rates, base = _rates(arm, name, metric), _rates(baseline, name, metric)
-    if own is None or reference is None:
-        measured, p_pairs = rate_difference(rates, base, math.inf, pooled=pooled), math.nan
-    else:
-        measured = error_difference(own.errors, reference.errors, own.totals, own.speakers, pooled)
-        p_pairs = _pairs(own, reference, metric)
+def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
+    """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
+    terms = {arm: samples.samples[arm] for arm in question.weights}
+    arms = [arm for arm in family.arms if arm.name in terms]
+    estimate, reason = _estimate(question, family, samples)
+    sides = [_side(question, terms, sign) for sign in (1, -1)]
+    pairs = _pairs(question, samples, metric)
     return Contrast(
-        arm=arm.name,
-        baseline=baseline.name,
+        question=question,
         set=name,
         metric=metric,
-        arm_mean=float(rates.mean()),
-        baseline_mean=float(base.mean()),
-        seeds=(len(rates), len(base)),
-        difference=measured.difference,
-        speakers=measured.speakers,
-        interval=measured.interval,
-        p_pairs=p_pairs,
-        p_pairs_holm=p_pairs,
-        p_seeds=measured.p_seeds,
-        p=measured.p,
-        p_pooled=measured.p_pooled,
+        primary=False,
+        arm_mean=sides[0],
+        baseline_mean=sides[1],
+        seeds={arm.name: len(samples.samples[arm.name].rates) for arm in arms},
+        diverged={arm.name: len(arm.diverged) for arm in arms},
+        difference=sides[0] - sides[1] if estimate is None else estimate.value,
+        outcome="undecided",
+        estimate=estimate,
+        reason=_refusal(arms) or reason,
+        procedure=family.procedure.name,
+        p_pairs=pairs,
+        p_pairs_holm=pairs,
     )
 
 
-def _correct_pairs(measured: Sequence[Contrast]) -> list[Contrast]:
+def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
+    """The weighted mean of the rates on one side of a question."""
+    return sum(
+        abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
+    )
+
+
+def _refusal(arms: Sequence[Arm]) -> str:
+    """Why runs are no evidence, whatever they say; empty where they are."""
+    for arm in arms:
+        pruned = sum(run.state == "pruned" for run in arm.absent)
+        if pruned:
+            runs = f"{pruned} of {len(arm.results) + len(arm.absent)} runs of {arm.name}"
+            return f"{runs} were pruned for their results, so those that are left are no fair sample"
+    return ""
+
+
+def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[Estimate | None, str]:
+    """The difference with its noise, or why there is none."""
+    terms = [(weight, samples.samples[name]) for name, weight in question.weights.items()]
+    if _paired(question, samples):
+        sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
+        estimate = paired_estimate(weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates)
+    else:
+        diverged = any(arm.diverged for arm in family.arms)
+        trimmed = diverged and min(len(sample.rates) for _, sample in terms) >= TRIMMED_FROM
+        apart = any(name in samples.apart for name in question.weights)
+        estimate = contrast_estimate(terms, trimmed=trimmed, own_speakers=apart)
+    if estimate is None:
+        return None, "the noise of seeds is unknown"
+    if all(sample.errors is None and not sample.grain and not sample.rates.std() for _, sample in terms):
+        return None, "the seeds' rates are equal and there are no utterances, so the noise is unknown"
+    if not math.isfinite(estimate.standard_error) or not math.isfinite(estimate.value):
+        return None, "the noise cannot be computed"
+    return estimate, ""
+
+
+def _paired(question: Question, samples: SetSamples) -> bool:
+    """Whether the arms' rows are of the same trained models, or of the same replicates."""
+    first, *others = (samples.models[name] for name in question.weights)
+    return all(other == first for other in others) and all(first) and len(first) == len(set(first))
+
+
+def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
+    """Holm's procedure over what can be decided, and what each contrast shows."""
+    open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
+    ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
+    decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * family.others], ALPHA), strict=False))
+    pairs = _corrected_pairs(measured)
+    size = len(ps) + family.others
+    decided = []
+    for contrast, p_pairs_holm in zip(measured, pairs, strict=True):
+        held = replace(contrast, p_pairs_holm=p_pairs_holm, family=max(1, size))
+        if contrast.reason or contrast.estimate is None:
+            decided.append(held)
+            continue
+        estimate, (p, decision) = contrast.estimate, next(decisions)
+        half = family.procedure.half_width(estimate, decision.level)
+        decided.append(
+            replace(
+                held,
+                outcome=_outcome(contrast, family, decision.rejected),
+                p=p,
+                p_adjusted=decision.p_adjusted,
+                level=decision.level,
+                low=estimate.value - half,
+                high=estimate.value + half,
+                detectable=found_in_four_of_five(estimate, decision.level, family.procedure),
+                levers={size: levers(size, estimate, decision.level) for size in DIFFERENCES},
+            )
+        )
+    return decided
+
+
+def _outcome(contrast: Contrast, family: Family, shown: bool) -> Outcome:
+    sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
+    if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
+        return "not learned"
+    if contrast.question.kind == "interaction":
+        return "interaction shown" if shown else "no interaction shown"
+    if not shown:
+        return "no difference shown"
+    return "worse" if contrast.difference > 0 else "better"
+
+
+def has_learned(arm: Arm, set_: str) -> bool:
+    """Whether any run of the arm gets a tenth of the words right."""
+    rates = [run.summary.get("sets", {}).get(set_, {}).get("wer") for run in arm.runs]
+    return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
+
+
+def _corrected_pairs(measured: Sequence[Contrast]) -> list[float]:
     """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
     ps = [contrast.p_pairs for contrast in measured]
-    corrected = ps if any(map(math.isnan, ps)) else holm(ps)
-    return [replace(contrast, p_pairs_holm=p) for contrast, p in zip(measured, corrected, strict=True)]
+    return ps if any(map(math.isnan, ps)) else holm(ps)
 
 
-def _correct(measured: Sequence[Contrast]) -> list[Contrast]:
-    """Holm's correction over all contrasts that have a p; what is detectable is held to the level of the strictest."""
-    ps = [contrast.p for contrast in measured if contrast.p is not None]
-    corrected = iter(holm(ps))
-    pooled = iter(holm([contrast.p_pooled for contrast in measured if contrast.p_pooled is not None]))
-    return [
-        replace(
-            contrast,
-            p_holm=None if contrast.p is None else next(corrected),
-            p_pooled=None if contrast.p_pooled is None else next(pooled),
-            detectable=_detectable(contrast, len(ps)),
-            family=len(ps),
-        )
-        for contrast in measured
-    ]
-
-
-def _detectable(contrast: Contrast, family: int) -> float | None:
-    if contrast.interval is None:
-        return None
-    return detectable(contrast.interval.standard_error, contrast.interval.degrees, ALPHA / family)
-
-
-def _pooled(arms: Sequence[Arm], name: str, metric: str, errors: _SetErrors | None) -> PooledVariance:
-    """The variance of seeds within all arms on a set, and its degrees of freedom."""
-    grain = 0.0 if errors is None else 1 / max(1.0, float(errors.totals.sum()))
-    return pooled_variance([_rates(arm, name, metric).tolist() for arm in arms], grain)
-
-
-def _pairs(own: _SetErrors, reference: _SetErrors, metric: str) -> float:
-    """p of MAPSSWE for words; for characters the pairs are whole utterances."""
+def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
+    """p of MAPSSWE for words; for characters the pairs are whole utterances; nan for other questions than two arms."""
+    if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
+        return math.nan
+    own, base = question.weights
     if metric == "cer":
-        return matched_pairs((own.errors.mean(axis=0) - reference.errors.mean(axis=0)).tolist()).p
+        errors = [samples.samples[name].errors for name in (own, base)]
+        assert errors[0] is not None
+        assert errors[1] is not None
+        return matched_pairs((errors[0].mean(axis=0) - errors[1].mean(axis=0)).tolist()).p
     segments: list[float] = []
-    for index, (_, text) in enumerate(own.utterances):
-        ours = [error_places(text, hypotheses[index]) for hypotheses in own.hypotheses]
-        theirs = [error_places(text, hypotheses[index]) for hypotheses in reference.hypotheses]
+    for index, text in enumerate(samples.references):
+        ours = [error_places(text, hypotheses[index]) for hypotheses in samples.hypotheses[own]]
+        theirs = [error_places(text, hypotheses[index]) for hypotheses in samples.hypotheses[base]]
         segments += segment_differences(ours, theirs)
     return matched_pairs(segments).p
-
-
-def _rates(arm: Arm, name: str, metric: str) -> NDArray[np.float64]:
-    """The rate of every seed that has it: (seeds,)."""
-    rates = [final_value(run, name, metric) for run in arm.runs]
-    return np.array([rate for rate in rates if rate is not None], dtype=float)
-
-
-def _set_errors(arm: Arm, name: str, metric: str) -> _SetErrors | None:
-    """None where the metric is not of utterances, or where a run of the arm has no utterances of the set, or not the
-    same as the arm's first run.
-    """
-    if not METRICS[metric].is_rate:
-        return None
-    runs = [_rows_of_set(run, name) for run in arm.runs]
-    first = runs[0]
-    utterances = [(row["id"], row["reference"]) for row in first]
-    if not first or any([(row["id"], row["reference"]) for row in rows] != utterances for rows in runs[1:]):
-        return None
-    errors = [[recorded_errors(row, metric) for row in rows] for rows in runs]
-    return _SetErrors(
-        utterances=utterances,
-        speakers=np.array([row["speaker"] for row in first]),
-        totals=np.array([utterance.total for utterance in errors[0]], dtype=float),
-        errors=np.array([[utterance.count for utterance in run] for run in errors], dtype=float),
-        hypotheses=[[row["hypothesis"] for row in rows] for rows in runs],
-    )
-
-
-def _rows_of_set(run: RunRecord, name: str) -> list[Json]:
-    return sorted((row for row in run.utterances if row["set"] == name), key=lambda row: str(row["id"]))

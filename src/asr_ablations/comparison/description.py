@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.metrics import LOSS, METRICS, Metric, measured_sets
-from asr_ablations.comparison.result import Arm
 from asr_ablations.comparison.table import final_value
 from asr_ablations.statistics.sample import Sample
 from asr_ablations.statistics.spread import Spread, describe

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.ratios import Ratio, ratio_of_times
-from asr_ablations.comparison.result import Arm
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
 

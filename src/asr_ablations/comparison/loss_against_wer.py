@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.metrics import LOSS, WER, Metric, different_losses, validation_set, validation_values
-from asr_ablations.comparison.result import Arm
 from asr_ablations.comparison.table import final_value
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.spread import Correlation, spearman

@@ -1,72 +1,14 @@
 """The result of a comparison: made by comparison.comparison, shown by report."""
 
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import TypedDict
 
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Unfinished
-from asr_ablations.statistics.interval import Interval
 from asr_ablations.statistics.time_to_accuracy import Axis
-
-ALPHA = 0.05
-"""The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
-
-Outcome = Literal["better", "worse", "no difference shown", "undecided"]
-"""What a verdict says of the arm; undecided: a single seed decides nothing."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A choice of the factor, run with one or more seeds."""
-
-    name: str
-    runs: list[RunRecord]
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """An arm against the baseline on a test set. Rates and differences of rates are fractions, not percent.
-
-    seeds: of the arm and of the baseline. difference: the arm's rate less the baseline's. speakers: its 95 % interval
-    by bootstrap over speakers, None where a record has no utterances; interval: the verdict's own, over seeds and
-    speakers together.
-
-    The verdict rests on p, over seeds and speakers together, and on p_holm, which is p after Holm's correction over all
-    `family` contrasts of the comparison. p_pooled: what p_holm would be if all arms were equally noisy, a sensitivity
-    analysis. p_seeds: Welch's test over seeds alone. detectable: the smallest true difference that these seeds would
-    show in four cases of five. All of these and `interval` are None with fewer than two seeds per arm.
-
-    p_pairs: matched pairs (MAPSSWE), and p_pairs_holm: after Holm's correction over the arms of the set; nan where a
-    record has no utterances.
-    """
-
-    arm: str
-    baseline: str
-    set: str
-    metric: str
-    arm_mean: float
-    baseline_mean: float
-    seeds: tuple[int, int]
-    difference: float
-    speakers: Interval | None
-    interval: Interval | None
-    p_pairs: float
-    p_pairs_holm: float
-    p_seeds: float | None = None
-    p: float | None = None
-    p_holm: float | None = None
-    p_pooled: float | None = None
-    detectable: float | None = None
-    family: int = 1
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a contrast shows: in a word or two, and in a sentence."""
-
-    contrast: Contrast
-    outcome: Outcome
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -140,9 +82,9 @@ class EqualCost(TypedDict):
 class Comparison:
     """Everything that a report shows.
 
-    rows: the table, by arm and test set. metric: of the verdicts and of the time to accuracy. differing: the keys of
-    the configs that are not the same in all runs, with their values as text; allowed: those that --allow accepted.
-    unfinished: the runs without a result.
+    rows: the table, by arm and test set. metric, set: of the verdicts that are the answer; verdicts on other sets
+    describe. evidence: which test decides, and why. differing: the keys of the configs that are not the same in all
+    runs, with their values as text; allowed: those that --allow accepted. unfinished: the runs without a result.
     """
 
     title: str
@@ -160,8 +102,15 @@ class Comparison:
     unfinished: list[Unfinished] = field(default_factory=list)
     differing: dict[str, list[str]] = field(default_factory=dict)
     metric: str = "wer"
+    set: str = ""
+    evidence: Evidence = UNDECLARED
     equal_cost: list[EqualCost] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+
+    @property
+    def answer(self) -> list[Verdict]:
+        """The verdicts on the primary set."""
+        return [verdict for verdict in self.verdicts if verdict.contrast.primary]
 
     @property
     def contrasts(self) -> list[Contrast]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.metrics import LOSS, WER, validation_values
-from asr_ablations.comparison.result import Arm, TableRow
+from asr_ablations.comparison.result import TableRow
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
 

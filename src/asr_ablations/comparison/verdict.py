@@ -1,63 +1,136 @@
 """The verdict on a contrast, in words that a researcher would sign."""
 
 import math
+from collections.abc import Sequence
 
-from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.comparison.result import ALPHA, Contrast, Outcome, Verdict
-
-SEED_NOISE = "on LibriSpeech's test-clean it is 0.06 to 0.17 WER (AlgoPerf's logs)"
-
-
-def verdict(contrast: Contrast) -> Verdict:
-    """The verdict; with fewer than two seeds per arm it says nothing beyond these utterances."""
-    return Verdict(contrast, _outcome(contrast), _sentence(contrast))
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
+from asr_ablations.comparison.metrics import Metric, find_metric
+from asr_ablations.statistics.divergence import fisher
 
 
-def _outcome(contrast: Contrast) -> Outcome:
-    """The outcome rests on the contrast's own p, with seeds and speakers in it, after correction."""
-    if contrast.p_holm is None:
-        return "undecided"
-    return _sign(contrast) if contrast.p_holm <= ALPHA else "no difference shown"
+def verdict(contrast: Contrast, arms: Sequence[Arm], noise: str) -> Verdict:
+    """The verdict. arms: all of the comparison; noise: what is known of the noise of seeds, for those that have one
+    seed.
+    """
+    sides = [arm for arm in arms if arm.name in contrast.question.weights]
+    parts = [_finding(contrast, noise), *_runs(contrast, sides)]
+    return Verdict(contrast, "; ".join(part for part in parts if part))
 
 
-def _sign(contrast: Contrast) -> Outcome:
-    return "worse" if contrast.difference > 0 else "better"
+def _finding(contrast: Contrast, noise: str) -> str:
+    metric = find_metric(contrast.metric)
+    if contrast.outcome == "not learned":
+        names = " nor ".join(dict.fromkeys(contrast.question.weights))
+        return f"no verdict on {contrast.set}: neither {names} has learned (WER above {100 * NOT_LEARNED:.0f} %)"
+    if contrast.estimate is None or contrast.p is None or contrast.p_adjusted is None:
+        return _undecided(contrast, metric, noise)
+    evidence = f"{_interval(contrast, metric)}; {_p(contrast)}; {_extent(contrast)}"
+    size = _size(contrast, metric)
+    if contrast.outcome in ("worse", "better"):
+        return f"{_sides(contrast, f'is {contrast.outcome} than')} on {contrast.set}: {size} ({evidence})"
+    if contrast.question.kind == "interaction":
+        shown = "depends" if contrast.outcome == "interaction shown" else "is not shown to depend"
+        effect = f"the effect of {contrast.arm.partition(' (')[0]} against {contrast.baseline}"
+        finding = (
+            f"{effect} {shown} on the other factor on {contrast.set} ({contrast.question.within}): {size} ({evidence})"
+        )
+    else:
+        finding = f"no difference shown: {_sides(contrast, 'and')} on {contrast.set}, {size} ({evidence})"
+    return finding if contrast.outcome == "interaction shown" else f"{finding}{_power(contrast, metric)}"
 
 
-def _sentence(contrast: Contrast) -> str:
-    """Rates in percent, losses in nats."""
-    metric = METRICS[contrast.metric]
-    if contrast.interval is None or contrast.p_holm is None:
-        return _single_seed(contrast)
-    size = f"{metric.text(abs(contrast.difference))} ± {metric.text(contrast.interval.half_width)} {metric.amount}"
-    corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
-    size, evidence = f"{size} {_sign(contrast)}", f"{_p(contrast.p_holm)}{corrected}; {_seeds(contrast)}"
-    if contrast.p_holm <= ALPHA:
-        return f"{contrast.arm} is {size} than {contrast.baseline} on {contrast.set} ({evidence})"
-    pair = f"{contrast.arm} and {contrast.baseline} on {contrast.set}"
-    sentence = f"no difference shown between {pair} ({size}, {evidence})"
-    if contrast.detectable is None:
-        return sentence
-    return f"{sentence}; with {_seeds(contrast)} anything under {metric.text(contrast.detectable)} would be missed"
+def _size(contrast: Contrast, metric: Metric) -> str:
+    return f"{metric.text(contrast.difference, sign=True)} {metric.amount}"
 
 
-def _single_seed(contrast: Contrast) -> str:
-    metric = METRICS[contrast.metric]
-    size = f"{metric.text(abs(contrast.difference))} {metric.amount} {_sign(contrast)}"
-    extent, pairs = f"on {contrast.set}", ""
+def _sides(contrast: Contrast, verb: str) -> str:
+    question = contrast.question
+    return f"{question.arm} {verb} {question.baseline}{f' {question.within}' if question.within else ''}"
+
+
+def _undecided(contrast: Contrast, metric: Metric, noise: str) -> str:
+    size = f"{_size(contrast, metric)} on {contrast.set}"
     if not math.isnan(contrast.p_pairs):
-        extent = f"on these utterances of {contrast.set}"
-        pairs = f" (matched pairs {_p(contrast.p_pairs_holm)})"
-    sentence = f"undecided: {contrast.arm} is {size} than {contrast.baseline} {extent}{pairs}"
-    return f"{sentence}, but with {_seeds(contrast)} the noise of seeds is unknown; {SEED_NOISE}"
+        size = f"{size} (matched pairs {_p_text(contrast.p_pairs_holm)}, of these models alone)"
+    finding = f"undecided: {_sides(contrast, 'against')} {size}, but {contrast.reason}"
+    return f"{finding}; {noise}" if noise and min(contrast.seeds.values()) < 2 else finding
 
 
-def _seeds(contrast: Contrast) -> str:
-    own, base = contrast.seeds
-    if own == base:
-        return f"{own} seed{'s' if own > 1 else ''}"
-    return f"{own} against {base} seeds"
+def _interval(contrast: Contrast, metric: Metric) -> str:
+    """The interval at the level of the verdict."""
+    assert contrast.low is not None
+    assert contrast.high is not None
+    if not math.isfinite(contrast.low) or not math.isfinite(contrast.high):
+        return "no finite interval yet"
+    return f"{metric.text(contrast.low, sign=True)} to {metric.text(contrast.high, sign=True)}"
 
 
-def _p(p: float) -> str:
+def _p(contrast: Contrast) -> str:
+    assert contrast.p_adjusted is not None
+    corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
+    looks = ", however often one looks" if contrast.procedure == "anytime" else ""
+    return f"{_p_text(contrast.p_adjusted)}{corrected}{looks}"
+
+
+def _extent(contrast: Contrast) -> str:
+    """How much the verdict rests on."""
+    estimate = contrast.estimate
+    assert estimate is not None
+    counts = sorted(set(contrast.seeds.values()))
+    if estimate.paired:
+        models = (
+            "one trained model, of which alone it speaks"
+            if estimate.models == 1
+            else f"{estimate.models} models in pairs"
+        )
+    else:
+        models = f"{' and '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"
+    trimmed = ", trimmed means" if estimate.trimmed else ""
+    if not estimate.speakers:
+        speakers = (
+            "speakers left out, since there are no utterances"
+            if not estimate.paired
+            else "each with speakers of its own"
+        )
+    elif estimate.unit == "utterances":
+        speakers = "one speaker, whose utterances stand in for speakers"
+    else:
+        speakers = f"{estimate.speakers} speakers"
+    return f"{models}{trimmed}, {speakers}"
+
+
+def _power(contrast: Contrast, metric: Metric) -> str:
+    """What these runs would have found."""
+    found = contrast.detectable
+    if found is None or not math.isfinite(found.value):
+        return "; nothing could be found with so few runs"
+    size = metric.text(found.value)
+    range_ = f"{metric.text(found.low)} to {metric.text(found.high)}"
+    return f"; such runs find a true difference of {size} ({range_}) in four cases of five"
+
+
+def _runs(contrast: Contrast, sides: Sequence[Arm]) -> list[str]:
+    """The runs that a reader has to know of: diverged, unlearned and absent ones."""
+    notes = []
+    for arm in sides:
+        if arm.diverged:
+            counted = " and count as 100 % WER" if contrast.metric == "wer" else ""
+            notes.append(f"{len(arm.diverged)} of {len(arm.results)} runs of {arm.name} diverged{counted}")
+        poor = [run for run in arm.runs if not has_learned(Arm(arm.name, [run]), contrast.set)]
+        if contrast.metric == "wer" and poor and contrast.outcome != "not learned":
+            notes.append(f"{len(poor)} of {len(arm.results)} runs of {arm.name} have not learned")
+        states = [run.state for run in arm.absent]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        if counts:
+            notes.append(f"{arm.name} lacks {len(states)} of {len(states) + len(arm.results)} runs ({counts})")
+    if contrast.question.kind == "arm" and any(arm.diverged for arm in sides) and len(sides) == 2:
+        (first, second) = sides
+        p = fisher(len(first.diverged), len(first.results), len(second.diverged), len(second.results))
+        notes.append(f"rates of divergence: Fisher's exact test {_p_text(p)}")
+    return notes
+
+
+def _p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
 

@@ -13,7 +13,8 @@ def description_section(comparison: Comparison) -> Section:
         "The last weights of runs that differ in the seed alone. Rates in percent, losses in nats. Nothing but chance "
         "differs between two such runs: a difference between single runs of other arms means little below twice the sd."
     )
-    return Section("One arm over seeds", head, rows, [line] if rows else [])
+    lost = [f"{len(arm.diverged)} of {len(arm.results)} runs diverged." for arm in comparison.arms if arm.diverged]
+    return Section("One arm over seeds", head, rows, [line, *lost] if rows else [])
 
 
 def _row(description: Description) -> list[str]:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.description import descriptions
 from asr_ablations.comparison.epochs import epoch_times
 from asr_ablations.comparison.loss_against_wer import loss_against_wer
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.scaling import scaling
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.latex import latex
@@ -44,9 +45,17 @@ def as_json(comparison: Comparison) -> Json:
         "verdicts": [verdict.sentence for verdict in comparison.verdicts],
         "literature": comparison.literature,
         "warnings": comparison.warnings,
-        "unfinished": [{"folder": run.folder, "reason": run.reason} for run in comparison.unfinished],
+        "unfinished": [
+            {"folder": run.folder, "state": run.state, "reason": run.reason} for run in comparison.unfinished
+        ],
         "differing": comparison.differing,
         "metric": comparison.metric,
+        "set": comparison.set,
+        "evidence": {
+            "test": comparison.evidence.test,
+            "reason": comparison.evidence.reason,
+            "look": comparison.evidence.look,
+        },
         "equal": comparison.equal_cost,
         "epochs": [asdict(times) for times in epoch_times(comparison.arms, comparison.baseline)],
         "one_arm": [asdict(description) for description in descriptions(comparison.arms)],

@@ -2,8 +2,10 @@
 
 import math
 
-from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
-from asr_ablations.comparison.result import ALPHA, Comparison, Contrast
+from asr_ablations.comparison.contrast import Verdict
+from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, find_metric
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.description import description_section
 from asr_ablations.report.losses import loss_section
 from asr_ablations.report.section import Section, number, spread
@@ -13,7 +15,7 @@ from asr_ablations.report.times import epochs_section, equal_cost_section, scali
 def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     all_sections = [
-        Section("Verdicts", lines=[verdict.sentence for verdict in comparison.verdicts]),
+        Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
         description_section(comparison),
         _results(comparison),
         _training(comparison),
@@ -76,50 +78,66 @@ def _training(comparison: Comparison) -> Section:
 
 
 def _differences(comparison: Comparison) -> Section:
+    """The numbers behind the verdicts. Definitions of all columns stand in docs/statistics.md."""
     metric = find_metric(comparison.metric)
     head = [
-        "arm", "set", f"{metric.label} difference", "over speakers (95 %)", "over both (95 %)",
-        "matched pairs p", "Holm", "seeds p", "verdict p", "Holm", "pooled", "detectable",
+        "arm", "set", f"{metric.label} difference", "interval", "verdict", "p", "Holm", "SE seeds", "SE speakers",
+        "detectable", "matched pairs p",
     ]  # fmt: skip
-    rows = [_difference(contrast) for contrast in comparison.contrasts]
+    rows = [_difference(verdict, metric) for verdict in comparison.verdicts]
     lines = [
-        "Bootstrap over speakers (Bisani & Ney 2004); matched pairs sentence-segment test of NIST (MAPSSWE), Holm's "
-        "correction over arms; Welch's test over seeds. The verdict's own p and interval hold the noise of seeds and "
-        "of speakers, and are corrected over arms and sets. Detectable: the true difference that it would find in four "
-        "cases of five. Pooled: the verdict's corrected p if the noise of seeds were the same in all arms, which few "
-        "seeds cannot show; a sensitivity analysis that decides nothing.",
-        *(line for contrast in comparison.contrasts if (line := _sensitivity(contrast))),
+        f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look}).",
+        "The interval is at the level of the verdict, so that it excludes 0 exactly where a difference is shown. SE: "
+        "the standard error over seeds and over speakers, each alone. Detectable: the true difference that such runs "
+        "find in four cases of five, with its 90 % interval. Matched pairs (MAPSSWE): of these models alone.",
+        *_described(comparison),
+        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
     ]
     return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
 
 
-def _difference(contrast: Contrast) -> list[str]:
-    metric = find_metric(contrast.metric)
-    speakers, interval, detectable = contrast.speakers, contrast.interval, contrast.detectable
+def _difference(verdict: Verdict, metric: Metric) -> list[str]:
+    contrast, estimate = verdict.contrast, verdict.contrast.estimate
+    parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
+    found = contrast.detectable
     return [
         contrast.arm,
         contrast.set,
         metric.text(contrast.difference, sign=True),
+        interval_text(verdict),
+        verdict.outcome,
+        _p(contrast.p),
+        _p(contrast.p_adjusted),
+        *(metric.text(None if part is None else part.standard_error) for part in parts),
         "NA"
-        if speakers is None
-        else f"{metric.text(speakers.low, sign=True)} to {metric.text(speakers.high, sign=True)}",
-        "NA" if interval is None else f"± {metric.text(interval.half_width)}",
-        *map(_p, (contrast.p_pairs, contrast.p_pairs_holm, contrast.p_seeds)),
-        *map(_p, (contrast.p, contrast.p_holm, contrast.p_pooled)),
-        metric.text(detectable),
+        if found is None
+        else f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})",
+        _p(contrast.p_pairs_holm),
     ]
 
 
-def _sensitivity(contrast: Contrast) -> str | None:
-    """A note for readers where the assumption of equal noise would change the verdict."""
-    p, pooled = contrast.p_holm, contrast.p_pooled
-    if p is None or pooled is None or (p <= ALPHA) == (pooled <= ALPHA):
+def _described(comparison: Comparison) -> list[str]:
+    """Which sets describe only."""
+    others = list(dict.fromkeys(contrast.set for contrast in comparison.contrasts if not contrast.primary))
+    return [f"{comparison.set} decides; {', '.join(others)} describe."] if others else []
+
+
+def _levers(verdict: Verdict, metric: Metric) -> str | None:
+    """What would find differences of 0.5, 1 and 2 points."""
+    if not metric.is_rate or not verdict.contrast.levers:
         return None
-    shows, pooled_shows = ("shows", "would not") if p <= ALPHA else ("shows no", "would")
-    return (
-        f"{contrast.arm} on {contrast.set}: the verdict {shows} difference; with the noise of seeds pooled it "
-        f"{pooled_shows} (p = {pooled:.3f}). More seeds would settle it."
-    )
+    parts = []
+    for size, levers in verdict.contrast.levers.items():
+        if levers.cheaper == "none":
+            parts.append(f"{metric.text(size)}: these runs are enough")
+            continue
+        ways = [
+            f"{count:,} {name}"
+            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, "test speakers"))
+            if count is not None
+        ]
+        parts.append(f"{metric.text(size)}: {' or '.join(ways) or 'more seeds and more test speakers'}")
+    return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
 
 
 def _p(p: float | None) -> str:

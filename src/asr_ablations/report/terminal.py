@@ -1,13 +1,79 @@
-"""A comparison in the terminal."""
+"""A comparison in the terminal: the answer in 80 columns, or every table."""
+
+from collections.abc import Mapping
+from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.contrast import Outcome
+from asr_ablations.comparison.metrics import Metric, find_metric
+from asr_ablations.comparison.result import Comparison, TableRow
+from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.terminal import console as standard_console
+
+COLUMNS = 80
+"""Width of the answer, which fits every terminal."""
+STYLES: dict[Outcome, str] = {"better": "green", "worse": "red", "interaction shown": "bold"}
+WARNINGS = 3
+"""Warnings that the answer shows; the rest is counted."""
+
+
+def print_answer(comparison: Comparison, console: Console | None = None) -> None:
+    """Print the question, a verdict for each of its contrasts, one table, and what a reader has to be warned of."""
+    console = console or standard_console()
+    _paragraph(console, comparison.question or comparison.title, style="bold")
+    for verdict in comparison.answer:
+        _paragraph(console, verdict.sentence, indent="  ", style=STYLES.get(verdict.outcome, ""))
+    console.print()
+    console.print(_answer_table(comparison), width=COLUMNS)
+    evidence = comparison.evidence
+    if comparison.answer:
+        _paragraph(console, f"{evidence.test}: {evidence.reason} (look {evidence.look}).")
+    notes = [*comparison.warnings, *(f"{run.folder.name}: {run.reason}" for run in comparison.unfinished)]
+    for note in notes[:WARNINGS]:
+        _paragraph(console, f"! {note}", indent="  ", style="yellow")
+    if len(notes) > WARNINGS:
+        _paragraph(console, f"! and {len(notes) - WARNINGS} more: --full shows them", style="yellow")
+
+
+def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -> None:
+    """Text in lines of at most COLUMNS, later ones indented. Not as markup: an arm may be called x=[a]."""
+    for line in wrap(text, COLUMNS, subsequent_indent=indent, break_on_hyphens=False):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _answer_table(comparison: Comparison) -> Table:
+    """An arm per row: its rate on the primary set, and its difference from the baseline with the verdict's interval."""
+    metric = find_metric(comparison.metric)
+    table = Table(title=f"{metric.heading} on {comparison.set}, mean ± sd over n runs", title_justify="left")
+    for number, column in enumerate(("arm", "n", metric.heading, f"less {comparison.baseline}", "verdict")):
+        table.add_column(column, justify="right" if number in (1, 2, 3) else "left", overflow="fold")
+    by_arm = {verdict.contrast.arm: verdict for verdict in comparison.answer if verdict.contrast.question.kind == "arm"}
+    for row in (row for row in comparison.rows if row["set"] == comparison.set):
+        verdict = by_arm.get(row["arm"])
+        cells = [row["arm"], str(row["n"]), _spread(row, metric)]
+        if verdict is None:
+            table.add_row(*map(Text, [*cells, "", "baseline" if row["arm"] == comparison.baseline else ""]))
+            continue
+        difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
+        table.add_row(*map(Text, [*cells, difference]), Text(verdict.outcome, style=STYLES.get(verdict.outcome, "")))
+    for verdict in comparison.answer:
+        if verdict.contrast.question.kind != "arm":
+            difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
+            name = f"{verdict.contrast.question.kind}: {verdict.contrast.arm}"
+            style = STYLES.get(verdict.outcome, "")
+            table.add_row(Text(name), "", "", Text(difference), Text(verdict.outcome, style=style))
+    return table
+
+
+def _spread(row: TableRow, metric: Metric) -> str:
+    values: Mapping[str, object] = row
+    mean, deviation = values.get(metric.name), values.get(f"{metric.name}_sd")
+    return metric.spread(*(value if isinstance(value, float) else None for value in (mean, deviation)))
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:

@@ -26,6 +26,9 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     evaluations = [read_json(file) for file in files]
     names = [evaluation["name"] for evaluation in evaluations]
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
+    declared = [evaluation.get("ablation") for evaluation in evaluations]
+    ablation = declared[0] if all(one == declared[0] for one in declared) else None  # else of several questions
+    run = replace(run, config={**run.config, "ablation": ablation})  # not that of the training
     return [
         _record(file, evaluation, label, run)
         for file, evaluation, label in zip(files, evaluations, labels, strict=True)

@@ -44,7 +44,9 @@ class Estimate:
     trimmed: bool = False
 
 
-def contrast_estimate(terms: Sequence[tuple[float, Sample]], *, trimmed: bool = False) -> Estimate | None:
+def contrast_estimate(
+    terms: Sequence[tuple[float, Sample]], *, trimmed: bool = False, own_speakers: bool = False
+) -> Estimate | None:
     """Σ weight · mean rate over arms that were trained independently; None if one of them has fewer than two runs.
 
     terms: a weight and a sample for each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1
@@ -55,7 +57,10 @@ def contrast_estimate(terms: Sequence[tuple[float, Sample]], *, trimmed: bool = 
     the noise of speakers is that of the runs kept. For arms some of whose runs diverge: one run of 100 % makes a mean
     too noisy to show anything.
 
-    Raises ValueError where arms were tested on different utterances, and where a trimmed arm has fewer than 5 runs.
+    own_speakers: each arm has a test set of its own, as two languages have, whose noise of speakers is independent.
+
+    Raises ValueError where other arms were tested on different utterances, and where a trimmed arm has fewer than 5
+    runs.
     """
     used = [(weight, sample) for weight, sample in terms if weight]
     if not used or min(len(sample.rates) for _, sample in used) < 2:
@@ -65,7 +70,7 @@ def contrast_estimate(terms: Sequence[tuple[float, Sample]], *, trimmed: bool = 
         raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
     grain = _smallest_step([sample for _, sample in used])
     kept = [(weight, _kept(sample) if trimmed else sample) for weight, sample in used]
-    speakers, units, unit = _speaker_noise(kept)
+    speakers, units, unit = _noise_of_own_speakers(kept) if own_speakers else _speaker_noise(kept)
     arms = tuple(
         _run_noise(weight, sample, rest, grain) for (weight, sample), (_, rest) in zip(used, kept, strict=True)
     )
@@ -169,6 +174,39 @@ def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, 
     named = first.speakers is not None and len(np.unique(first.speakers)) > 1
     noise = Part(interval.standard_error, max(1.0, interval.degrees))  # one unit: its error is infinite
     return noise, round(interval.degrees) + 1, "speakers" if named else "utterances"
+
+
+def _noise_of_own_speakers(
+    terms: Sequence[tuple[float, Sample]],
+) -> tuple[Part | None, int, Literal["speakers", "utterances"]]:
+    """The noise of speakers where every arm has others: the variances add up, Satterthwaite's degrees of freedom; how
+    many were drawn over all arms, and what they are.
+    """
+    parts: list[Part] = []
+    drawn, named = 0, True
+    for weight, sample in terms:
+        part, count, unit = _speaker_noise([(1.0, sample)])
+        if part is None:
+            return None, 0, "speakers"
+        parts.append(Part(abs(weight) * part.standard_error, part.degrees))
+        drawn, named = drawn + count, named and unit == "speakers"
+    total = sum(part.variance for part in parts)
+    degrees = min(part.degrees for part in parts)
+    if total and np.isfinite(total):
+        degrees = total**2 / sum(part.variance**2 / part.degrees for part in parts)
+    return Part(float(np.sqrt(total)), degrees), drawn, "speakers" if named else "utterances"
+
+
+def weighted(terms: Sequence[tuple[float, Sample]]) -> Sample:
+    """Σ weight · sample, row by row, of samples whose rows are the same trained models."""
+    first = terms[0][1]
+    rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
+    errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
+    if len(errors) < len(terms):
+        return Sample(rates, grain=first.grain)
+    _require_same_utterances([sample for _, sample in terms])
+    summed = np.sum([weight * of_sample for weight, of_sample in errors], axis=0)
+    return Sample(rates, summed, first.totals, first.speakers, first.grain)
 
 
 def _require_same_utterances(samples: Sequence[Sample]) -> None:

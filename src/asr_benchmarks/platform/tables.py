@@ -5,8 +5,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TypedDict
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.comparison.result import Arm, TimeToAccuracy
+from asr_ablations.comparison.result import TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.metrics import METRICS, WER, Metric
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table import final_value
 from asr_ablations.tools.plotting import bar, legend, panels, save
 

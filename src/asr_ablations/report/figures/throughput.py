@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import arm_band, smooth, throughput_curve
 from asr_ablations.tools.plotting import bar, legend, line, panels, save
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.utilisation import read_utilisation
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import HATCHES, LINES, panels, save

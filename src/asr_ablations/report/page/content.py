@@ -8,14 +8,16 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.confounds import flatten
 from asr_ablations.comparison.epochs import EpochTimes, epoch_times
 from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.comparison.result import Arm, Comparison, TimeToAccuracy, Verdict
+from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.scaling import Scaling, scaling
 from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.report.contrasts import contrast_row, drawn_interval
+from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
+from asr_ablations.report.definitions import DEFINITIONS
 from asr_ablations.report.figures.utilisation import gpu_lines
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
@@ -43,12 +45,14 @@ def content(comparison: Comparison) -> Json:
         "metric": comparison.metric,
         "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
         "baseline": comparison.baseline,
-        "verdicts": [verdict.sentence for verdict in comparison.verdicts],
+        "verdicts": [verdict.sentence for verdict in comparison.answer],
+        "evidence": f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look}).",
+        "definitions": list(DEFINITIONS.items()),
         "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,
-        "differences": [_difference(verdict) for verdict in comparison.verdicts],
+        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "equal": comparison.equal_cost,
         "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
         "scaling": [_scaled(row) for row in scaling(comparison.arms)],
@@ -60,11 +64,6 @@ def content(comparison: Comparison) -> Json:
         "worst": worst(comparison),
         "environments": _environments(comparison),
     }
-
-
-def _difference(verdict: Verdict) -> Json:
-    low, high = drawn_interval(verdict.contrast)
-    return {**contrast_row(verdict), "low": low, "high": high, "verdict": verdict.outcome}
 
 
 def _run(run: RunRecord, metrics: Sequence[str]) -> Json:

@@ -76,14 +76,18 @@ function interval(row, most) {
 function differences() {
   at("s-differences").hidden = !data.differences.length;
   at("baseline").textContent = data.baseline;
-  const most = Math.max(1e-9, ...data.differences.flatMap((row) => [Math.abs(row.low), Math.abs(row.high), Math.abs(row.difference)]));
-  const clear = (row) => ({ better: "good", worse: "bad" }[row.verdict] ?? "");
+  at("definitions").replaceChildren(...data.definitions.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
+  at("evidence").textContent = data.evidence;
+  const most = Math.max(1e-9, ...data.differences.flatMap((row) => [Math.abs(row.low ?? 0), Math.abs(row.high ?? 0), Math.abs(row.difference)]));
+  const clear = (row) => ({ better: "good", worse: "bad" }[row.outcome] ?? "");
   const signed = (row) => element("span", { class: clear(row) }, (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−"));
+  const role = (row) => row.primary ? "decides" : "describes";
   table("differences", data.differences, [
-    { key: "arm", cell: armCell }, { key: "set" }, { key: "metric", cell: (row) => data.metrics[row.metric].label },
-    { key: "difference", title: "difference", cell: signed }, { key: "low", title: "95 % interval", cell: (row) => interval(row, most) },
-    { key: "verdict" },
-    { key: "p_holm", title: "p" }, { key: "p_pairs_holm", title: "p (pairs)" }, { key: "p_seeds", title: "p (seeds)" }, { key: "p_pooled", title: "p (pooled)" }, { key: "detectable", title: "detectable" },
+    { key: "arm", cell: armCell }, { key: "difference", title: "difference", cell: signed },
+    { key: "low", title: "interval", cell: (row) => interval(row, most) }, { key: "outcome", title: "verdict" },
+    { key: "set" }, { key: "primary", title: "role", cell: role },
+    { key: "p" }, { key: "p_adjusted", title: "Holm" }, { key: "error_over_seeds", title: "SE seeds" }, { key: "error_over_speakers", title: "SE speakers" },
+    { key: "detectable", title: "detectable" }, { key: "p_pairs_holm", title: "matched pairs p" },
   ], "Differences");
 }
 

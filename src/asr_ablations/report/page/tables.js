@@ -12,7 +12,7 @@ function element(tag, attributes = {}, ...children) {
 function metricOf(key) {
   const named = /(^|[_\/ ])(wer|cer|loss)($|[_ ])/.exec(key);
   if (named) return data.metrics[named[2]];
-  return /^(target|low|high|difference|detectable|baseline_mean|arm_mean|mean|deviation)$/.test(key) ? data.metrics[data.metric] : null;
+  return /^(target|low|high|difference|detectable|error_over_seeds|error_over_speakers|baseline_mean|arm_mean|mean|deviation)$/.test(key) ? data.metrics[data.metric] : null;
 }
 
 function digits(value, places) {

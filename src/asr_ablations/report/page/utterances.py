@@ -9,7 +9,8 @@ from pathlib import Path
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.comparison.result import Arm, Comparison
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
 from asr_ablations.metrics.error_counts import recorded_errors, sum_errors
 from asr_ablations.metrics.word_alignment import align

@@ -1,0 +1,110 @@
+"""What a comparison asks of its arms, and what it found."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.statistics.power import Levers
+from asr_ablations.statistics.range import Range
+
+ALPHA = 0.05
+"""The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
+
+Outcome = Literal[
+    "better", "worse", "no difference shown", "interaction shown", "no interaction shown", "not learned", "undecided"
+]
+"""What a verdict says of a contrast. not learned: neither side has. undecided: the evidence cannot decide, and the
+sentence says why.
+"""
+
+SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")
+"""The outcomes that claim a difference."""
+
+
+Kind = Literal["arm", "main effect", "simple effect", "interaction"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a contrast asks: Σ weight · mean over the arms.
+
+    arm, baseline: the two sides as a reader calls them; within: where an effect of one factor is measured, such as
+    "norm=none", or what it is averaged over; empty for an arm against the baseline.
+    """
+
+    kind: Kind
+    arm: str
+    baseline: str
+    weights: dict[str, float]
+    within: str = ""
+
+    @property
+    def name(self) -> str:
+        """The question in the words of the tables."""
+        return f"{self.arm}{f' ({self.within})' if self.within else ''}"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A question on a test set. Rates and differences of rates are fractions, not percent.
+
+    primary: on the declared set, whose verdicts are the answer; the other sets are descriptive. seeds: the results
+    that count, by arm; diverged: those of them that diverged. difference: the arm's rate less the baseline's, over the
+    utterances that all runs have.
+
+    estimate: with its noise of seeds and speakers; None where the evidence has no noise to judge by, and `reason` says
+    why. procedure: of the test; p: before, p_adjusted: after Holm's correction over the `family` contrasts of the set.
+    level: the two-sided α at which Holm's procedure decided this contrast; low, high: the interval at that level, which
+    excludes 0 exactly where a difference is shown.
+
+    detectable: the true difference that such runs find in four cases of five, with a 90 % interval of its own; levers:
+    the seeds, or the test speakers, that would find other true differences, once declared.
+
+    p_pairs: matched pairs (MAPSSWE) of these trained models, and after Holm's correction over the family; nan where a
+    record has no utterances.
+    """
+
+    question: Question
+    set: str
+    metric: str
+    primary: bool
+    arm_mean: float
+    baseline_mean: float
+    seeds: dict[str, int]
+    diverged: dict[str, int]
+    difference: float
+    outcome: Outcome
+    estimate: Estimate | None = None
+    reason: str = ""
+    procedure: str = ""
+    p: float | None = None
+    p_adjusted: float | None = None
+    level: float | None = None
+    low: float | None = None
+    high: float | None = None
+    detectable: Range | None = None
+    levers: dict[float, Levers] = field(default_factory=dict)
+    p_pairs: float = math.nan
+    p_pairs_holm: float = math.nan
+    family: int = 1
+
+    @property
+    def arm(self) -> str:
+        return self.question.name
+
+    @property
+    def baseline(self) -> str:
+        return self.question.baseline
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a contrast shows, in a sentence."""
+
+    contrast: Contrast
+    sentence: str
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.contrast.outcome

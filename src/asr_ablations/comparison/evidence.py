@@ -1,0 +1,104 @@
+"""Which runs count as evidence, how often they were looked at, and the test that this allows."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import Contrast
+from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.looks import Look, declared, evidence, looks, record_look
+from asr_ablations.runs.records import Records
+from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.tools.machine import iso
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The test of a comparison and why it is this one, in a sentence; look: this one's number, counted from 1.
+
+    folder: where looks are recorded, None where nobody can; runs: hash of the results seen; complete: whether they are
+    all that was declared.
+    """
+
+    procedure: Procedure
+    reason: str
+    look: int = 1
+    folder: Path | None = None
+    runs: str = ""
+    complete: bool = False
+
+    @property
+    def test(self) -> str:
+        """What the test is, in words."""
+        return TESTS[self.procedure.name]
+
+
+TESTS = {
+    FixedLength.name: "Student's t at a number of runs that was declared",
+    Anytime.name: "Intervals that hold however often one looks",
+}
+
+ANYTIME = Anytime(phi=0.25)
+"""Narrowest at about 3 to 10 runs of an arm: ± 7.2 standard errors with three runs of each of two arms, 4.0 with five,
+3.5 with ten, 3.3 with twenty.
+"""
+UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the runs")
+
+
+def gather(folders: Sequence[Path], records: Records) -> Evidence:
+    """The evidence in folders. The fixed-length test is for a sweep whose first launch named all its runs, where they
+    all have ended, no other was added, and nobody had looked before. Everything else can be looked at whenever somebody
+    likes, and gets the interval that holds however often they do.
+
+    Raises UnreadableFileError for a damaged record of looks.
+    """
+    models = sorted({run.model for run in [*records.runs, *records.diverged]})
+    folder = folders[0]
+    seen = evidence(models)
+    before = [look for look in looks(folder) if look.runs != seen]
+    number = len({look.runs for look in before}) + 1
+    planned = _planned(folders, models)
+    if planned is not None:
+        return Evidence(ANYTIME, planned, number, folder, seen)
+    early = [look for look in before if not look.complete]
+    if early:
+        reason = f"there were earlier looks, at fewer runs than declared ({len({look.runs for look in early})})"
+        return Evidence(ANYTIME, reason, number, folder, seen, complete=True)
+    return Evidence(FixedLength(), "all runs that were declared have ended", number, folder, seen, complete=True)
+
+
+def _planned(folders: Sequence[Path], models: Sequence[str]) -> str | None:
+    """Why the results are not what was declared before the runs; None where they are. Evaluations add no trained model:
+    those that there are were there before the first evaluation.
+    """
+    if all(folder.name == EVALUATIONS for folder in folders):
+        return None
+    if len(folders) > 1:
+        return "several folders were put together"
+    wanted = declared(folders[0])
+    if wanted is None:
+        return UNDECLARED.reason
+    ids = {model.partition("/")[0] for model in models}
+    if ids - wanted:
+        return "runs were added after the first launch"
+    missing = len(wanted - ids)
+    return f"{missing} of {len(wanted)} declared runs have not ended" if missing else None
+
+
+def keep_look(found: Evidence, arms: Sequence[Arm], baseline: str, contrasts: Sequence[Contrast]) -> str | None:
+    """Record this look where verdicts were shown; a warning where that is not possible."""
+    if found.folder is None or not any(contrast.p is not None for contrast in contrasts):
+        return None
+    look = Look(
+        when=iso(time.time()),
+        arms={arm.name: len(arm.results) for arm in arms},
+        runs=found.runs,
+        complete=found.complete,
+        baseline=baseline,
+        metric=contrasts[0].metric,
+        set=contrasts[0].set,
+        procedure=found.procedure.name,
+    )
+    return record_look(found.folder, look)

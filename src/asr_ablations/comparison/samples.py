@@ -1,0 +1,152 @@
+"""What the arms measured on a test set: rates and errors per utterance, over the utterances that all runs have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.table import final_value
+from asr_ablations.metrics.error_counts import COLUMNS, recorded_errors
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.sample import Sample
+from asr_ablations.tools.files import Json
+
+SHARE = 0.9
+"""Least share of the utterances that runs must have in common to be compared on these."""
+
+Key = tuple[str, str]
+"""The id and the reference of an utterance."""
+Rows = dict[Key, Json]
+
+
+@dataclass(frozen=True)
+class SetSamples:
+    """The arms that can be compared on a set, by name, and why others cannot.
+
+    apart: arms whose test set has no utterance of the baseline's, as another language has. models: the trained models
+    that gave the rows of each sample. replicates: whether each seed has its own corpus and test speakers, so that the
+    rows of arms belong together. references: of the common utterances; hypotheses: of each finished run, by arm; both
+    empty where records have no utterances.
+    """
+
+    samples: dict[str, Sample] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
+    models: dict[str, list[str]] = field(default_factory=dict)
+    replicates: bool = False
+    references: list[str] = field(default_factory=list)
+    hypotheses: dict[str, list[list[str]]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
+    """The samples of all arms on a set. A run that diverged has got every word wrong: WER 100 %."""
+    rows = {id(run): _rows(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
+    if not any(rows.values()):
+        return _of_rates(arms, set_, metric)
+    if _own_corpora(arms, rows):
+        return _of_rates(arms, set_, metric, replicates=True)
+    tested = _tested(arms, baseline, rows, set_)
+    result = SetSamples(warnings=tested.warnings, apart={name for name in tested.keys if name in tested.apart})
+    for arm in arms:
+        if (keys := tested.keys.get(arm.name)) is None:
+            continue
+        source = next((run for run in [*arm.runs, *baseline.runs] if keys[0] in rows[id(run)]), None)
+        assert source is not None
+        described = rows[id(source)]
+        totals = np.array([recorded_errors(described[key], metric).total for key in keys], dtype=float)
+        errors = [
+            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric) for run in arm.results
+        ]
+        speakers = np.array([described[key]["speaker"] for key in keys])
+        result.samples[arm.name] = Sample.of_errors(np.array(errors, dtype=float), totals, speakers)
+        result.models[arm.name] = [run.model for run in arm.results]
+        if not tested.apart:
+            result.hypotheses[arm.name] = [[rows[id(run)][key]["hypothesis"] for key in keys] for run in arm.runs]
+            result.references[:] = [text for _, text in keys]
+    return result
+
+
+def _errors(rows: Rows, keys: Sequence[Key], metric: str) -> list[int]:
+    return [recorded_errors(rows[key], metric).count for key in keys]
+
+
+def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
+    """Samples without utterances: the rates that the runs recorded."""
+    result = SetSamples(replicates=replicates)
+    for arm in arms:
+        known = [run for run in arm.results if _rate(run, set_, metric) is not None]
+        words = [final_value(run, set_, "words" if metric == "wer" else "characters") for run in known]
+        total = next((count for count in words if count), None)
+        if known:
+            rates = np.array([_rate(run, set_, metric) for run in known], dtype=float)
+            result.samples[arm.name] = Sample.of_rates(rates, total)
+            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in known]
+        else:
+            result.warnings.append(f"{set_}: {arm.name} has no result on this set: not compared")
+    return result
+
+
+def _rate(run: RunRecord, set_: str, metric: str) -> float | None:
+    """A run that diverged counts as wholly wrong; its loss is no number."""
+    if run.diverged_at is not None:
+        return 1.0 if metric in COLUMNS else None
+    return final_value(run, set_, metric)
+
+
+def _rows(run: RunRecord, set_: str) -> Rows:
+    rows = (row for row in run.utterances if row["set"] == set_)
+    return {(str(row["id"]), str(row["reference"])): row for row in rows}
+
+
+def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
+    """Whether every seed was tested on utterances of its own, the same in all arms."""
+    by_seed: dict[int, set[frozenset[Key]]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            by_seed.setdefault(run.seed, set()).add(frozenset(rows[id(run)]))
+    alike = all(len(of_seed) == 1 for of_seed in by_seed.values())
+    return alike and len(by_seed) > 1 and len(set.union(*by_seed.values())) == len(by_seed)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """keys: the utterances that each arm is compared on, in order of their ids; apart: arms with other ones."""
+
+    keys: dict[str, list[Key]]
+    apart: set[str]
+    warnings: list[str]
+
+
+def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
+    """Arms are compared on the utterances that all runs of all arms have. An arm with a test set of its own, without
+    any utterance of the baseline's, as another language has, is compared as a whole; one with a part of the baseline's
+    is not.
+    """
+    everything = {key for run in baseline.runs for key in rows[id(run)]}
+    common, apart, warnings = everything, {}, []
+    compared = []
+    for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
+        own = [set(rows[id(run)]) for run in arm.runs] or [everything]
+        shared, largest = set.intersection(*own), max(map(len, own))
+        if not shared or len(shared) < SHARE * largest:
+            warnings.append(f"{set_}: the runs of {arm.name} were tested on different utterances: not compared")
+        elif not shared & everything:
+            apart[arm.name] = sorted(shared)
+        elif len(shared & everything) < SHARE * max(len(everything), largest):
+            warnings.append(f"{set_}: {arm.name} was tested on other utterances than {baseline.name}: not compared")
+        else:
+            common = common & shared
+            compared.append(arm)
+    if baseline not in compared:
+        return _Tested({}, set(), warnings)
+    lacking = [f"{arm.name}/{run.seed}" for arm in compared for run in arm.runs if not everything <= set(rows[id(run)])]
+    if lacking:
+        warnings.append(
+            f"{set_}: not every run was tested on the same utterances ({', '.join(lacking[:5])}): compared on the "
+            f"{len(common)} that all have"
+        )
+    if apart:
+        warnings.append(f"{set_}: {', '.join(apart)} has a test set of its own: texts and speakers differ as well")
+    keys = {arm.name: sorted(common) for arm in compared} | apart
+    return _Tested(keys, set(apart), warnings)

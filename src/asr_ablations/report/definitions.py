@@ -1,0 +1,22 @@
+"""What each number of a comparison means, in one place: the page shows it, and docs/statistics.md holds the same."""
+
+DEFINITIONS = {
+    "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "
+    "utterances that all runs have. A run that diverged counts as 100 % WER.",
+    "interval": "The difference ± the half width at the level of the verdict. It excludes 0 exactly where a difference "
+    "is shown.",
+    "p": "Of the verdict's test, over seeds and speakers together, before any correction.",
+    "Holm": "p after Holm's correction over all contrasts of the set; a difference is shown at 0.05 or less.",
+    "SE seeds": "Standard error of the difference over seeds alone.",
+    "SE speakers": "Standard error of the difference over speakers alone, by bootstrap.",
+    "detectable": "The true difference that such runs find in four cases of five, with a 90 % interval of its own.",
+    "matched pairs p": "MAPSSWE on the utterances of these trained models, after Holm's correction. It says nothing of "
+    "other seeds, and decides nothing.",
+    "decides, describes": "The declared test set decides. Verdicts on the other sets are corrected among themselves "
+    "and describe.",
+    "look": "How many different states of this sweep have been compared. Where the number of runs was not declared "
+    "beforehand, or was looked at before all had ended, the interval is one that holds however often one looks.",
+    "trimmed means": "Where a run of any arm diverged, and from five seeds on: without the best and the worst fifth of "
+    "an arm's runs (Yuen 1974).",
+    "has not learned": "A WER above 90 %. Where neither side has learned there is no verdict.",
+}

@@ -1,0 +1,32 @@
+"""What a sweep file declares, and what it may not."""
+
+import pytest
+
+from asr_ablations.comparison.declaration import Declaration, parse
+from asr_ablations.tools.errors import UsageError
+
+
+def test_a_whole_declaration() -> None:
+    node = {
+        "question": "?", "source": "papers/003", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
+        "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2], "published": {"a": {"test": 5}},
+    }  # fmt: skip
+    assert parse(node) == Declaration(
+        "?", "papers/003", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}}
+    )
+    assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"facto": "rnn"}, "ablation=facto: expected one of question, source"),
+        ("rnn", "ablation=rnn: expected keys"),
+        ({"targets": ["low"]}, r"ablation\.targets=\['low'\]: expected rates"),
+        ({"published": {"a": 3}}, r"ablation\.published="),
+        ({"published": {"a": {"test": "x"}}}, r"ablation\.published="),
+    ],
+)
+def test_mistakes_are_one_line(node: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(node)

@@ -1,0 +1,81 @@
+"""What every file in sweeps/ asks can be answered: its arms compared for real, with invented results."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from asr_ablations.comparison.comparison import Options, compare_runs
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.record import RunRecord
+from tests.helpers.invented_records import record, records
+from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
+
+MODELS = ["decoder.lm=2-gram", "decoder.lm=4-gram"]
+SEARCHED = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
+
+
+def choices(name: str) -> list[list[str]]:
+    """The overrides of every arm, without seeds."""
+    cfg = composed(name, *(["+decoder.lm=x"] if name == "language_models" else []))
+    if is_search(cfg):
+        return SEARCHED
+    without = {tuple(word for word in arm if not word.startswith("seed=")): None for arm in arms(cfg)}
+    models = MODELS if name == "language_models" else [""]
+    return [[*arm, *filter(None, [model])] for arm in without for model in models]
+
+
+def config(name: str, overrides: list[str]) -> dict[str, Any]:
+    cfg = composed(name, *overrides, "overrides=[]")
+    OmegaConf.set_struct(cfg, False)
+    del cfg["hydra"]
+    container: Any = OmegaConf.to_container(cfg)
+    return container
+
+
+def runs_of(name: str) -> list[RunRecord]:
+    """Three seeds of every arm (twenty of the only one, one in a search), each arm two points worse than the one before
+    it; decoders share their models.
+    """
+    runs = []
+    listed = choices(name)
+    seeds = 20 if len(listed) == 1 else 1 if is_search(composed(name)) else 3
+    for number, overrides in enumerate(listed):
+        arm = config(name, overrides)
+        language = next((word for word in overrides if word.startswith("data.language")), "s")
+        for seed in range(seeds):
+            run = record("x=y", seed, 0.2 + 0.02 * number, speakers=language)
+            model = f"model-{seed}/last.ckpt" if is_decoding(name) else f"{name}-{number}-{seed}/last.ckpt"
+            runs.append(replace(run, config={**arm, "seed": seed}, overrides=overrides, model=model))
+    return runs
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def compared(request: pytest.FixtureRequest) -> tuple[str, Comparison]:
+    return request.param, compare_runs(records(runs_of(request.param)), Options(), request.param)
+
+
+def test_its_arms_are_compared_with_the_declared_baseline(compared: tuple[str, Comparison]) -> None:
+    name, comparison = compared
+    listed = choices(name)
+    assert len(comparison.arms) == len(listed)
+    declared = str(
+        composed(name, *([f"+{MODELS[0]}"] if name == "language_models" else [])).ablation.get("baseline", "")
+    )
+    wanted = declared.split(",") if "=" in declared else [f"={declared}"] if declared else []
+    baseline = next(arm for arm in comparison.arms if arm.name == comparison.baseline)
+    assert all(any(word.endswith(part) for word in baseline.runs[0].overrides) for part in wanted)
+
+
+def test_every_question_of_it_gets_a_verdict(compared: tuple[str, Comparison]) -> None:
+    """One arm is described, and a search, with one run of each, decides nothing."""
+    name, comparison = compared
+    if len(comparison.arms) == 1:
+        assert (comparison.answer, len(comparison.arms[0].runs)) == ([], 20)
+        return
+    asked = composed(name).ablation.get("contrasts")
+    assert len(comparison.answer) >= (len(asked) if asked else len(comparison.arms) - 1)
+    outcomes = {verdict.outcome for verdict in comparison.answer}
+    assert outcomes == {"undecided"} if is_search(composed(name)) else "undecided" not in outcomes
+    assert not [line for line in comparison.warnings if "not compared" in line]
