@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.bootstrap import speaker_interval
+from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
 
 
 def corpus(generator: np.random.Generator, speakers: int, utterances: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -55,3 +55,12 @@ def test_with_nothing_to_draw_from_the_interval_is_unbounded(count: int) -> None
 def test_the_same_records_give_the_same_interval() -> None:
     arguments = corpus(np.random.default_rng(0), 10, 5)
     assert speaker_interval(*arguments) == speaker_interval(*arguments)
+
+
+def test_shared_variance_is_how_seeds_differ_by_speaker() -> None:
+    words, owners = np.full(100, 8.0), np.arange(20).astype(str).repeat(5)
+    even = np.outer([1.0, 2.0, 3.0], np.ones(100))  # seeds differ, and alike on every speaker
+    assert shared_variance(even, words, owners) == pytest.approx(0)
+    turned = np.stack([np.tile([1.0] * 5 + [3.0] * 5, 10), np.tile([3.0] * 5 + [1.0] * 5, 10)])
+    per_speaker = np.var([5.0, 15.0], ddof=1)
+    assert shared_variance(turned, words, owners) == pytest.approx(20 * per_speaker / 2 / 800**2)

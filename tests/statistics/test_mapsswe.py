@@ -105,3 +105,15 @@ def test_p_is_the_normals() -> None:
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0], [0.0] * 9])
 def test_without_spread_the_test_decides_nothing(values: list[float]) -> None:
     assert (matched_pairs(values).z, matched_pairs(values).p) == (0, 1)
+
+
+def test_the_matched_pairs_of_a_single_seed_would_raise_many_alarms() -> None:
+    """Why no verdict rests on them: the utterances of a seed hold no noise of seeds."""
+    generator = np.random.default_rng(0)
+
+    def errors() -> np.ndarray:
+        """100 utterances of 8 words by a model whose true rate is drawn anew."""
+        return generator.binomial(8, np.clip(generator.normal(0.1, 0.03), 0, 1), 100).astype(float)
+
+    ps = [matched_pairs((errors() - errors()).tolist()).p for _ in range(200)]
+    assert np.mean(np.array(ps) <= 0.05) > 0.2
