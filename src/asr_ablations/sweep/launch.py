@@ -15,7 +15,7 @@ from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sw
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, freeze_arm
 from asr_ablations.sweep.live import LiveArms
-from asr_ablations.sweep.preflight import fingerprints, is_training
+from asr_ablations.sweep.preflight import check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots, machine_slots
 from asr_ablations.sweep.states import STOPPED, State
@@ -48,6 +48,7 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
     """
     for cfg in configs:
         check(cfg)
+    check_declarations(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _keep_previous(cfg, fingerprint)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.declaration import parse
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.errors import UsageError
 
@@ -16,6 +18,15 @@ class Checked:
 
     fingerprint: str
     mistake: str | None
+
+
+def check_declarations(configs: Sequence[DictConfig]) -> None:
+    """Raises UsageError for a question that `compare` would not understand once the runs are there."""
+    for cfg in configs:
+        if cfg.get("ablation") is not None:
+            declared = parse(OmegaConf.to_container(cfg.ablation, resolve=True))
+            if declared.metric is not None:
+                find_metric(declared.metric)
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
