@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from asr_ablations.data.audio import duration, read
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.onnx_export.job import largest_difference, metadata, write_graph
 from asr_ablations.tools.errors import UsageError

@@ -19,8 +19,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.utterance import Batch
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, standing_corpus, tiny_overrides

@@ -9,7 +9,8 @@ from rich.table import Table
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
+from asr_ablations.data.description import SetDescription, describe_set
+from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console
@@ -34,7 +35,7 @@ def prepare(cfg: DictConfig) -> None:
         raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
-    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(screened)}, {corpus.root}")
+    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
 
 
 def _print(sets: Mapping[str, SetDescription]) -> None:

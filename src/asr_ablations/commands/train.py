@@ -6,9 +6,13 @@ python src/train.py -m rnn=lstm,gru plan=true         what that would cost, noth
 python src/train.py --help                            groups, keys, values
 """
 
+import os
+
 from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
+from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.status import DONE
 
 
 @entry("config")
@@ -18,6 +22,23 @@ def main(cfg: DictConfig) -> object:
 
         plan(freeze([cfg]))
         return None
+    from asr_ablations.experiment.finished import finished, print_finished
+
+    if (runs := finished([cfg])) is not None and runs[0].status() == DONE:
+        print_finished(runs[0])
+        return runs[0].folder
+    announce(cfg)
     from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
 
     return run_fresh(cfg)
+
+
+def announce(cfg: DictConfig) -> None:
+    """Print what is about to run, before torch is imported, which takes seconds. The folder's full name comes later:
+    it depends on the data.
+    """
+    if "RANK" in os.environ:  # the process that started the ranks has said it
+        return
+    keys = ("seed", "width", "layers", "precision", "max_epochs", "gpus")
+    settings = " ".join(f"{key}={cfg[key]}" for key in keys)
+    print(f"starts {short_name(cfg.overrides)} in {cfg.outputs}/{cfg.sweep}: {settings}", flush=True)

@@ -90,6 +90,14 @@ class Corpus(ABC):
             )
         return self._read[split]
 
+    def sets(self) -> list[str]:
+        """Return the names of all sets: train, which may be several splits, and the splits of validation and test."""
+        return list(dict.fromkeys(["train", *self.validation, *self.test]))
+
+    def read_set(self, name: str) -> list[Utterance]:
+        """Return the utterances of one set, those with faults included."""
+        return [u for split in (self.train if name == "train" else [name]) for u in self.read(split)]
+
     def folders(self) -> list[str]:
         """Return every split once, training first."""
         return list(dict.fromkeys([*self.train, *self.validation, *self.test]))

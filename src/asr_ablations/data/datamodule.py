@@ -12,7 +12,8 @@ from asr_ablations.data.batch_size import batch_size
 from asr_ablations.data.contracts import Augmentation
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech
-from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
+from asr_ablations.data.description import DataDescription, describe_set
+from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
 from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
@@ -89,7 +90,7 @@ class SpeechData(pl.LightningDataModule):
     @cached_property
     def fingerprint(self) -> str:
         """Hash that changes with the utterances, texts and audio of the corpus, not with the model or its alphabet."""
-        return fingerprint(self.screened)
+        return fingerprint(self.corpus)
 
     def resume(self, epoch: int, batches: int) -> None:
         """Continue after `batches` batches of an epoch."""

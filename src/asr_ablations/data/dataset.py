@@ -9,9 +9,10 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.sampler import EpochBatch
 from asr_ablations.data.store import Store
-from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
 

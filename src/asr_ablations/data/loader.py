@@ -8,8 +8,9 @@ from contextlib import suppress
 import torch
 from torch.utils.data import DataLoader
 
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech, Unreadable, collate
-from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
 

@@ -58,9 +58,8 @@ def screen(
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, list[Utterance]]:
     """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids."""
     judged = {}
-    for name in dict.fromkeys(names or ["train", *corpus.validation, *corpus.test]):
-        splits = corpus.train if name == "train" else [name]
-        utterances = [u for split in splits for u in corpus.read(split)]
+    for name in dict.fromkeys(names or corpus.sets()):
+        utterances = corpus.read_set(name)
         occurrences = Counter(u.id for u in utterances)
         faults = (u.fault or _fault(u, alphabet, occurrences[u.id]) for u in utterances)
         judged[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]

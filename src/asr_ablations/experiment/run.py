@@ -14,8 +14,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.experiment.finished import print_finished
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.experiment.terminal import print_finished
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
@@ -83,8 +83,7 @@ def run_fresh(cfg: DictConfig) -> Path:
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
     record, task, data = set_up(cfg)
     if record.status() == DONE and not cfg.force:
-        if not rank():
-            print_finished(record.folder)
+        print_finished(record)
         return record.folder
     if not cfg.force:
         _refuse_diverged(record.folder)
@@ -96,6 +95,9 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
         checkpoint = None if cfg.force else _last_checkpoint(record)
         if checkpoint is not None:
             _restore_threads(record)
+        if not rank():
+            device = f"{devices} GPUs" if devices > 1 else "GPU" if devices else "CPU"
+            print(f"trains on {device} with {torch.get_num_threads()} threads in {record.folder}", flush=True)
         TrainingRun(cfg, devices, record, task, data, stop, checkpoint).run()
     return record.folder
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from rich.table import Table
 
 from asr_ablations.experiment.utterances import UtteranceRow
-from asr_ablations.runs.reader import read_status, read_summary
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
@@ -40,14 +39,3 @@ def _table(summary: Json) -> Table:
         counts = [str(final[key]) for key in ("substitutions", "deletions", "insertions")]
         table.add_row(name, *sizes, *percents, *counts)
     return table
-
-
-def print_finished(folder: Path) -> None:
-    """Print that a run needs no training, with its results."""
-    summary = read_summary(folder)
-    started = read_status(folder)["started"]
-    sets = ", ".join(f"{name} WER {100 * final['wer']:.2f} %" for name, final in summary["sets"].items())
-    print(
-        f"done already, started {started}: {sets}\nrun folder  {folder}\n"
-        "force=true trains it anew and keeps this folder under another name"
-    )

@@ -13,7 +13,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.utterance import unlabelled_batch
+from asr_ablations.data.batch import unlabelled_batch
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.runs.layout import ENVIRONMENT
 from asr_ablations.runs.reader import read_environment

@@ -9,9 +9,9 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.loader import SpeechLoader
-from asr_ablations.data.utterance import Batch
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.process import load_frozen

@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
-from asr_ablations.data.utterance import Batch
 from asr_ablations.runs.folder import Run
 
 Checkpoint: TypeAlias = dict[str, Any]

@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from torchmetrics import Metric
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.contracts import Augmentation
-from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.masks import normalise_utterances
 from asr_ablations.training.contracts import (
     AcousticModel,

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.utterance import unlabelled_batch
+from asr_ablations.data.batch import unlabelled_batch
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.load import Trained

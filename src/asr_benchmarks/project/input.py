@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.loader import SpeechLoader
 from asr_ablations.data.store import Cache
-from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores, device_clock

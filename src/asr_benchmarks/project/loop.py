@@ -11,9 +11,9 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import Progress

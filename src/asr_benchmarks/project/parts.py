@@ -9,7 +9,7 @@ from torch import nn
 
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.ds2 import DeepSpeech2
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.layers import convolutions, model_of, recurrent_layers

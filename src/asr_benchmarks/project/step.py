@@ -12,9 +12,9 @@ from omegaconf import DictConfig, open_dict
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
-from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory

@@ -13,7 +13,7 @@ from rich.progress import track
 from scipy import stats
 
 from asr_ablations.config.build import build
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.entry import entry
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import device_clock, peak_memory

@@ -10,7 +10,7 @@ import torch
 
 from asr_ablations.components.loss.framewise import linear_alignment, separated
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from tests.helpers.support import component
 
 ALPHABET = Alphabet("abc ")

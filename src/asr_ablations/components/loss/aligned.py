@@ -11,9 +11,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.loss.framewise import Framewise
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.data.utterance import Batch, Utterance
+from asr_ablations.data.utterance import Utterance
 from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256, whole_file

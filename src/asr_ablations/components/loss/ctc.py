@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import ctc_loss
 
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
-from asr_ablations.data.utterance import Batch
 
 
 class CTC:

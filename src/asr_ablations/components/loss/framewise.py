@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import torch
 
+from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
-from asr_ablations.data.utterance import Batch
 from asr_ablations.tools.masks import valid_frames
 
 

@@ -5,7 +5,7 @@ import time
 import pytorch_lightning as pl
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.tools.machine import device_clock
 
 

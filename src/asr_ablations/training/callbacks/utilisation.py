@@ -12,7 +12,7 @@ import torch
 from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.utterance import Batch
+from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.files import Json

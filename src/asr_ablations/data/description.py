@@ -1,0 +1,44 @@
+"""Description of a run's data: counts for people, and hashes that any change changes."""
+
+from typing import TypedDict
+
+from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.screening import Screened
+
+
+class SetDescription(TypedDict):
+    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason."""
+
+    utterances: int
+    hours: float
+    speakers: int
+    words: int
+    vocabulary: int
+    sha256: str
+    left_out: dict[str, list[str]]
+    infeasible: list[str]
+
+
+class DataDescription(TypedDict):
+    """The fingerprint of all data of a run, its sets by name, the characters of the alphabet and its separation."""
+
+    fingerprint: str
+    sets: dict[str, SetDescription]
+    alphabet: str
+    separation: str
+
+
+def describe_set(screened: Screened) -> SetDescription:
+    """Describe what is used of a set, by counts and a hash, and what is not."""
+    utterances = screened.kept
+    words = [word for u in utterances for word in u.text.split()]
+    return {
+        "utterances": len(utterances),
+        "hours": sum(u.duration for u in utterances) / 3600,
+        "speakers": len({u.speaker for u in utterances}),
+        "words": len(words),
+        "vocabulary": len(set(words)),
+        "sha256": content_hash(utterances),
+        "left_out": screened.left_out_ids(),
+        "infeasible": screened.infeasible,
+    }

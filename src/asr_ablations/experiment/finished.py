@@ -1,0 +1,76 @@
+"""Runs that have their results already, recognised without torch: importing it takes longer than all else here."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config.build import build
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.fingerprint import fingerprint
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
+from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import rank
+
+
+def finished(configs: Sequence[DictConfig]) -> list[Run] | None:
+    """The runs of these configs where every one has its result, done or diverged; None where any is left to do.
+
+    The data are read, since a run is identified by their content, but only where the folders say that they would do.
+    None also for data that cannot be read: whoever trains reports that.
+    """
+    if not all(map(_looks_finished, configs)):
+        return None
+    known: dict[str, str] = {}
+    runs = []
+    try:
+        for cfg in configs:
+            key = json.dumps(OmegaConf.to_container(cfg.data, resolve=True), sort_keys=True)
+            if key not in known:
+                known[key] = _fingerprint(cfg)
+            runs.append(Run(cfg, known[key]))
+        return runs if all(run.status() and _has_result(run) for run in runs) else None
+    except UsageError:
+        return None
+
+
+def print_finished(record: Run) -> None:
+    """Print that a run needs no training, with its results; of several ranks only the first does."""
+    if rank():
+        return
+    summary = read_summary(record.folder)
+    started = read_status(record.folder)["started"]
+    sets = ", ".join(f"{name} WER {100 * final['wer']:.2f} %" for name, final in summary["sets"].items())
+    print(
+        f"done already, started {started}: {sets}\nrun folder  {record.folder}\n"
+        "force=true trains it anew and keeps this folder under another name"
+    )
+
+
+def _looks_finished(cfg: DictConfig) -> bool:
+    """Whether there is a result of this config with the data that it had then."""
+    return not cfg.force and any(map(_has_result, _earlier(cfg)))
+
+
+def _earlier(cfg: DictConfig) -> Iterator[Run]:
+    """The runs of this config that have a folder, whatever their data."""
+    without_data = Run(cfg)
+    for folder in without_data.folder.parent.glob(f"{without_data.name}-{'?' * len(without_data.id)}"):
+        try:
+            earlier = Run(cfg, read_environment(folder)["data_fingerprint"])
+        except (FileNotFoundError, UnreadableFileError, KeyError):
+            continue
+        if earlier.folder == folder:
+            yield earlier
+
+
+def _has_result(run: Run) -> bool:
+    return fate_of(run.folder).state in RESULTS
+
+
+def _fingerprint(cfg: DictConfig) -> str:
+    corpus: Corpus = build(cfg.data)
+    corpus.prepare()
+    return fingerprint(corpus)
