@@ -28,7 +28,7 @@ def speaker_interval(
     1993, §12.4), which is corrected to n − 1 units too: drawing from n of them makes it √((n − 1) / n) too small
     (Hesterberg 2015). Percentiles, which Bisani & Ney take, end where the worst of few units does: widened as
     Hesterberg proposes they hold 89 to 93 % at 5 speakers and 69 to 75 % at 3. This interval holds 93 to 96 % at 5 to
-    40 speakers in every world of tests/statistics/test_bootstrap_coverage.py except one: where a few speakers carry the
+    40 speakers in every world of tests/helpers/interval_coverage.py except one: where a few speakers carry the
     difference (gains that follow a log-normal with σ = 1) it holds 88 to 91 %, and a studentised bootstrap 90 to 92 %.
     """
     owner = units_of(speakers)
