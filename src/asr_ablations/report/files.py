@@ -42,7 +42,7 @@ def as_json(comparison: Comparison) -> Json:
         "rows": comparison.rows,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "reached": [asdict(time) for time in comparison.times_to_accuracy],
-        "verdicts": [verdict.sentence for verdict in comparison.verdicts],
+        "verdicts": [verdict.sentence for verdict in comparison.answer],
         "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [

@@ -81,7 +81,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     tables: dict[str, list[dict[str, object]]] = {
         "table": [dict(row) for row in comparison.rows],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.verdicts],
+        "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
     }
     for name, rows in tables.items():
         columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
