@@ -1,8 +1,8 @@
 """From utterances to batches: collation, padding, and what cannot be learnt left out by name."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterance import Utterance
@@ -66,16 +67,32 @@ def test_moving_keeps_the_lengths_on_the_cpu() -> None:
     assert [moved.lengths.tolist(), moved.target_lengths.tolist()] == [[5, 2], [2, 0]]
 
 
-def corpus(**splits: list[Utterance]) -> Any:
+class Listed(Corpus):
     """A corpus whose splits are lists; train consists of two folders."""
-    return SimpleNamespace(
-        train=["one", "two"],
-        validation=["dev"],
-        test=["test"],
-        on_bad="stop",
-        max_seconds=None,
-        read=lambda name: splits.get(name, []),
-    )
+
+    def __init__(self, splits: dict[str, list[Utterance]]) -> None:
+        super().__init__(
+            root=None, train=["one", "two"], validation=["dev"], test=["test"], language="en", max_seconds=None,
+            on_bad="stop",
+        )  # fmt: skip
+        self.splits = splits
+
+    def prepare(self) -> None:
+        pass
+
+    def find(self, split: str) -> list[Utterance]:
+        return self.splits.get(split, [])
+
+    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
+        self.splits[split] = list(utterances)
+
+    def read(self, split: str) -> list[Utterance]:
+        """Nothing is inspected: the files do not exist."""
+        return self.find(split)
+
+
+def corpus(**splits: list[Utterance]) -> Corpus:
+    return Listed(splits)
 
 
 OPTIONS: dict[str, Any] = {
