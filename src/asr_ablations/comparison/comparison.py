@@ -74,8 +74,7 @@ def compare_runs(records: Records, options: Options, title: str, evidence: Evide
     sets = measured_sets(metric, records.runs)
     primary = _primary(options, declared, sets)
     chosen, others = _chosen_afterwards(options, declared, arms, baseline)
-    asked = questions(arms, baseline, factor, declared.contrasts)
-    family = Family(arms, baseline, asked, evidence.procedure, others)
+    family = Family(arms, baseline, questions(arms, baseline, factor, declared.contrasts), evidence.procedure, others)
     measured, uncompared = contrasts(family, sets, primary, metric.name)
     noise = known_noise(evidence.folder, arms, primary, metric)
     verdicts = [verdict(contrast, arms, noise) for contrast in measured]

@@ -20,7 +20,7 @@ NOT_LEARNED = 0.9
 TRIMMED_FROM = 5
 """Seeds an arm from which Yuen's trimmed test is used where a run diverged; it drops one at each end of five."""
 DIFFERENCES = (0.005, 0.01, 0.02)
-"""True differences for which the needed seeds and speakers are told, as fractions."""
+"""True differences for which the needed seeds and speakers are listed, as fractions."""
 
 
 @dataclass(frozen=True)

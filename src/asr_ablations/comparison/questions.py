@@ -16,7 +16,7 @@ FORMS = (
 
 def questions(arms: Sequence[Arm], baseline: Arm, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
     """The questions in the order of reading. declared: `ablation.contrasts`; where it is empty, and two factors are
-    fully crossed, all effects are asked. Raises UsageError for a contrast that the arms cannot answer.
+    fully crossed, all effects are measured. Raises UsageError for a contrast that the arms cannot answer.
     """
     crossed = _Crossed.of(arms, baseline, factor)
     if crossed is None:
@@ -24,8 +24,8 @@ def questions(arms: Sequence[Arm], baseline: Arm, factor: Sequence[str], declare
             reason = "contrasts of two factors, and every choice of both crossed; these arms are not"
             raise choices("ablation.contrasts", ", ".join(declared), reason)
         return against_baseline(arms, baseline)
-    asked = declared or [FACTORIAL]
-    return list({question.name: question for text in asked for question in crossed.asked(text)}.values())
+    entries = declared or [FACTORIAL]
+    return list({question.name: question for text in entries for question in crossed.effects(text)}.values())
 
 
 def against_baseline(arms: Sequence[Arm], baseline: Arm) -> list[Question]:
@@ -53,22 +53,22 @@ class _Crossed:
         complete = len(names) == len(arms) == len(levels[0]) * len(levels[1])
         return cls(factor, levels, names) if complete and min(map(len, levels)) > 1 else None
 
-    def asked(self, text: str) -> list[Question]:
+    def effects(self, text: str) -> list[Question]:
         """The questions of one entry of `ablation.contrasts`."""
         if text == FACTORIAL:
             first, second = self.factors
             simple = [f"{one} | {other}={level}" for one, other, levels in self._sides() for level in levels]
             return [
-                question for entry in (first, second, *simple, f"{first}:{second}") for question in self.asked(entry)
+                question for entry in (first, second, *simple, f"{first}:{second}") for question in self.effects(entry)
             ]
         head, bar, place = (part.strip() for part in text.partition("|"))
         for one, other, levels in self._sides():
             if head == one and not bar:
-                return self._effects(
+                return self._differences(
                     "main effect", one, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
                 )
             if head == one and bar and place in [f"{other}={level}" for level in levels]:
-                return self._effects("simple effect", one, {place.partition("=")[2]: 1.0}, f"at {place}")
+                return self._differences("simple effect", one, {place.partition("=")[2]: 1.0}, f"at {place}")
         if not bar and sorted(part.strip() for part in head.split(":")) == sorted(self.factors):
             return self._interactions()
         named = ", ".join(
@@ -81,7 +81,7 @@ class _Crossed:
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [(first, second, of_second), (second, first, of_first)]
 
-    def _effects(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
+    def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
         """Every choice of a factor against its reference, where the other factor's levels have these shares."""
         reference, *others = self.levels[self.factors.index(factor)]
         return [

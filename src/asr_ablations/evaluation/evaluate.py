@@ -117,8 +117,8 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
         sets[name] = set_content(log_probs[name], decoded, own, pool.processes)
     identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
-    asked = OmegaConf.select(arm.cfg, "ablation")
-    content = {**identity, "sets": sets, "ablation": OmegaConf.to_container(asked) if asked else None}
+    ablation = OmegaConf.select(arm.cfg, "ablation")
+    content = {**identity, "sets": sets, "ablation": OmegaConf.to_container(ablation) if ablation else None}
     evaluation = Evaluation(arm.trained.folder, name, content, rows)
     evaluation.write()
     return evaluation

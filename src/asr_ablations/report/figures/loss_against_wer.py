@@ -20,8 +20,8 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
             losses, rates = [point.loss for point in own], [WER.scale * point.wer for point in own]
             panel.plot(losses, rates, linestyle="", label=arm.name, **marker(number))
         rho = each.correlation
-        told = "" if rho is None else f"\nrank correlation {rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})"
-        panel.set_title(each.name + told, loc="left")
+        label = "" if rho is None else f"\nrank correlation {rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})"
+        panel.set_title(each.name + label, loc="left")
         panel.set_xlabel(f"validation {LOSS.label} in {LOSS.unit}")
         panel.set_ylabel(f"{WER.label} in {WER.unit}")
     legend(figure, axes[0])
