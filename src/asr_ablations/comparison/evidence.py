@@ -62,9 +62,8 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     planned = _planned(folders, models)
     if planned is not None:
         return Evidence(ANYTIME, planned, number, folder, seen)
-    early = [look for look in before if not look.complete]
-    if early:
-        reason = f"there were earlier looks, at fewer runs than declared ({len({look.runs for look in early})})"
+    if before:  # of a sweep, at a part of its runs; of evaluations, at other models
+        reason = f"there were earlier looks, at other runs ({number - 1})"
         return Evidence(ANYTIME, reason, number, folder, seen, complete=True)
     return Evidence(FixedLength(), "all runs that were declared have ended", number, folder, seen, complete=True)
 
