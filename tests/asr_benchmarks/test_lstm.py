@@ -292,7 +292,7 @@ def test_published_ratios_stand_beside_ours() -> None:
     assert table[CE_LONG, KERAS_TF, "cuDNNLSTM"]["ours"] == pytest.approx(3)
     gone = table[CE_LONG, "TensorFlow LSTMCell", BASIC]
     assert (gone["times"], gone["ours"], gone["no longer exists"]) == (1.6, None, "slower")
-    assert all(row["papers/000"].startswith("§") and row["times"] <= row["up to"] for row in ratios)
+    assert all(row["source (published)"].startswith("Braun2018 §") and row["times"] <= row["up to"] for row in ratios)
 
 
 def test_a_ratio_may_compare_two_configurations() -> None:

@@ -1,4 +1,4 @@
-"""The six networks of Shi et al. 2016: their sizes, the same in each framework, and what follows from the seconds."""
+"""The six networks of Shi2016 table 2: their sizes, the same in each framework, and what follows from the seconds."""
 
 import math
 from contextlib import ExitStack
@@ -60,7 +60,7 @@ def processes():
 @pytest.mark.parametrize(
     ("name", "parameters", "millions", "inputs", "outputs"),
     [
-        ("fcn5", 55_533_752, 55, 26_752, 26_752),  # Shi et al. 2016, Table 2
+        ("fcn5", 55_533_752, 55, 26_752, 26_752),  # Shi2016 table 2
         ("fcn8", 58_536_752, 58, 26_752, 26_752),
         ("alexnet", 61_100_840, 61, 150_528, 1000),  # the parameters as torchvision's documentation has them
         ("resnet50", 25_557_032, None, 150_528, 1000),  # these, too; Table 2 has multiply-additions instead

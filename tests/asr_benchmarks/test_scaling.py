@@ -82,13 +82,13 @@ def test_the_reason_is_the_last_error_of_the_processes_not_of_torchrun(tmp_path)
 
 def test_the_published_epochs_are_those_of_the_texts():
     rows = {(row["source (published)"], row["GPUs"]): row for row in published_rows()}
-    returnn = [rows["papers/002 §6", n] for n in (1, 2, 4)]
+    returnn = [rows["Doetsch2016 §6", n] for n in (1, 2, 4)]
     assert [row["epoch, as printed"] for row in returnn] == [140, 80, 41]
     assert [row["efficiency %"] for row in returnn] == pytest.approx([100, 87.5, 85.37], abs=0.01)
-    assert [rows["papers/003 Table 2.2", n]["epoch, as printed"] for n in (1, 2, 4)] == [119, 56, 36]
-    assert all(rows["papers/003 Table 2.1", n]["epoch, as printed"] is None for n in (1, 2, 4))
+    assert [rows["Ambroszczyk2019 table 2.2", n]["epoch, as printed"] for n in (1, 2, 4)] == [119, 56, 36]
+    assert all(rows["Ambroszczyk2019 table 2.1", n]["epoch, as printed"] is None for n in (1, 2, 4))
     series = scaling_plots([{"scaling": "weak", "ranks": 1, "R": 1.0, "efficiency %": 100.0}])[0]["series"]
-    assert list(series) == ["weak", "strong", "published, papers/002 §6", "published, papers/003 Table 2.2"]
+    assert list(series) == ["weak", "strong", "published, Doetsch2016 §6", "published, Ambroszczyk2019 table 2.2"]
 
 
 def test_the_batch_is_the_configs_unless_another_is_chosen():

@@ -24,7 +24,7 @@ def run_folder(tmp_path_factory, tiny_corpus):
 
 
 def test_a_sweep_prints_one_table(run_folder, tmp_path):
-    """papers/004's Table 3: beam width, time, WER, CER."""
+    """Baunsgaard2020 table 3: beam width, time, WER, CER."""
     options = ["decoder=beam", "decoder.beam_width=1,3", "untrained=decode", "sets=test", "processes=2"]
     done = command("src/evaluate.py", "-m", f"run={run_folder}", *options, folder=tmp_path)
     assert done.returncode == 0, done.stderr

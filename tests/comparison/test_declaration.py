@@ -8,11 +8,11 @@ from asr_ablations.tools.errors import UsageError
 
 def test_a_whole_declaration() -> None:
     node = {
-        "question": "?", "source": "papers/003", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
+        "question": "?", "source": "Shi2016 §4", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
         "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2], "published": {"a": {"test": 5}},
     }  # fmt: skip
     assert parse(node) == Declaration(
-        "?", "papers/003", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}}
+        "?", "Shi2016 §4", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}}
     )
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
 

@@ -15,7 +15,7 @@ from asr_ablations.runs.record import RunRecord
 from tests.helpers.run_folders import write_run
 
 MINUTES = {1: 119, 2: 56, 4: 36}
-"""papers/003 table 2.2."""
+"""Ambroszczyk2019 table 2.2."""
 
 
 def run(minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = None, **config: Any) -> RunRecord:
@@ -45,7 +45,7 @@ def test_the_published_epochs() -> None:
 
 
 def test_a_series_for_each_of_what_else_differs() -> None:
-    """papers/003 has a table for each precision: their speed-ups are their own."""
+    """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
     rows = rows_of(
         run(135, precision=32), run(75, ranks=2, precision=32), run(119, precision=16), run(56, ranks=2, precision=16)
     )

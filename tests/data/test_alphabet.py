@@ -28,7 +28,7 @@ def test_alphabets_spell_their_languages(language: str, text: str) -> None:
 
 
 def test_english_has_the_thesiss_29_outputs() -> None:
-    """papers/003 §1.2: 26 letters, space, apostrophe, blank."""
+    """Ambroszczyk2019 §1.2: 26 letters, space, apostrophe, blank."""
     assert Alphabet(ALPHABETS["en"]).outputs == 29
 
 

@@ -95,7 +95,7 @@ def test_a_missing_root_or_folder_is_named(tiny_corpus: Path) -> None:
     ],
 )
 def test_named_training_sets_are_the_thesiss(name: str | list[str], splits: list[str]) -> None:
-    """papers/003 §2.8; dev and test stay four sets."""
+    """Ambroszczyk2019 §2.8; dev and test stay four sets."""
     corpus = component("data", "librispeech", train=name)
     assert corpus.train == splits
     assert corpus.validation + corpus.test == ["dev-clean", "dev-other", "test-clean", "test-other"]

@@ -25,7 +25,7 @@ def rows(spoken=SPOKEN):
 
 
 def test_the_rate_over_the_longer_string() -> None:
-    """papers/004 §4.1.1: e(x, y) / max(|x|, |y|). "ab" against "abcd": 2 / 4, where the usual rate is 2 / 2."""
+    """Baunsgaard2020 §4.1.1: e(x, y) / max(|x|, |y|). "ab" against "abcd": 2 / 4, where the usual rate is 2 / 2."""
     assert longer_rate(rows([("1", "s", "ab", "abcd")])) == 0.5
     assert longer_rate(rows([("1", "s", "abcd", "ab")])) == 0.5
     assert longer_rate(rows([("1", "s", "ab", "ab"), ("2", "s", "ab", "cd")])) == 0.5

@@ -102,7 +102,7 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
     }  # fmt: skip
     ablation = {
         "question": "Is a GRU as good as an LSTM, and how much worse is a plain RNN?",
-        "source": "papers/003 §2.4, figure 2.3", "factor": "rnn", "baseline": "lstm", "claim": "left open",
+        "source": "Ambroszczyk2019 §2.4, figure 2.3", "factor": "rnn", "baseline": "lstm", "claim": "left open",
     }  # fmt: skip
     data = {"validation": ["dev-clean"], "test": list(SETS)}
     config = {

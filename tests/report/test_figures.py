@@ -60,7 +60,7 @@ def test_the_figure_names_every_arm(written: list[Path]) -> None:
 
 
 def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handmade: Comparison, tmp_path: Path) -> None:
-    """papers/004 figure 8; a single GPU is the mean."""
+    """Baunsgaard2020 figure 8; a single GPU is the mean."""
     text = next(path for path in written if path.name == "utilisation.svg").read_text()
     assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "GPU, mean", "CPU"))
     alone = comparison(tmp_path / "runs", seeds=1)

@@ -1,4 +1,4 @@
-"""TTA(a, e) as papers/004 §4.1.2 defines it."""
+"""TTA(a, e) as Baunsgaard2020 §4.1.2 defines it."""
 
 from statistics import median
 

@@ -31,7 +31,7 @@ HEAD = """\
 
 Every option of every group and every key, with its default value. This page is generated from `conf/` by `make docs`;
 a test holds it current. On the command line, `group=option` chooses the file `conf/<group>/<option>.yaml`, and
-`key=value` sets a plain value. `papers/000` to `papers/004` are listed in [ablations.md](ablations.md#the-papers).
+`key=value` sets a plain value. [papers.md](papers.md) lists what is cited by a key, such as Doetsch2016 §4.3.
 """
 COMMANDS = (
     ("evaluation", "evaluate.py", ()),

@@ -1,4 +1,4 @@
-"""One arm over seeds: described, since there is nothing to compare it with (papers/003 §2.7.2)."""
+"""One arm over seeds: described, since there is nothing to compare it with (Ambroszczyk2019 §2.7.2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

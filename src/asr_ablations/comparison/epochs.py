@@ -1,4 +1,4 @@
-"""Seconds of training per epoch (papers/003 §2.1 and §2.5)."""
+"""Seconds of training per epoch (Ambroszczyk2019 §2.1 and §2.5)."""
 
 import math
 from collections.abc import Mapping, Sequence

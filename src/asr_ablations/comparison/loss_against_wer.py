@@ -1,4 +1,4 @@
-"""Whether validation loss tells which run has the lower WER: what papers/003 §2.1 assumes, and left open."""
+"""Whether validation loss tells which run has the lower WER: what Ambroszczyk2019 §2.1 assumes, and left open."""
 
 import math
 from collections.abc import Sequence

@@ -79,7 +79,7 @@ def find_metric(name: str) -> Metric:
 
 def measured_sets(metric: Metric, runs: Sequence[RunRecord]) -> list[str]:
     """The sets on which arms are compared: for rates the test sets; for the loss the first validation set, by which
-    papers/003 decides, and then the test sets.
+    Ambroszczyk2019 §2.1 decides, and then the test sets.
     """
     tests = [str(name) for run in runs for name in run.summary.get("test_sets", [])]
     validation = [] if metric.is_rate else [name for run in runs if (name := validation_set(run)) is not None]

@@ -1,4 +1,4 @@
-"""How training scales with the number of processes that train together, one per GPU (papers/003 §2.5)."""
+"""How training scales with the number of processes that train together, one per GPU (Ambroszczyk2019 §2.5)."""
 
 import json
 from collections.abc import Sequence

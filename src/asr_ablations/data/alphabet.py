@@ -13,7 +13,7 @@ class Alphabet:
     """The characters of a language, in the order of their outputs 1, 2, …
 
     separation: one of the characters, or "" for none. It is not a letter: it stands between double letters, as in
-    co_ol, and is dropped when labels become text (papers/004 §4.4.3).
+    co_ol, and is dropped when labels become text (Baunsgaard2020 §4.4.3).
     Raises UsageError for an empty string and for a character that occurs twice.
     """
 

@@ -80,7 +80,7 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
 
 
 def longer_rate(rows: Sequence[UtteranceRow]) -> float:
-    """The CER of a whole set over the longer of reference and hypothesis, 0…1 (papers/004 §4.1.1): the sum of the
+    """The CER of a whole set over the longer of reference and hypothesis, 0…1 (Baunsgaard2020 §4.1.1): the sum of the
     errors over the sum of those lengths.
     """
     errors = sum(

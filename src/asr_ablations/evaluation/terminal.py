@@ -13,7 +13,7 @@ HEAD = ("set", "WER %", "CER %", "CER % (longer)", "S", "D", "I", "time s", "utt
 
 
 def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> None:
-    """Print one row per set of every evaluation, under the overrides that distinguish it (papers/004, Table 3).
+    """Print one row per set of every evaluation, under the overrides that distinguish it (Baunsgaard2020 table 3).
 
     overrides: the command line of each evaluation.
     """

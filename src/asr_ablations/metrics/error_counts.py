@@ -35,7 +35,7 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """(S + D + I) / N (papers/003 §1.4); an empty reference counts as one word, so that insertions still show."""
+        """(S + D + I) / N (Ambroszczyk2019 §1.4); an empty reference counts as one word, so that insertions show."""
         return self.count / max(1, self.total)
 
 

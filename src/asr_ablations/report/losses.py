@@ -6,7 +6,7 @@ from asr_ablations.report.section import Section
 
 
 def loss_section(comparison: Comparison) -> Section:
-    """Spearman's rank correlation over all runs (papers/003 §2.1)."""
+    """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
     rows = [_row(measured) for measured in loss_against_wer(comparison.arms, comparison.sets)]
     line = (
         "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs as "

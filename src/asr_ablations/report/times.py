@@ -55,7 +55,7 @@ def equal_cost_section(comparison: Comparison) -> Section:
 
 
 def epochs_section(comparison: Comparison) -> Section:
-    """Mean and deviations of the seconds of an epoch, and their ratio to the baseline's (papers/003 §2.1, §2.5)."""
+    """Mean and deviations of an epoch's seconds, and their ratio to the baseline's (Ambroszczyk2019 §2.1, §2.5)."""
     rows = [
         [
             times.arm,
@@ -79,7 +79,7 @@ def epochs_section(comparison: Comparison) -> Section:
 
 
 def scaling_section(comparison: Comparison) -> Section:
-    """Epochs and speed over the number of processes, in the form of papers/003 tables 2.1 and 2.2, and their price."""
+    """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
     rows = scaling(comparison.arms)
     priced, named = any(row.price is not None for row in rows), any(row.series for row in rows)
     head = [

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal
 
 VALIDATIONS = 3
-"""e of papers/004 §4.1.2: the median over so many validations has to reach the target, so that it was no accident."""
+"""e of Baunsgaard2020 §4.1.2: the median of so many validations has to reach the target, so that it is no accident."""
 
 Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
 """What a training can spend."""
@@ -48,7 +48,7 @@ def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> lis
 
 def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VALIDATIONS) -> Validation | None:
     """TTA(target, last): the first validation at which the median of the last ones is at the target or below; None
-    where that never happens (papers/004 §4.1.2).
+    where that never happens (Baunsgaard2020 §4.1.2).
     """
     for index, accuracy in enumerate(running_medians(curve, last)):
         if accuracy <= target:

@@ -1,4 +1,4 @@
-"""The networks of papers/000, table 3: their sizes, and the weights and the batch that every implementation gets."""
+"""The networks of Braun2018 table 3: their sizes, and the weights and the batch that every implementation gets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -135,7 +135,7 @@ def draw_weights(configuration: Configuration, seed: int) -> Weights:
 
 
 def draw_batch(configuration: Configuration, seed: int) -> Batch:
-    """Draw features from N(0, 1), zeros past each length; at least one utterance has full length (papers/000 §3.3)."""
+    """Draw features from N(0, 1), zeros past each length; at least one utterance has full length (Braun2018 §3.3)."""
     generator = np.random.default_rng([seed, 1])
     (least, most), size = configuration.frames, configuration.batch
     lengths = np.sort(generator.integers(least, most + 1, size))[::-1].astype(np.int64)

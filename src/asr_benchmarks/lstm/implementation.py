@@ -33,8 +33,8 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class Implementation:
-    """packages: those that it imports; environment: variables of its process; published: its counterpart in papers/000,
-    table 2.
+    """packages: those that it imports; environment: variables of its process; published: its counterpart in
+    Braun2018 table 2.
     """
 
     model: partial[Training]

@@ -1,6 +1,6 @@
-"""The speeds that papers/000 (Braun 2018, LSTM Benchmarks for Deep Learning Frameworks) gives for its implementations.
+"""The speeds that Braun2018 §4 and §5 give for its implementations.
 
-Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: these are the ratios that §4 and §5 give,
+Its table 4, the milliseconds on a GTX 1080, is missing from the text at hand: these are the ratios of the two sections,
 and what follows from them by division, as each ratio says. The paper rounds them to one decimal.
 """
 
@@ -98,7 +98,7 @@ def _row(ratio: Ratio, measured: Mapping[Point, float]) -> Row:
         "slower": slower,
         "faster": faster,
         "no longer exists": " and ".join(gone) or "–",
-        "papers/000": ratio.where,
+        "source (published)": f"Braun2018 {ratio.where}",
         "times": ratio.least,
         "up to": ratio.most,
         "ours": seconds[0] / seconds[1] if seconds[0] and seconds[1] else None,

@@ -1,4 +1,4 @@
-"""Training steps of LSTM networks in several frameworks, with equal weights, in turn (papers/000)."""
+"""Training steps of LSTM networks in several frameworks, with equal weights, in turn (Braun2018 §3)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

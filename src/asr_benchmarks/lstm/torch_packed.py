@@ -1,4 +1,4 @@
-"""The networks as one nn.LSTM over a PackedSequence, as papers/000 treats lengths that differ (§3.3)."""
+"""The networks as one nn.LSTM over a PackedSequence, for lengths that differ (Braun2018 §3.3)."""
 
 import torch
 from torch import nn

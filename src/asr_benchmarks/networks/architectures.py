@@ -1,4 +1,4 @@
-"""The six networks of Shi et al. 2016 (Benchmarking State-of-the-Art Deep Learning Software Tools), Table 2.
+"""The six networks of Shi2016 table 2.
 
 Each takes its sizes from conf/benchmark/networks/network/, and `shrink`, which divides them: 1 for the real ones.
 """

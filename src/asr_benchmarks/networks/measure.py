@@ -1,4 +1,4 @@
-"""Seconds per mini-batch of the six networks of Shi et al. 2016, in every framework, by threads, samples and device."""
+"""Seconds per mini-batch of the six networks of Shi2016 table 2, in every framework, by threads, samples and device."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

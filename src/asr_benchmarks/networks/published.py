@@ -1,4 +1,4 @@
-"""The numbers of Table 4 of Shi et al. 2016, as rows like those measured here."""
+"""The numbers of Shi2016 table 4, as rows like those measured here."""
 
 from collections.abc import Collection, Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""What threads and GPUs gain: the findings of Shi et al. 2016, sections 4 and 5, from seconds per mini-batch."""
+"""What threads and GPUs gain: the findings of Shi2016 §4 and §5, from seconds per mini-batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict

@@ -1,4 +1,4 @@
-"""One machine at the training of one model: throughput, utilisation, time to accuracy, price (papers/004)."""
+"""One machine at the training of one model: throughput, utilisation, time to accuracy, price (Baunsgaard2020 §4)."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from asr_benchmarks.timing import check_counts, noise_notes
 
 SCRIPT = Path(__file__).with_name("timed_training.py")
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that are also shown relative to the first machine where several stand side by side (papers/004 table 4)."""
+"""Columns that are also shown relative to the first machine where several stand together (Baunsgaard2020 table 4)."""
 
 
 class TrainingFailedError(Exception):
@@ -53,8 +53,8 @@ def platform(
     price: Mapping[str, float | None],
 ) -> Result:
     """Train the config's model once, and tabulate throughput, phases, utilisation, accuracy, time to accuracy,
-    evaluation by beam width and price, beside what papers/004 printed. The run lies in `training` in the benchmark's
-    own folder.
+    evaluation by beam width and price, beside what Baunsgaard2020 §5 printed. The run lies in `training` in the
+    benchmark's own folder.
 
     Raises UsageError for values out of range, TrainingFailedError if the training does not finish.
     """
@@ -151,7 +151,7 @@ def _notes(run: RunRecord, minutes: float | None, reached: Sequence[platform_tab
 
 
 def published_tables() -> dict[str, Table]:
-    """The tables of papers/004 on its three machines."""
+    """The tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 on its three machines."""
     printed = published("platform")
     systems = [machine["machine"] for machine in printed["machines"]]
     times: list[dict[str, object]] = []

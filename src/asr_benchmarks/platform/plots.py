@@ -1,4 +1,4 @@
-"""The plots of benchmark=platform, as in figures 7 to 10 and table 3 of papers/004."""
+"""The plots of benchmark=platform, as in Baunsgaard2020 figures 7 to 10 and table 3."""
 
 from collections.abc import Sequence
 

@@ -24,7 +24,7 @@ SAMPLED = {
 """Rows of the table `utilisation`, and their columns in utilisation.csv."""
 
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
-"""The keys of benchmark.price (papers/004 table 1), and their rows of the table `price`."""
+"""The keys of benchmark.price (Baunsgaard2020 table 1), and their rows of the table `price`."""
 
 ThroughputRow = TypedDict("ThroughputRow", {"of": str, "R": float, "times real time": float, "utterances/s": float})
 
@@ -59,7 +59,7 @@ def figures(run: RunRecord) -> dict[str, object]:
 def throughput(run: RunRecord) -> list[ThroughputRow]:
     """Throughput of the training steps, and of the training with its validations and checkpoints.
 
-    R: hours of audio per second; utterances are the elements of papers/004 §4.1.3.
+    R: hours of audio per second; utterances are the elements of Baunsgaard2020 §4.1.3.
     """
     summary = run.summary
     per_hour = summary["train_utterances"] / summary["train_hours"]
@@ -132,7 +132,7 @@ def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> Targ
 
 
 def accuracy(run: RunRecord) -> Table:
-    """Error rates of the last weights on every set, with the run's own decoder (papers/004 table 5)."""
+    """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
     return [
         {"set": name, "WER %": 100 * float(rates["wer"]), "CER %": 100 * float(rates["cer"])}
         for name, rates in run.summary["sets"].items()

@@ -229,7 +229,7 @@ def scaling_notes(points: Sequence[Point], timings: Mapping[str, Timing], gpus: 
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({p.name: timings[p.name] for p in points if p.failed is None})
     unclear = "in seconds, says the text, though 960 h in 119 s is not likely; it leaves full precision open (???)"
-    return [*lines, f"published: papers/003 gives epochs {unclear}"]
+    return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs {unclear}"]
 
 
 def scaling_plots(rows: Sequence[ScalingRow]) -> list[Plot]:

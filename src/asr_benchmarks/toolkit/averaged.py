@@ -1,4 +1,4 @@
-"""Independent workers whose weights are averaged (papers/002 §4.1): by their number, and by how often."""
+"""Independent workers whose weights are averaged (Doetsch2016 §4.1): by their number, and by how often."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from asr_benchmarks.toolkit.ranks import Ranks
 
 LOCAL_SGD = "asr_ablations.components.trainer.local_sgd.LocalSGD"
 
-SOURCE = "papers/002 §6"
+SOURCE = "Doetsch2016 §6"
 """The source in published/scaling.yaml whose times stand beside those measured."""
 
 Make: TypeAlias = Callable[[DictConfig], Callable[[], Engine]]

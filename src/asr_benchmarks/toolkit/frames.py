@@ -1,4 +1,4 @@
-"""Labelled frames in the form of papers/002 §6, drawn from fixed random points, in files that every engine reads."""
+"""Labelled frames in the form of Doetsch2016 §6, drawn from fixed random points, in files that every engine reads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Toolkits at the framewise experiment of papers/002 §6, and independent workers whose weights are averaged (§4.1)."""
+"""Toolkits at the framewise experiment of Doetsch2016 §6, and independent workers whose weights are averaged (§4.1)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -183,13 +183,13 @@ def _choices(
     """What the paper does not say, and what is assumed here instead."""
     own = f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
     return [
-        f"papers/002 gives neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, momentum "
+        f"Doetsch2016 §6 gives neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, momentum "
         f"{settings.momentum:g}, float32 unless an engine says otherwise, the same first weights everywhere",
         f"{utterances} utterances of {frames} frames of 10 ms (CHiME's 8,738 are about 18 hours, 7.4 s each; here "
         f"whole chunks), {100 * held_out:g} % of them held out, as the paper's rates are of 10 %",
         f"synthetic: {settings.labels} labels of five frames in the mean, a frame is its label's random point in "
         f"{settings.features} dimensions and noise of deviation {noise:g}; compare the rates only with one another",
-        "2016 and published: papers/002 table 1 and §6, GeForce GTX 980, Theano with own kernels, one GPU per worker; "
+        "2016 and published: Doetsch2016 table 1 and §6, GeForce GTX 980, Theano with own kernels, one GPU per worker; "
         f"here each worker has {threads} thread(s) or a GPU",
         "memory: the peak of the process, libraries and mapped files included; on a GPU what torch reserved",
     ]

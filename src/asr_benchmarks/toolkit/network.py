@@ -1,4 +1,4 @@
-"""The network of papers/002 §6 in plain PyTorch, and its frame error rate."""
+"""The network of Doetsch2016 §6 in plain PyTorch, and its frame error rate."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Processes that train together, each on its share of the batches (papers/002 §4.1)."""
+"""Processes that train together, each on its share of the batches (Doetsch2016 §4.1)."""
 
 import socket
 from collections.abc import Callable

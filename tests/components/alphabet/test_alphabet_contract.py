@@ -53,7 +53,7 @@ def test_texts_come_back(name: str, separation: str | None) -> None:
 
 @every_alphabet
 def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
-    """papers/004 §4.4.3: "cool" is "co_ol"."""
+    """Baunsgaard2020 §4.4.3: "cool" is "co_ol"."""
     result = alphabet(name, "_")
     written = ["".join(result.characters[i - 1] for i in result.encode(spelled(result, text))) for text in WORDS]
     assert written == [spelled(result, text) for text in PARTED]
@@ -83,7 +83,7 @@ def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
 
 
 def test_written_alphabets_do_not_ask_the_corpus() -> None:
-    assert component("alphabet", "en")(None).outputs == 29, "papers/003 §1.2"
+    assert component("alphabet", "en")(None).outputs == 29, "Ambroszczyk2019 §1.2"
     assert component("alphabet", "pl")(None).outputs == 38
 
 
@@ -110,7 +110,7 @@ def test_an_unknown_language_is_named_with_the_choices(language: Any) -> None:
 
 @pytest.mark.parametrize(("name", "outputs"), [("en", 29 + 1), ("pl", 38 + 1), ("derived", 8 + 1)])
 def test_the_model_has_an_output_for_each_character_and_the_checkpoint_knows_them(name: str, outputs: int) -> None:
-    """papers/004 §4.4.3 has 30 with the separation character."""
+    """Baunsgaard2020 §4.4.3 has 30 with the separation character."""
     cfg = compose(f"alphabet={name}", "alphabet.separation=_", "width=8", "layers=1")
     task, _ = assemble(cfg, corpus("żółw ab"))
     samples = torch.tensor([16000])

@@ -53,7 +53,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(name: str, frames: int) 
 
 @pytest.mark.parametrize(("alpha", "beta"), WEIGHTS)
 def test_a_wide_beam_maximises_the_thesis_formula_over_words(alpha: float, beta: float) -> None:
-    """Q(y) = log P_ctc + α log P_lm + β words (papers/003 §1.5), P_lm by KenLM's score."""
+    """Q(y) = log P_ctc + α log P_lm + β words (Ambroszczyk2019 §1.5), P_lm by KenLM's score."""
     file = bigrams("searches.arpa", spelled(LETTERS, 6))
     decode = decoder("beam_lm", lm=str(file), alpha=alpha, beta=beta, **NO_PRUNING)
     for seed in range(8):

@@ -123,7 +123,7 @@ def test_cepstra_are_kaldis_mfcc() -> None:
 
 
 def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
-    """papers/004 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
+    """Baunsgaard2020 §2.1: 512 samples a window, every 10 ms; 93 a frame (§4.4.3)."""
     features, samples = component("features", "logmel_mfcc"), kaldis_wav()
     result, frames = features(samples, torch.tensor([samples.shape[1]]))
     assert (features.size, frames.item()) == (93, (samples.shape[1] - 512) // 160 + 1)

@@ -102,8 +102,8 @@ def test_padded_models_give_the_frames_over_the_stride(name: str) -> None:
 
 
 def test_the_itu_model_reads_nothing_shorter_than_eleven_frames() -> None:
-    """papers/004 §4.4.3: valid inputs only, stride 2. Its equation 5, ⌈(x - 11) / 2⌉ for x > 11, counts a frame less
-    than TensorFlow's own where x is odd: 13 frames hold two windows.
+    """Baunsgaard2020 §4.4.3: valid inputs only, stride 2. Its equation 5, ⌈(x - 11) / 2⌉ for x > 11, counts a frame
+    less than TensorFlow's own where x is odd: 13 frames hold two windows.
     """
     lengths = model("model=itu", *SMALL).output_lengths(torch.arange(17)).tolist()
     assert lengths == [*[0] * 11, 1, 1, 2, 2, 3, 3]
@@ -178,7 +178,7 @@ def test_even_kernels_are_refused() -> None:
 
 
 def test_the_rectifier_is_clipped_at_20() -> None:
-    """papers/003 §1.2: σ(x) = min(max(x, 0), 20)."""
+    """Ambroszczyk2019 §1.2: σ(x) = min(max(x, 0), 20)."""
     convolution = PaddedConvolution(1, 5, norm=component("norm", "none"), channels=4, kernel=[3, 3], stride=[1, 1])
     x = torch.randn(2, 9, 5, 1, generator=torch.Generator().manual_seed(2))
     for scale, highest in ((1e4, 20.0), (0.1, None)):
@@ -259,7 +259,7 @@ def parameters(network: nn.Module) -> int:
 
 
 def test_ds2_has_the_kernels_and_layers_of_the_thesis() -> None:
-    """papers/003 chapter 1: kernels 41 × 11 and 21 × 11 (frequency × time), 5 bidirectional layers of 800 units."""
+    """Ambroszczyk2019 §1.2: kernels 41 × 11 and 21 × 11 (frequency × time), 5 bidirectional layers of 800 units."""
     network = thesis(161)
     convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
     assert [c.kernel_size[::-1] for c in convolutions] == [(41, 11), (21, 11)]
@@ -292,8 +292,8 @@ def test_ds2_has_as_many_parameters_as_counted_by_hand(bins: int, left: int) -> 
 
 
 def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
-    """papers/004 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs, batch
-    norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
+    """Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
+    batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
     """
     result = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
     convolution = 600 * (11 * 93 + 1)

@@ -46,7 +46,7 @@ def test_it_starts_from_the_weights_of_torchs_lstm(name: str) -> None:
 
 
 def clipped_reference(module: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
-    """papers/003 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
+    """Ambroszczyk2019 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
     weights = dict(module.named_parameters())
     hidden, outputs = torch.zeros(len(x), HIDDEN), []
     for t in range(x.shape[1]):
@@ -63,7 +63,7 @@ def test_the_clipped_rnn_is_its_formula(scale: float) -> None:
     x, x_reference = inputs(scale=scale), inputs(scale=scale)
     result, expected = module(x, LENGTHS), clipped_reference(module, x_reference, ceiling=20.0)
     torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-5)
-    assert (result.max() == 20.0) == (scale > 1), "the ceiling of papers/003 is reached by loud inputs only"
+    assert (result.max() == 20.0) == (scale > 1), "the ceiling of Ambroszczyk2019 §1.2 is reached by loud inputs only"
     weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(6))
     ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((result, x), (expected, x_reference)))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)

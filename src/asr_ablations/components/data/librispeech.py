@@ -1,7 +1,7 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-Panayotov et al. 2015; the corpus of papers/003 §2.8 and papers/004 §4.3. AN4 and the built-in corpus have the same
-layout.
+Panayotov et al. 2015; the corpus of Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus have the
+same layout.
 """
 
 import shutil

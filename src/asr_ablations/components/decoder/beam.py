@@ -1,4 +1,4 @@
-"""Prefix beam search without a language model (Graves 2012, Hannun et al. 2014; papers/003 §1.5, papers/004 §2.2.2)."""
+"""Prefix beam search without a language model (Graves 2012, Hannun et al. 2014; Ambroszczyk2019 §1.5)."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Prefix beam search with an n-gram model of characters, the first attempt of papers/003 §2.2."""
+"""Prefix beam search with an n-gram model of characters, the first attempt of Ambroszczyk2019 §2.2."""
 
 import heapq
 from typing import NamedTuple

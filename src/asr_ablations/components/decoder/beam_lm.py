@@ -1,4 +1,4 @@
-"""Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (papers/003 §1.5, §2.2)."""
+"""Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (Ambroszczyk2019 §1.5, §2.2)."""
 
 import kenlm
 import torch

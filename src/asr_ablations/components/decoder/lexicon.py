@@ -1,4 +1,4 @@
-"""Search among the words of a dictionary only (papers/004 §2.2.2, after Scheidl et al. 2018), by flashlight-text
+"""Search among the words of a dictionary only (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018), by flashlight-text
 through torchaudio.
 """
 

@@ -1,7 +1,7 @@
 """Kaldi's framing of waveforms, in batches: no frame reaches past the samples, so padding never enters one.
 
 Povey et al. 2011 (Kaldi, feat/feature-window.cc), dither 0: whole frames only, mean removed, pre-emphasis 0.97,
-Povey window. papers/003 §1.1 uses spectrograms, papers/004 §2.1 filter banks and cepstra of the same frames.
+Povey window. Ambroszczyk2019 §1.1 uses spectrograms, Baunsgaard2020 §2.1 filter banks and cepstra of the same frames.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Log energies of mel filters together with their cepstra (papers/004 §2.1)."""
+"""Log energies of mel filters together with their cepstra (Baunsgaard2020 §2.1)."""
 
 import math
 

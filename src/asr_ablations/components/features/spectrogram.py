@@ -1,4 +1,4 @@
-"""Log power spectrogram: DeepSpeech2's input (papers/003 §1.1)."""
+"""Log power spectrogram: DeepSpeech2's input (Ambroszczyk2019 §1.1)."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A bound on the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; papers/002 §4.3)."""
+"""A bound on the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Noise on the gradient (Neelakantan et al. 2015; papers/002 §4.3)."""
+"""Noise on the gradient (Neelakantan et al. 2015; Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 

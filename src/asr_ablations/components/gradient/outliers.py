@@ -1,4 +1,4 @@
-"""Skipped steps where the gradient is far from the usual one (papers/002 §4.3)."""
+"""Skipped steps where the gradient is far from the usual one (Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""PyTorch's own initialisation, which papers/003 §2.7.1 calls "no initialisation"."""
+"""PyTorch's own initialisation, which Ambroszczyk2019 §2.7.1 calls "no initialisation"."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Xavier initialisation from a normal distribution (Glorot & Bengio 2010; papers/003 §2.7.1)."""
+"""Xavier initialisation from a normal distribution (Glorot & Bengio 2010; Ambroszczyk2019 §2.7.1)."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Xavier initialisation from a uniform distribution (Glorot & Bengio 2010, equation 16; papers/004 §2.2.1)."""
+"""Xavier initialisation from a uniform distribution (Glorot & Bengio 2010, equation 16; Baunsgaard2020 §2.2.1)."""
 
 from torch import nn
 

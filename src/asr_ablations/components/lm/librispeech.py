@@ -1,4 +1,4 @@
-"""The language models published with LibriSpeech (Panayotov et al. 2015; papers/003 §2.2 uses the 4-gram)."""
+"""The language models published with LibriSpeech (Panayotov et al. 2015; Ambroszczyk2019 §2.2 uses the 4-gram)."""
 
 from collections.abc import Mapping
 from pathlib import Path

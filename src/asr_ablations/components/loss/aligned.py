@@ -1,4 +1,4 @@
-"""Cross-entropy of frame labels that a trained model gives, as in RETURNN's experiment (papers/002 §6)."""
+"""Cross-entropy of frame labels that a trained model gives, as in RETURNN's experiment (Doetsch2016 §6)."""
 
 import hashlib
 import logging

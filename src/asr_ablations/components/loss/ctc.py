@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al. 2006; papers/003 §1.3)."""
+"""Connectionist temporal classification (Graves et al. 2006; Ambroszczyk2019 §1.3)."""
 
 from collections.abc import Mapping
 

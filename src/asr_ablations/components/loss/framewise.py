@@ -1,4 +1,4 @@
-"""Cross-entropy of frame labels, with the frame error rate: RETURNN's experiment (papers/002 §6)."""
+"""Cross-entropy of frame labels, with the frame error rate: RETURNN's experiment (Doetsch2016 §6)."""
 
 from collections.abc import Mapping
 

@@ -10,7 +10,7 @@ from asr_ablations.components.norm import NormFactory
 from asr_ablations.tools.masks import valid_frames
 
 CEILING = 20.0
-"""The clipped ReLU's upper bound (papers/003 §1.2)."""
+"""The clipped ReLU's upper bound (Ambroszczyk2019 §1.2)."""
 
 
 class InputLayer(Protocol):

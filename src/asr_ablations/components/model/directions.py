@@ -14,7 +14,7 @@ KINDS = ("forward", "sum", "concat")
 class Directions(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, size), rows past a length 0.
 
-    directions: forward alone, the sum of both (papers/003 §2.4), or both concatenated, twice as wide. The backward
+    directions: forward alone, the sum of both (Ambroszczyk2019 §2.4), or both concatenated, twice as wide. The backward
     layer reads each utterance reversed within its own length. That is exact for every valid frame, and avoids packing,
     which on a CPU costs three times the layer itself. Raises UsageError for another value of directions.
     """

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014; papers/003 §2.3.2)."""
+"""Dropout (Srivastava et al. 2014; Ambroszczyk2019 §2.3.2)."""
 
 import torch
 from torch import nn

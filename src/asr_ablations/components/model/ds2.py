@@ -1,4 +1,4 @@
-"""DeepSpeech2: convolutions, recurrent layers, a fully connected one (Amodei et al. 2016; papers/003 chapter 1)."""
+"""DeepSpeech2: convolutions, recurrent layers, a fully connected one (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Batch normalisation over valid frames only (Ioffe & Szegedy 2015; papers/003 §2.3.1)."""
+"""Batch normalisation over valid frames only (Ioffe & Szegedy 2015; Ambroszczyk2019 §2.3.1)."""
 
 from collections.abc import Callable, Sequence
 

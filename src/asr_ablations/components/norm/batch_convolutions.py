@@ -1,4 +1,4 @@
-"""Batch normalisation after the convolutions only: what papers/003 §2.3.1 describes ("after each convolutional")."""
+"""Batch normalisation after the convolutions only: "after each" of them (Ambroszczyk2019 §2.3.1)."""
 
 from collections.abc import Sequence
 

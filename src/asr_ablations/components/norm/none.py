@@ -1,4 +1,4 @@
-"""No normalisation: without it, says papers/003 §2.3.1, the model does not learn."""
+"""No normalisation: without it, says Ambroszczyk2019 §2.3.1, the model does not learn."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""RETURNN's overlapping chunks of utterances (papers/002 §4), which CTC cannot train on."""
+"""RETURNN's overlapping chunks of utterances (Doetsch2016 §4), which CTC cannot train on."""
 
 from asr_ablations.tools.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""SortaGrad: the first epoch by increasing duration, the others bucketed (Amodei et al. 2016; papers/003 §2.6)."""
+"""SortaGrad: the first epoch by increasing duration, the others bucketed (Amodei et al. 2016; Ambroszczyk2019 §2.6)."""
 
 import numpy as np
 

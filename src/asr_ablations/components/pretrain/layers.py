@@ -1,4 +1,4 @@
-"""Layer by layer: the recurrent stack grows while it trains (papers/002 §4; Bengio et al. 2007)."""
+"""Layer by layer: the recurrent stack grows while it trains (Doetsch2016 §4; Bengio et al. 2007)."""
 
 import pytorch_lightning as pl
 

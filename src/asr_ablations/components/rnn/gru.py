@@ -1,4 +1,4 @@
-"""Gated recurrent unit (Cho et al. 2014; papers/003 §2.4)."""
+"""Gated recurrent unit (Cho et al. 2014; Ambroszczyk2019 §2.4)."""
 
 import torch
 from torch import nn

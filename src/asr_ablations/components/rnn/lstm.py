@@ -1,4 +1,4 @@
-"""Long short-term memory (Hochreiter & Schmidhuber 1997; papers/003 §2.4)."""
+"""Long short-term memory (Hochreiter & Schmidhuber 1997; Ambroszczyk2019 §2.4)."""
 
 import torch
 from torch import nn

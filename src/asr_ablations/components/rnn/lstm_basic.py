@@ -1,4 +1,4 @@
-"""The LSTM written out in PyTorch, frame by frame: papers/000's LSTMCell-basic (table 2), slow and easy to modify."""
+"""The LSTM written out in PyTorch, frame by frame: the LSTMCell-basic of Braun2018 table 2, slow, easy to modify."""
 
 import torch
 from torch import nn

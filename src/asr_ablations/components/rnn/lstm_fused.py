@@ -1,4 +1,4 @@
-"""The LSTM with its products joined where possible: between papers/000's LSTMCell-fused and nn.LSTM."""
+"""The LSTM with its products joined where possible: between nn.LSTM and the LSTMCell-fused of Braun2018 table 2."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ class LSTMFused(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
 
     The inputs of all frames and gates are one matrix product before the loop, the gates of one frame one product in it
-    (Appleyard et al. 2016, §3; papers/000 §3.2 on its reference 9).
+    (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:

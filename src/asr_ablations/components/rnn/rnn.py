@@ -1,4 +1,4 @@
-"""The plain recurrent network with tanh or ReLU (papers/003 §2.4)."""
+"""The plain recurrent network with tanh or ReLU (Ambroszczyk2019 §2.4)."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The plain recurrent network of DeepSpeech2: a clipped ReLU (papers/003 §1.2 and §2.4; Amodei et al. 2016, §3.1)."""
+"""DeepSpeech2's plain recurrent network: a clipped ReLU (Ambroszczyk2019 §1.2 and §2.4; Amodei et al. 2016, §3.1)."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Decay on the validation error (papers/002 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
+"""Decay on the validation error (Doetsch2016 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR

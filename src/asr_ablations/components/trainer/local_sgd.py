@@ -1,4 +1,4 @@
-"""Local SGD: independent workers whose weights are averaged at intervals (papers/002 §4.1; Stich 2019)."""
+"""Local SGD: independent workers whose weights are averaged at intervals (Doetsch2016 §4.1; Stich 2019)."""
 
 import pytorch_lightning as pl
 import torch

@@ -1,4 +1,4 @@
-"""Loss and error rates during training, seeds as a band (papers/003 figures 2.1–2.8; papers/004 figure 7)."""
+"""Loss and error rates during training, seeds as a band (Ambroszczyk2019 figures 2.1–2.8; Baunsgaard2020 figure 7)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Validation loss against WER, a point per run: the figure that papers/003 §2.1 left open."""
+"""Validation loss against WER, a point per run: the figure that Ambroszczyk2019 §2.1 left open."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Final error rates and losses, a bar per arm and a dot per seed (papers/003 §2.7.2; papers/004 table 5)."""
+"""Final error rates and losses, a bar per arm and a dot per seed (Ambroszczyk2019 §2.7.2; Baunsgaard2020 table 5)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Time of an epoch over the number of processes (papers/003 §2.5, tables 2.1 and 2.2, figures 2.4 and 2.5)."""
+"""Time of an epoch over the number of processes (Ambroszczyk2019 §2.5, tables 2.1 and 2.2, figures 2.4 and 2.5)."""
 
 from collections.abc import Sequence
 from pathlib import Path

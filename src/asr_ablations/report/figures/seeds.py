@@ -1,4 +1,4 @@
-"""One arm over seeds: a dot per run, with mean and standard deviation (papers/003 §2.7.2)."""
+"""One arm over seeds: a dot per run, with mean and standard deviation (Ambroszczyk2019 §2.7.2)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Seconds of audio trained per second, over time and as a mean (papers/004 figures 9 and 10)."""
+"""Seconds of audio trained per second, over time and as a mean (Baunsgaard2020 figures 9 and 10)."""
 
 from pathlib import Path
 

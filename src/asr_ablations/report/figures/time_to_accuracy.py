@@ -1,4 +1,4 @@
-"""Time to accuracy: what each arm took to reach a target (papers/004 tables 4 and 6)."""
+"""Time to accuracy: what each arm took to reach a target (Baunsgaard2020 tables 4 and 6)."""
 
 from collections.abc import Sequence
 from pathlib import Path

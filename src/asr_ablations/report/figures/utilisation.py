@@ -1,4 +1,4 @@
-"""Utilisation of the machine over time (papers/004 figure 8), and where the time went."""
+"""Utilisation of the machine over time (Baunsgaard2020 figure 8), and where the time went."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
