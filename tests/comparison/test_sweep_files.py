@@ -7,12 +7,15 @@ import pytest
 from omegaconf import OmegaConf
 
 from asr_ablations.comparison.comparison import Options, compare_runs
+from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.procedure import FixedLength
 from tests.helpers.invented_records import record, records
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
 
 MODELS = ["decoder.lm=2-gram", "decoder.lm=4-gram"]
+DECLARED = Evidence(FixedLength(), "all runs that were declared have ended", complete=True)
 SEARCHED = [["optimizer.lr=0.001", "batch.size=4"], ["optimizer.lr=0.002", "batch.size=8"]]
 
 
@@ -34,8 +37,8 @@ def config(name: str, overrides: list[str]) -> dict[str, Any]:
     return container
 
 
-def runs_of(name: str) -> list[RunRecord]:
-    """Three seeds of every arm (twenty of the only one, one in a search), each arm two points worse than the one before
+def runs_of(name: str, step: float = 0.02) -> list[RunRecord]:
+    """Three seeds of every arm (twenty of the only one, one in a search), each arm worse by `step` than the one before
     it; decoders share their models.
     """
     runs = []
@@ -45,7 +48,7 @@ def runs_of(name: str) -> list[RunRecord]:
         arm = config(name, overrides)
         language = next((word for word in overrides if word.startswith("data.language")), "s")
         for seed in range(seeds):
-            run = record("x=y", seed, 0.2 + 0.02 * number, speakers=language)
+            run = record("x=y", seed, 0.2 + step * number, speakers=language)
             model = f"model-{seed}/last.ckpt" if is_decoding(name) else f"{name}-{number}-{seed}/last.ckpt"
             runs.append(replace(run, config={**arm, "seed": seed}, overrides=overrides, model=model))
     return runs
@@ -78,4 +81,16 @@ def test_every_question_of_it_gets_a_verdict(compared: tuple[str, Comparison]) -
     assert len(comparison.answer) >= (len(asked) if asked else len(comparison.arms) - 1)
     outcomes = {verdict.outcome for verdict in comparison.answer}
     assert outcomes == {"undecided"} if is_search(composed(name)) else "undecided" not in outcomes
+    assert not [line for line in comparison.warnings if "not compared" in line]
+
+
+def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None:
+    """The training sets differ in their content, as hours do, and the test set is one: its utterances are pairs."""
+    runs = [
+        replace(run, data={"sets": {"train": {"sha256": f"{run.overrides}"}, "test": {"sha256": "same"}}})
+        for run in runs_of("training_size", step=0.1)
+    ]
+    comparison = compare_runs(records(runs), Options(), "training_size", DECLARED)
+    assert comparison.baseline == "data.hours=0.5"
+    assert [verdict.outcome for verdict in comparison.answer] == ["worse"] * 3
     assert not [line for line in comparison.warnings if "not compared" in line]
