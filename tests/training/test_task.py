@@ -134,6 +134,20 @@ def test_training_augments_with_seed_and_epoch_and_validation_does_not() -> None
     assert seen == [(["u-0", "u-1"], 7, 0)]
 
 
+def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
+    """The squared norm of all matrices and kernels times λ = 0.0005 (Ambroszczyk2019 §2.3.3), beside the loss as it is."""
+    module, plain, given = task("penalty=l2", "dropout=0"), task("dropout=0"), batch(["ab", "a"])
+    logged: dict[str, float] = {}
+    norms = [weights.norm().item() for weights in module.model.parameters() if weights.dim() > 1]
+    for each in (module, plain):
+        each.augment = lambda features, *_: features
+    module.log = lambda key, value, **_: logged.update({key: float(value)})
+    total, loss = (float(each.training_step(given, 0)) for each in (module, plain))
+    assert logged["train/loss"] == loss
+    assert logged["train/penalty"] == pytest.approx(0.0005 * sum(norm**2 for norm in norms), rel=1e-5)
+    assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
+
+
 def test_what_the_augmentation_returns_is_trained_on() -> None:
     module, given = task("dropout=0"), batch(["ab", "a"])
     module.augment = lambda features, *_: features

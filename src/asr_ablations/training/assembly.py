@@ -50,6 +50,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
+        penalty=build(cfg.penalty),
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,

@@ -170,6 +170,14 @@ class Loss(Protocol):
         """Rates () over the valid frames of a batch, 0..1, by name; empty where the loss has no label for a frame."""
 
 
+@runtime_checkable
+class Penalty(Protocol):
+    """penalty: what the weights themselves add to the number that is minimised; validation leaves it out."""
+
+    def __call__(self, model: nn.Module) -> torch.Tensor | None:
+        """Nats (), float32, with gradients; None for none."""
+
+
 class ParallelTraining(pl.Callback, ABC):
     """trainer: how several ranks train one model. With one rank it is plain training.
 

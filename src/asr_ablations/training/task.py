@@ -24,6 +24,7 @@ from asr_ablations.training.contracts import (
     Loss,
     MonitoredSchedule,
     OptimizerFactory,
+    Penalty,
     ScheduleFactory,
 )
 from asr_ablations.training.error_rates import CharacterErrors, WordErrors
@@ -46,6 +47,7 @@ class CTCTask(pl.LightningModule):
         schedule: ScheduleFactory,
         gradient: GradientTreatment,
         loss: Loss,
+        penalty: Penalty,
         alphabet: Alphabet,
         validation_sets: list[str],
         seed: int,
@@ -58,7 +60,7 @@ class CTCTask(pl.LightningModule):
         self.augment, self.decoder = augment, decoder
         self.make_optimizer, self.make_schedule = optimizer, schedule
         self.alphabet, self.validation_sets = alphabet, validation_sets
-        self.gradient, self.loss = gradient, loss
+        self.gradient, self.loss, self.penalty = gradient, loss, penalty
         self.seed, self.augment_seed = seed, augment_seed
         self.word_error_rates = nn.ModuleList(WordErrors() for _ in validation_sets)
         self.character_error_rates = nn.ModuleList(CharacterErrors() for _ in validation_sets)
@@ -99,7 +101,7 @@ class CTCTask(pl.LightningModule):
             return logits.float().log_softmax(dim=-1), lengths
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """The loss of a batch, in nats."""
+        """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
         features, lengths = self.normalised_features(batch)
         features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
         log_probs, lengths = self.log_probs(features, lengths)
@@ -109,7 +111,11 @@ class CTCTask(pl.LightningModule):
         together = self.ranks_step_together
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=len(batch), sync_dist=together)
         self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
-        return loss
+        penalty = self.penalty(self.model)
+        if penalty is None:
+            return loss
+        self._log_step("train/penalty", penalty.detach())
+        return loss + penalty
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
         """Log the loss and error rates of a batch under validation/<set>/."""

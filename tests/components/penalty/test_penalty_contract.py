@@ -1,0 +1,59 @@
+"""Penalties of the weights: the formula against a loop, and its gradient. What a step does with one: test_task.py."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import component, group_options
+
+
+def network() -> nn.Module:
+    """A matrix and a kernel, their biases, and a vector of gains."""
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2), nn.Conv2d(1, 2, 3))
+    for weights in model.parameters():
+        weights.data = torch.randn(weights.shape, generator=generator)
+    return model
+
+
+def squares(model: Any) -> float:
+    """The squared Frobenius norm of all matrices and kernels, entry by entry."""
+    entries = [float(w) for weights in model.parameters() if weights.dim() > 1 for w in weights.detach().flatten()]
+    return sum(w * w for w in entries)
+
+
+def test_it_is_the_formula_of_the_thesis_with_its_gradient() -> None:
+    """λ‖W‖² with λ = 0.0005 (Ambroszczyk2019 §2.3.3); its derivative is 2λW, and 0 for what is no matrix."""
+    model = network()
+    penalty = component("penalty", "l2")(model)
+    assert penalty.item() == pytest.approx(0.0005 * squares(model), rel=1e-5)
+    penalty.backward()
+    for weights in model.parameters():
+        if weights.dim() > 1:
+            torch.testing.assert_close(weights.grad, 2 * 0.0005 * weights.detach())
+        else:
+            assert weights.grad is None
+
+
+def test_it_stays_finite_where_the_weights_have_16_bits() -> None:
+    model = nn.Linear(300, 300, bias=False)
+    nn.init.constant_(model.weight, 1.0)
+    assert component("penalty", "l2", scale=1.0)(model.half()).item() == 90000  # the largest half is 65504
+
+
+@pytest.mark.parametrize("name", group_options("penalty"))
+def test_it_changes_no_weight_and_none_is_none(name: str) -> None:
+    model = network()
+    before = [weights.detach().clone() for weights in model.parameters()]
+    penalty = component("penalty", name)(model)
+    assert (penalty is None) == (name == "none")
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+@pytest.mark.parametrize("scale", [-0.1, "much", True])
+def test_a_wrong_scale_is_refused(scale: Any) -> None:
+    with pytest.raises(UsageError, match=r"penalty\.scale"):
+        component("penalty", "l2", scale=scale)
