@@ -6,6 +6,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 BIBLIOGRAPHY = REPOSITORY / "docs" / "papers.md"
+NUMBERS = REPOSITORY / "tests" / "papers" / "published.yaml"
+"""What the papers print, by paper and place."""
 
 KEY = r"\b[A-Z][a-z]+(?:19|20)\d\d\b"
 """An author and a year without a space between them."""
@@ -48,7 +50,7 @@ def test_every_citation_says_where_in_the_paper() -> None:
         f"{path.relative_to(REPOSITORY)}: {citation}"
         for path, text in texts().items()
         for citation in re.findall(rf"(?:{KEY})(?!{PLACE}).{{0,30}}", joined(text))
-        if path != Path(__file__)
+        if path not in (Path(__file__), NUMBERS)
     }
     assert without == set()
 

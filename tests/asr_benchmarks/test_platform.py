@@ -137,16 +137,6 @@ def test_what_was_not_reached_is_not_drawn(run):
     assert titles == ["Utilisation over 25 seconds", "Throughput over time", "Rates over time"]
 
 
-def test_the_papers_percentages_follow_from_its_minutes():
-    """As printed in tables 4 and 6 for Sys2$ and Sys10$."""
-    rows = published_tables()["published_time_to_accuracy"]
-    second = [82, 68, 99, 66, 91, 104, 103, 122, 90, 87, 90, 101]
-    third = [62, 59, None, 60, 131, None, 62, 68, 69, 66, 69, 89]
-    percentages = [[row[f"{name}, % of Sys1$"] for row in rows] for name in ("Sys2$", "Sys10$")]
-    assert [None if value is None else round(value) for value in percentages[0]] == second
-    assert [None if value is None else round(value) for value in percentages[1]] == third
-
-
 def test_machines_stand_as_columns_with_times_relative_to_the_first():
     def result(minutes):
         reached = [{"rate": "WER", "target %": "22", "minutes": minutes}, {"rate": "CER", "target %": "7",

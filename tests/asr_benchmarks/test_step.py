@@ -88,7 +88,7 @@ def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) ->
 
 @pytest.mark.parametrize(("rnn", "bins"), [("lstm", 161), ("lstm", 80), ("gru", 80)])
 def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
-    """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for the thesis's model."""
+    """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for model=ds2."""
     second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
     flops = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
     assert flops / 1e9 == pytest.approx(second, rel=0.01)

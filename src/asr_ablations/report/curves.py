@@ -87,7 +87,7 @@ def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
-    """The values after a Gaussian filter of this standard deviation, in points (Baunsgaard2020 figure 7a)."""
+    """The values after a Gaussian filter of this standard deviation, in points."""
     from scipy.ndimage import gaussian_filter1d
 
     points = np.asarray(values, float)

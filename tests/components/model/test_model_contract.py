@@ -1,4 +1,4 @@
-"""Every model through conf/: padding, lengths, sizes, gradients; and DeepSpeech2 in the size of the thesis."""
+"""Every model through conf/: padding, lengths, sizes, gradients; and DeepSpeech2 in the size of conf/model/ds2.yaml."""
 
 import math
 import runpy
@@ -249,7 +249,7 @@ def in_full(*overrides: str, bins: int, outputs: int = OUTPUTS) -> nn.Module:
     return built
 
 
-def thesis(bins: int) -> nn.Module:
+def deep_speech_2(bins: int) -> nn.Module:
     """conf/model/ds2.yaml as it stands, with a GRU and batch norm."""
     return in_full("model=ds2", "rnn=gru", bins=bins)
 
@@ -258,9 +258,9 @@ def parameters(network: nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-def test_ds2_has_the_kernels_and_layers_of_the_thesis() -> None:
-    """Ambroszczyk2019 §1.2: kernels 41 × 11 and 21 × 11 (frequency × time), 5 bidirectional layers of 800 units."""
-    network = thesis(161)
+def test_ds2_has_the_kernels_of_deep_speech_2_and_five_layers_of_800() -> None:
+    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11 (frequency × time). The layers' size is this project's choice."""
+    network = deep_speech_2(161)
     convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
     assert [c.kernel_size[::-1] for c in convolutions] == [(41, 11), (21, 11)]
     assert [c.out_channels for c in convolutions] == [32, 32]
@@ -288,7 +288,7 @@ def test_ds2_has_as_many_parameters_as_counted_by_hand(bins: int, left: int) -> 
     norms = 2 * (32 + 32 + 5 * 800)
     directions = 2 * 3 * (800 * (32 * left + 800 + 2)) + 4 * 2 * 3 * (800 * (800 + 800 + 2))
     output = (800 + 1) * 29
-    assert parameters(thesis(bins)) == convolutions + norms + directions + output
+    assert parameters(deep_speech_2(bins)) == convolutions + norms + directions + output
 
 
 def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:

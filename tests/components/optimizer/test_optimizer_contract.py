@@ -65,7 +65,7 @@ COUPLED = [name for name in group_options("optimizer") if not exempt(f"optimizer
 
 @pytest.mark.parametrize("name", COUPLED)
 def test_weight_decay_is_l2_added_to_the_gradient(name: str) -> None:
-    """Ambroszczyk2019 §2.3.3: λ/2 · ‖W‖² in the loss, whose gradient is λ · W; the thesis's λ is 0.0005."""
+    """λ/2 · ‖W‖² in the loss, whose gradient is λ · W. Ambroszczyk2019 §2.3.3 has λ · ‖W‖² and a "scale" of 0.0005."""
     assert weights_after(name, 0.0005, 0.3) == pytest.approx(weights_after(name, 0.0, 0.3 + 0.0005 * 2.0), abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Computed features in one file per split, in 16 bits: what Baunsgaard2020 §4.3 kept in TFRecords."""
+"""Computed features in one file per split, in 16 bits: what Baunsgaard2020 §4.4.1 kept in TFRecords."""
 
 import hashlib
 from collections.abc import Sequence

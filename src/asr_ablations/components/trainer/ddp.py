@@ -1,4 +1,4 @@
-"""Synchronous data parallelism: gradients are averaged at every step (Ambroszczyk2019 §2.5, Baunsgaard2020 §2.2.4)."""
+"""Synchronous data parallelism: gradients are averaged at every step (Baunsgaard2020 §4.4.1)."""
 
 from pytorch_lightning.strategies import DDPStrategy
 
