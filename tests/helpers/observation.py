@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
 
 Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""
@@ -27,7 +29,9 @@ def observe(cfg: DictConfig) -> Seen:
     corpus.prepare()
     data.setup()
     steps = Steps()
-    fitter = trainer(cfg, devices, [], [steps])
+    kept_best = TemporaryDirectory()
+    best = best_checkpoint(Path(kept_best.name), corpus.validation[0], cfg.best)
+    fitter = trainer(cfg, devices, [], [steps, best])
     seen: Seen = {
         "devices": devices,
         "rounding": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
@@ -37,12 +41,14 @@ def observe(cfg: DictConfig) -> Seen:
         "decoding": task.decoder(*_uncertain(task.alphabet.outputs)),
     }
     fitter.fit(task, data)
+    kept_best.cleanup()
     sets = dict.fromkeys([*corpus.validation, *corpus.test])
     precision = fitter.precision_plugin.forward_context
     rows = [row for name in sets for row in transcribe_set(task, data, name, precision).rows]
     return {
         **seen,
         **steps.seen,
+        "best checkpoint": None if best.best_model_score is None else float(best.best_model_score),
         "figures": {k: float(v) for k, v in sorted(fitter.callback_metrics.items())},
         "transcripts": [(row["set"], row["id"], row["reference"], row["hypothesis"]) for row in rows],
     }

@@ -135,7 +135,7 @@ def test_training_augments_with_seed_and_epoch_and_validation_does_not() -> None
 
 
 def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
-    """The squared norm of all matrices and kernels times λ = 0.0005 (Ambroszczyk2019 §2.3.3), beside the loss."""
+    """0.0005 times the squared norm of all matrices and kernels (Ambroszczyk2019 §2.3.3), beside the loss as it is."""
     module, plain, given = task("penalty=l2", "dropout=0"), task("dropout=0"), batch(["ab", "a"])
     logged: dict[str, float] = {}
     norms = [weights.norm().item() for weights in module.model.parameters() if weights.dim() > 1]

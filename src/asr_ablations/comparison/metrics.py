@@ -101,7 +101,7 @@ def different_losses(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def validation_set(run: RunRecord) -> str | None:
-    """The set whose WER chooses the best checkpoint: the first validation set."""
+    """The set by which the best checkpoint is chosen: the first validation set."""
     sets = (run.config.get("data") or {}).get("validation") or []
     return str(sets[0]) if sets else None
 

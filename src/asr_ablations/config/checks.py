@@ -3,6 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
+from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import choices
 
@@ -23,6 +24,8 @@ def check(cfg: DictConfig) -> None:
         if value is not None:
             whole(f"seeds.{key}", value, 0)
     _check_batch(cfg)
+    if cfg.best not in FIGURES:
+        raise choices("best", cfg.best, FIGURES)
     number("dropout", cfg.dropout, least=0, below=1)
     for key in ("tf32", "progress", "force", "plan"):
         switch(key, cfg[key])

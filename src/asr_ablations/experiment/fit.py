@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config.build import build
@@ -20,6 +19,7 @@ from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.tools.files import Json, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
+from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
 from asr_ablations.training.callbacks.progress import Progress
@@ -61,14 +61,10 @@ class TrainingRun:
 
     def callbacks(self) -> list[pl.Callback]:
         """All callbacks but the one that has to be the first and the one that has to be the last."""
-        best = ModelCheckpoint(
-            dirpath=self.record.checkpoints,
-            filename="best",
-            monitor=f"validation/{self.data.corpus.validation[0]}/wer",
-            enable_version_counter=False,
-        )
+        first = self.data.corpus.validation[0]
+        best = best_checkpoint(self.record.checkpoints, first, self.cfg.best)
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
-        pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, best.monitor)
+        pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer")
         own = [self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
         return own if pruning is None else [*own, pruning]
 
@@ -133,6 +129,7 @@ class TrainingRun:
             write_json(self.record.folder / layout.SUMMARY, self._summary([], {}))
 
     def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Json:
+        self.table.save()  # the summary reads it
         summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
         return {**summary, "phase_seconds": self.utilisation.phases}
 

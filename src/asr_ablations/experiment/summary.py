@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import METRICS
 from asr_ablations.runs.process import LAUNCHED
+from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.assembly import STREAMS, seed_of
@@ -45,7 +47,7 @@ def summarise(
         "name": record.name,
         "sets": {name: _final([row for row in rows if row["set"] == name], losses.get(name)) for name in sets},
         "test_sets": list(data.corpus.test),
-        "best_validation_wer": _best_validation_wer(fitter),
+        "best_validation_wer": _best_validation_wer(record.folder, data.corpus.validation[0]),
         "parameters": sum(p.numel() for p in task.model.parameters()),
         "epochs": fitter.current_epoch,
         "steps": fitter.global_step,
@@ -66,11 +68,14 @@ def _final(rows: Sequence[UtteranceRow], loss: float | None) -> Json:
     return {**rates(rows), "loss": loss}
 
 
-def _best_validation_wer(fitter: pl.Trainer) -> float | None:
-    """The lowest WER of the first validation set, as a fraction; None before the first validation."""
-    best = fitter.checkpoint_callback
-    assert isinstance(best, ModelCheckpoint)
-    return None if best.best_model_score is None else float(best.best_model_score)
+def _best_validation_wer(folder: Path, validation_set: str) -> float | None:
+    """The lowest WER of the first validation set, as a fraction, whatever best.ckpt follows; None before the first
+    validation.
+    """
+    if not (folder / METRICS).exists():
+        return None
+    rates = (row.get(f"validation/{validation_set}/wer") for row in read_metrics(folder))
+    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def _peak_memory(fitter: pl.Trainer) -> int:

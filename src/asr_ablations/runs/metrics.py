@@ -1,9 +1,12 @@
-"""metrics.csv and losses.csv cut to what a checkpoint has seen."""
+"""What metrics.csv holds, and it and losses.csv cut to what a checkpoint has seen."""
 
 import csv
 from pathlib import Path
 
 from asr_ablations.tools.files import write_csv
+
+FIGURES = ("loss", "wer", "cer")
+"""The figures of every validation set: its column of metrics.csv is validation/<set>/<figure>."""
 
 
 def truncate(path: Path, rows: int) -> list[dict[str, str]]:

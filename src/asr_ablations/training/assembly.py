@@ -19,7 +19,14 @@ from asr_ablations.tools.machine import rank
 from asr_ablations.tools.seeds import stream
 from asr_ablations.training.callbacks.loss_scale import LossScale
 from asr_ablations.training.callbacks.step_on_validation import StepOnValidation
-from asr_ablations.training.contracts import AcousticModel, Features, ParallelTraining, Pretraining, WeightAveraging
+from asr_ablations.training.contracts import (
+    AcousticModel,
+    Features,
+    ParallelTraining,
+    Pretraining,
+    Stopping,
+    WeightAveraging,
+)
 from asr_ablations.training.precision import check_fused, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 
@@ -117,7 +124,8 @@ def trainer(
     the config's by default, and -1 stands for no limit.
     """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    parallel, pretrain, averaging = _training_callbacks(cfg)
+    parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
+    ours = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping]
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=ranks // cfg.nodes,
@@ -129,7 +137,7 @@ def trainer(
         limit_val_batches=limit_val_batches,
         logger=list(loggers),
         # the first callback saves the state before a batch, the last one restores it: ours stand between them
-        callbacks=[*callbacks[:1], parallel, pretrain, averaging, StepOnValidation(), LossScale(), *callbacks[1:]],
+        callbacks=[*callbacks[:1], *ours, *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
@@ -140,9 +148,9 @@ def trainer(
     )
 
 
-def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging]:
+def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging, Stopping]:
     # in this order: workers agree on weights before these are averaged
-    return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging)
+    return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging), build(cfg.stopping)
 
 
 def device_count(cfg: DictConfig) -> int:

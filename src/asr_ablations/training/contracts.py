@@ -198,6 +198,12 @@ class Pretraining(pl.Callback):
     """Whether some parameters have no gradient for a while."""
 
 
+class Stopping(pl.Callback):
+    """stopping: a callback that may end the training after an epoch, by its validation figures alone. All ranks end
+    together, and a run that is resumed ends where it would have ended.
+    """
+
+
 class WeightAveraging(pl.Callback):
     """averaging: a callback that gives averaged weights to validation, to the final evaluation and to a checkpoint's
     state_dict, while training continues from the trained ones. A resumed run has the same average.

@@ -10,6 +10,8 @@ import torch
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
+from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
 from tests.helpers.run_results import SignalAt, results, same
@@ -60,6 +62,22 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
     result = results(folder)
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
+    figure: str, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """And the best WER of the summary is the lowest WER, whatever the checkpoint follows."""
+    folder = experiment.run(config(tiny_corpus, tmp_path, f"best={figure}", "max_epochs=3", "optimizer.lr=0.05"))
+    curves = {key: [row[f"validation/dev/{key}"] for row in _validations(folder)] for key in FIGURES}
+    best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["epoch"] == curves[figure].index(min(curves[figure]))
+    assert json.loads((folder / "summary.json").read_text())["best_validation_wer"] == min(curves["wer"])
+
+
+def _validations(folder: Path) -> list[dict[str, Any]]:
+    return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
 
 
 def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-MONITORED = ("loss", "wer", "cer")
+from asr_ablations.runs.metrics import FIGURES
 
 
 class Newbob(LambdaLR):
@@ -16,8 +16,8 @@ class Newbob(LambdaLR):
     def __init__(
         self, optimizer: Optimizer, total_steps: int, *, monitor: str, factor: float, threshold: float
     ) -> None:
-        if monitor not in MONITORED:
-            raise ValueError(f"monitor={monitor}: expected {', '.join(MONITORED)}")
+        if monitor not in FIGURES:
+            raise ValueError(f"monitor={monitor}: expected {', '.join(FIGURES)}")
         if not 0 < factor <= 1:
             raise ValueError(f"factor={factor}: expected above 0, to 1")
         if not 0 <= threshold < 1:

@@ -1,0 +1,50 @@
+"""Early stopping on a validation figure (Ambroszczyk2019 §1.4 and §2.1; Prechelt 1998)."""
+
+import math
+
+import pytorch_lightning as pl
+
+from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.errors import choices
+from asr_ablations.tools.files import Json
+from asr_ablations.training.contracts import Checkpoint, Stopping
+from asr_ablations.training.task import task_of
+
+
+class Patience(Stopping):
+    """Ends the training after `patience` epochs in a row whose `monitor`, of the first validation set, is not lower by
+    more than `threshold` than the lowest before. A figure that is no number is not lower.
+
+    The run's result is that of its last weights, as always; checkpoints/best.ckpt holds the best (the key `best`).
+    Raises UsageError for another monitor, a patience below 1 or a threshold below 0.
+    """
+
+    def __init__(self, *, monitor: str, patience: int, threshold: float) -> None:
+        if monitor not in FIGURES:
+            raise choices("stopping.monitor", monitor, FIGURES)
+        self.monitor = monitor
+        self.patience = whole("stopping.patience", patience, 1)
+        self.threshold = number("stopping.threshold", threshold, least=0)
+        self.lowest, self.waited = math.inf, 0
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        figure = trainer.callback_metrics.get(f"validation/{task_of(pl_module).validation_sets[0]}/{self.monitor}")
+        if figure is None:  # only the time is measured, without validation
+            return
+        # all ranks have the same figures, and end together
+        if float(figure) < self.lowest - self.threshold:
+            self.lowest, self.waited = float(figure), 0
+        else:
+            self.waited += 1
+        trainer.should_stop |= self.waited >= self.patience
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
+        # a run that was killed after its end and before its evaluation must not train on
+        trainer.should_stop |= checkpoint["callbacks"][self.state_key]["waited"] >= self.patience
+
+    def state_dict(self) -> Json:
+        return {"lowest": self.lowest, "waited": self.waited}
+
+    def load_state_dict(self, state_dict: Json) -> None:
+        self.lowest, self.waited = state_dict["lowest"], state_dict["waited"]
