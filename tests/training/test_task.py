@@ -141,8 +141,8 @@ def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
     norms = [weights.norm().item() for weights in module.model.parameters() if weights.dim() > 1]
     for each in (module, plain):
         each.augment = lambda features, *_: features
-    module.log = lambda key, value, **_: logged.update({key: float(value)})
-    total, loss = (float(each.training_step(given, 0)) for each in (module, plain))
+    module.log = lambda key, value, **_: logged.update({key: torch.as_tensor(value).item()})
+    total, loss = (each.training_step(given, 0).item() for each in (module, plain))
     assert logged["train/loss"] == loss
     assert logged["train/penalty"] == pytest.approx(0.0005 * sum(norm**2 for norm in norms), rel=1e-5)
     assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
