@@ -82,7 +82,18 @@ def test_runs_without_a_loss_of_their_last_weights_are_named(tmp_path: Path) -> 
 def test_different_losses_are_not_compared(tmp_path: Path) -> None:
     write_run(tmp_path, "loss=ctc")
     write_run(tmp_path, "loss=framewise")
-    message = r"metric=loss: the runs minimise different losses \(CTC, Framewise\); expected wer or cer"
+    losses = r"\(CTC with reduction=label, Framewise with reduction=frame\)"
+    message = rf"metric=loss: the runs minimise different losses {losses}; expected wer or cer"
+    with pytest.raises(UsageError, match=message):
+        compare([tmp_path / "sweep"], Options(metric="loss"))
+    assert compare([tmp_path / "sweep"], Options(metric="wer")).arms
+
+
+def test_losses_of_another_reduction_are_not_compared(tmp_path: Path) -> None:
+    """Nats per label and the nats of a batch are different figures of one loss."""
+    write_run(tmp_path, "loss.reduction=label")
+    write_run(tmp_path, "loss.reduction=sum")
+    message = r"different losses \(CTC with reduction=label, CTC with reduction=sum\)"
     with pytest.raises(UsageError, match=message):
         compare([tmp_path / "sweep"], Options(metric="loss"))
     assert compare([tmp_path / "sweep"], Options(metric="wer")).arms

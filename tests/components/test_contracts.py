@@ -188,5 +188,7 @@ def test_a_missing_method_and_a_missing_attribute_are_named() -> None:
 
         def __call__(self, log_probs: Any, lengths: Any, batch: Any) -> None: ...
 
+        def weight(self, batch: Any) -> int: ...
+
     assert [fault.split("(")[0] for fault in faults(NoRates(), contract("loss"))] == ["has no frame_rates"]
     assert "has no holds_features" in faults(NoRates(), contract("cache"))

@@ -1,7 +1,7 @@
 """The metrics that a comparison can be about. Lower is better in all of them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_ablations.runs.record import RunRecord
@@ -66,7 +66,9 @@ class Metric:
 WER = Metric("wer", "WER", "%", "WER", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "CER", 100, 2, is_rate=True)
 LOSS = Metric("loss", "loss", "nats", "nats of loss", 1, 4, is_rate=False)
-"""The loss component's own: of CTC nats per label, of frame labels nats per frame; the mean over utterances."""
+"""The loss component's own, as its `reduction` says: by default nats per label, or per frame of frame labels, and
+the mean over utterances.
+"""
 METRICS = {metric.name: metric for metric in (WER, CER, LOSS)}
 
 
@@ -95,9 +97,14 @@ def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:
 
 
 def different_losses(runs: Sequence[RunRecord]) -> list[str]:
-    """The classes of the loss components of the runs, once for each different config of them."""
+    """The loss components of the runs by class, with the reduction, once for each different config of them."""
     losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
-    return [str(loss.get("_target_")).rpartition(".")[2] for loss in losses.values()]
+    return [_loss_name(loss) for loss in losses.values()]
+
+
+def _loss_name(loss: Mapping[str, object]) -> str:
+    name = str(loss.get("_target_")).rpartition(".")[2]
+    return f"{name} with reduction={loss['reduction']}" if "reduction" in loss else name
 
 
 def validation_set(run: RunRecord) -> str | None:

@@ -47,8 +47,9 @@ class Rates(TypedDict):
 
 
 class Transcribed(NamedTuple):
-    """A decoded set. rows: in the order of the ids. loss: of the loss component, nats, the mean over utterances; None
-    where it is not finite, as for an utterance with fewer frames than CTC needs, or where the set is empty.
+    """A decoded set. rows: in the order of the ids. loss: of the loss component, nats, the mean over utterances, or
+    over batches where it is their sum; None where it is not finite, as for an utterance with fewer frames than CTC
+    needs, or where the set is empty.
     """
 
     rows: list[UtteranceRow]
@@ -61,14 +62,15 @@ def transcribe_set(
     """Decode one set. precision: a context for the forward pass."""
     task.eval()
     utterances = {u.id: u for u in data.sets[name].utterances}
-    rows, nats = [], 0.0
+    rows, nats, weights = [], 0.0, 0
     for batch in data.evaluation_dataloader(name):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(task.device))
-            nats += len(batch) * float(task.loss(log_probs, lengths, batch))
+            weight = task.loss.weight(batch)
+            nats, weights = nats + weight * float(task.loss(log_probs, lengths, batch)), weights + weight
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
             rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
-    loss = nats / len(rows) if rows else math.nan
+    loss = nats / weights if rows else math.nan
     return Transcribed(sorted(rows, key=lambda row: row["id"]), loss if math.isfinite(loss) else None)
 
 

@@ -162,9 +162,12 @@ class Loss(Protocol):
         """Make what the loss needs to know of the data; called before the first step, by every rank."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """(log_probs (B, T, V) in nats, float32, lengths (B,) in output frames, batch) → nats (), the mean over
-        utterances. Finite, with finite gradients, for length 0 and an empty transcript.
+        """(log_probs (B, T, V) in nats, float32, lengths (B,) in output frames, batch) → nats (), over the
+        utterances of the batch. Finite, with finite gradients, for length 0 and an empty transcript.
         """
+
+    def weight(self, batch: Batch) -> int:
+        """What a batch counts in a mean over batches: its utterances where the loss is a mean over them, else 1."""
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
         """Rates () over the valid frames of a batch, 0..1, by name; empty where the loss has no label for a frame."""

@@ -109,7 +109,8 @@ class CTCTask(pl.LightningModule):
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks; where ranks must not wait for each other, the first one's
         together = self.ranks_step_together
-        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=len(batch), sync_dist=together)
+        weight = self.loss.weight(batch)
+        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
         penalty = self.penalty(self.model)
         if penalty is None:
@@ -123,7 +124,8 @@ class CTCTask(pl.LightningModule):
         loss = self.loss(log_probs, lengths, batch)
         texts = self.decoder(log_probs, lengths)
         name, size = f"validation/{self.validation_sets[dataloader_idx]}", len(batch)
-        self.log(f"{name}/loss", loss, sync_dist=True, batch_size=size, add_dataloader_idx=False, on_epoch=True)
+        weight = self.loss.weight(batch)
+        self.log(f"{name}/loss", loss, sync_dist=True, batch_size=weight, add_dataloader_idx=False, on_epoch=True)
         self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
         for key, metrics in (("wer", self.word_error_rates), ("cer", self.character_error_rates)):
             metric = metrics[dataloader_idx]

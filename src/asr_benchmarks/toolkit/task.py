@@ -87,7 +87,7 @@ class FrameTask(CTCTask):
             optimizer=optimizer,
             schedule=constant,
             gradient=ClipNorm(limit=None),
-            loss=LabelledFrames(),
+            loss=LabelledFrames(reduction="frame"),
             penalty=NoPenalty(),
             alphabet=Alphabet("-"),
             validation_sets=[],

@@ -54,7 +54,7 @@ def test_a_text_that_does_not_fit_is_refused():
 
 def test_labels_of_a_batch_are_the_models_paths_stretched(teacher, tiny_corpus):
     data = data_of(tiny_corpus)
-    loss = Aligned(run=str(teacher))
+    loss = Aligned(run=str(teacher), reduction="frame")
     loss.prepare(data.sets, torch.device("cpu"))
     batch = next(iter(data.train_dataloader()))
     paths = [loss.paths[f"{id_} {text}"] for id_, text in zip(batch.ids, batch.texts, strict=True)]
@@ -72,7 +72,7 @@ def test_labels_of_a_batch_are_the_models_paths_stretched(teacher, tiny_corpus):
 
 def test_alignments_are_made_once_and_kept_with_the_model(teacher, tiny_corpus, monkeypatch):
     data = data_of(tiny_corpus)
-    first, second = Aligned(run=str(teacher)), Aligned(run=str(teacher))
+    first, second = Aligned(run=str(teacher), reduction="frame"), Aligned(run=str(teacher), reduction="frame")
     first.prepare(data.sets, torch.device("cpu"))
     (file,) = (teacher / "alignments").glob("*.npz")
     monkeypatch.setattr("asr_ablations.components.loss.aligned.frame_labels", lambda *_: pytest.fail("aligned again"))
@@ -90,7 +90,7 @@ def test_aligning_leaves_no_trace_in_the_run(teacher, tiny_corpus):
         file.unlink()
     torch.manual_seed(5)
     before, allowed = torch.get_rng_state(), torch.backends.cudnn.allow_tf32
-    Aligned(run=str(teacher)).prepare(data.sets, torch.device("cpu"))
+    Aligned(run=str(teacher), reduction="frame").prepare(data.sets, torch.device("cpu"))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.backends.cudnn.allow_tf32 == allowed
 
@@ -106,14 +106,14 @@ def test_a_fit_learns_the_labels_and_logs_the_frame_error_rate(teacher, tiny_cor
 
 def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
     with pytest.raises(UsageError, match=r"loss\.run=null: expected a finished run's folder"):
-        Aligned(run=None)
+        Aligned(run=None, reduction="frame")
     with pytest.raises(UsageError, match=r"no run's folder"):
-        Aligned(run=str(tmp_path))
+        Aligned(run=str(tmp_path), reduction="frame")
     polish = data_of(tiny_corpus, "alphabet=en", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
     with pytest.raises(UsageError, match=r"its alphabet is"):
-        Aligned(run=str(teacher)).prepare(polish.sets, torch.device("cpu"))
+        Aligned(run=str(teacher), reduction="frame").prepare(polish.sets, torch.device("cpu"))
     held = data_of(tiny_corpus, "cache=features", f"cache.root={tmp_path}")
     for file in (teacher / "alignments").glob("*.npz"):
         file.unlink()
     with pytest.raises(UsageError, match=r"cache=features: expected pcm or none with loss=aligned"):
-        Aligned(run=str(teacher)).prepare(held.sets, torch.device("cpu"))
+        Aligned(run=str(teacher), reduction="frame").prepare(held.sets, torch.device("cpu"))

@@ -36,7 +36,8 @@ class Aligned(Framewise):
     its audio is played at another speed. Raises UsageError for a run that does not exist or has another alphabet.
     """
 
-    def __init__(self, *, run: str | None) -> None:
+    def __init__(self, *, run: str | None, reduction: str) -> None:
+        super().__init__(reduction=reduction)
         if run is None:
             raise UsageError("loss.run=null: expected a finished run's folder, or a .ckpt of it")
         self.folder, self.checkpoint = find(Path(run), "last")

@@ -5,16 +5,20 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import ctc_loss
 
+from asr_ablations.components.loss.reduction import Reduction
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 
 
 class CTC:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats per label, the mean over utterances.
+    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: label, utterance or sum.
 
     Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on
     every device.
     """
+
+    def __init__(self, *, reduction: str) -> None:
+        self.reduction = Reduction(reduction, "label")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
         """Do nothing: CTC needs no more than the transcripts."""
@@ -23,7 +27,11 @@ class CTC:
         nats = ctc_loss(
             log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, blank=0, reduction="none"
         )
-        return (nats / batch.target_lengths.clamp(min=1).to(nats.device, non_blocking=True)).mean()
+        return self.reduction(nats, batch.target_lengths)
+
+    def weight(self, batch: Batch) -> int:
+        """What a batch counts in a mean over batches."""
+        return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
         """No rates: CTC has no label for a single frame."""

@@ -4,19 +4,23 @@ from collections.abc import Mapping
 
 import torch
 
+from asr_ablations.components.loss.reduction import Reduction
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.tools.masks import valid_frames
 
 
 class Framewise:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats per frame, the mean over utterances.
+    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: frame, utterance or sum.
 
     The labels are a linear alignment, the flat start of hidden Markov models: the transcript's characters share the
     utterance's frames equally, with a blank between two equal neighbours. They need no trained model, and are wrong
     where speech is not even; RETURNN's came from a trained model, as those of loss=aligned do. A decoder for CTC also
     decodes this model, since it merges repeats and drops blanks.
     """
+
+    def __init__(self, *, reduction: str) -> None:
+        self.reduction = Reduction(reduction, "frame")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
         """Do nothing: the labels come from the transcripts of a batch."""
@@ -28,7 +32,11 @@ class Framewise:
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         labels = self.labels(batch, lengths, log_probs.shape[1])
         nats = -log_probs.gather(2, labels[..., None])[..., 0]
-        return _mean_over_frames(nats, lengths).mean()
+        return self.reduction(_sum_over_frames(nats, lengths), lengths)
+
+    def weight(self, batch: Batch) -> int:
+        """What a batch counts in a mean over batches."""
+        return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
         """The frame error rate `fer`: the share of all frames of the batch whose best symbol is not the label."""
@@ -68,7 +76,6 @@ def separated(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return paths, (batch.target_lengths.to(device, non_blocking=True) + blanks).clamp(min=1)
 
 
-def _mean_over_frames(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def _sum_over_frames(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     valid = valid_frames(lengths, values.shape[1], values.device)
-    total = values.masked_fill(~valid, 0.0).sum(dim=1)
-    return total / lengths.clamp(min=1).to(values.device, non_blocking=True)
+    return values.masked_fill(~valid, 0.0).sum(dim=1)
