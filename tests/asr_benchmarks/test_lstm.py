@@ -286,7 +286,7 @@ def test_published_ratios_stand_beside_ours() -> None:
     ratios = rows(measured, [CE_LONG])
     table = {(row["configuration"], row["slower"], row["faster"]): row for row in ratios}
     assert len(table) == len(ratios)
-    assert {row["configuration"] for row in ratios} == {CE_LONG}
+    assert all(CE_LONG in row["configuration"] for row in ratios)
     row = table[CE_LONG, KERAS_TF, BASIC]
     assert (row["times"], row["ours"]) == (1.8, pytest.approx(1.5))
     assert table[CE_LONG, KERAS_TF, "cuDNNLSTM"]["ours"] == pytest.approx(3)

@@ -255,6 +255,16 @@ def test_published_rows_say_what_the_text_says():
     assert max(row["CPU / GPU"] for row in gains) == pytest.approx(112, abs=0.5)  # section 4: "up to 112 times"
 
 
+def test_every_published_number_is_shown():
+    shown = [value for row in published.seconds(NAMES) for value in row.values() if isinstance(value, float)]
+    tools = [tool for frameworks in published.table()["seconds"].values() for tool in frameworks.values()]
+    assert sorted(shown) == sorted(
+        value for tool in tools for part in tool.values() for value in part if value is not None
+    )
+    (row,) = [row for row in published.seconds(["resnet50"]) if (row["framework"], row["GPU"]) == ("TF", 0.226)]
+    assert (row["machine"], row["1"]) == ("GTX 980, published", None)
+
+
 def test_threads_beyond_the_cores_over_as_many_as_cores():
     gains = threads.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
     assert gains["1 to 2 threads"] == pytest.approx(1.6)

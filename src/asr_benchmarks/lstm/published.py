@@ -11,17 +11,18 @@ from asr_benchmarks.result import Row
 
 CE_SHORT, CE_LONG = "1x320/CE-short", "1x320/CE-long"
 DEEP_CE, DEEP_CTC = "4x320/CE-long", "4x320/CTC-long"
-BOTH_DEEP = f"{DEEP_CE}, {DEEP_CTC}"
+BOTH_SHALLOW, BOTH_DEEP = f"{CE_SHORT}, {CE_LONG}", f"{DEEP_CE}, {DEEP_CTC}"
 
 BASIC, FUSED, CUDNN = "PyTorch LSTMCell-basic", "PyTorch LSTMCell-fused", "PyTorch cuDNNLSTM"
 ANY_CUDNN = "cuDNNLSTM"  # of PyTorch, TensorFlow and Keras, which differ little
 LSTM_CELL, BLOCK_CELL, BLOCK_FUSED = "TensorFlow LSTMCell", "TensorFlow LSTMBlockCell", "TensorFlow LSTMBlockFusedCell"
 LASAGNE, KERAS_THEANO, KERAS_TF = "Lasagne LSTMLayer", "Keras/Theano LSTM", "Keras/TensorFlow LSTM"
 SLOWEST = "the slowest"
+OLD_BASIC = f"{BASIC} of the slowest version"
 THREE = f"{LASAGNE}, {BLOCK_CELL}, {LSTM_CELL}"
 
-GONE = (LSTM_CELL, BLOCK_CELL, BLOCK_FUSED, LASAGNE, KERAS_THEANO, THREE)
-"""Theano and Lasagne have ended, and TensorFlow 2 has no cells of TensorFlow 1."""
+GONE = (LSTM_CELL, BLOCK_CELL, BLOCK_FUSED, LASAGNE, KERAS_THEANO, THREE, OLD_BASIC)
+"""Theano and Lasagne have ended, TensorFlow 2 has no cells of TensorFlow 1, and old PyTorch needs an old Python."""
 
 Point = tuple[str, str]
 """Configuration and implementation."""
@@ -54,6 +55,11 @@ RATIOS = (
     _ratio(CE_LONG, BASIC, ANY_CUDNN, 7.2 / 1.8, "§4, fastest and basic: 7.2 / 1.8"),
     _ratio(CE_LONG, LSTM_CELL, ANY_CUDNN, 7.2 * 1.6 / 1.8, "§4, fastest and basic: 7.2 · 1.6 / 1.8"),
     _ratio(CE_SHORT, LSTM_CELL, BASIC, 1.5, "§5: 1.5 to 1.6 in two, 1.6 in the long one"),
+    Ratio((BOTH_SHALLOW, LSTM_CELL), (BOTH_SHALLOW, KERAS_THEANO), 1.5, 1.7, "§5, which names no configuration"),
+    Ratio(
+        (f"{BOTH_SHALLOW}, {BOTH_DEEP}", LSTM_CELL), (f"{BOTH_SHALLOW}, {BOTH_DEEP}", LASAGNE), 1.3, 1.6, "§5, likewise"
+    ),
+    _ratio(CE_LONG, OLD_BASIC, BASIC, 2.2, "§4, PyTorch versions"),
     Ratio((BOTH_DEEP, THREE), (BOTH_DEEP, CUDNN), 4.7, 7.0, "§4, quad-layer"),
     Ratio((DEEP_CTC, CUDNN), (DEEP_CE, CUDNN), 1.1, 1.1, "§4, fixed vs. variable"),
     Ratio((DEEP_CTC, LASAGNE), (DEEP_CE, LASAGNE), 1.2, 1.2, "§4, fixed vs. variable"),

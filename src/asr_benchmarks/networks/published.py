@@ -51,9 +51,11 @@ def table() -> Table:
 
 
 def seconds(networks: Collection[str]) -> list[Row]:
-    """Seconds per mini-batch of these networks by threads of the CPU, and on the GPU."""
+    """Seconds per mini-batch of these networks by threads of the CPU, and on the GPU. A machine has one GPU here; the
+    others have rows of their own.
+    """
     counts = sorted({count for machine in table()["machines"].values() for count in machine["threads"]})
-    return [
+    on_machines = [
         {
             "network": case.network,
             "framework": case.framework,
@@ -62,6 +64,25 @@ def seconds(networks: Collection[str]) -> list[Row]:
             "GPU": case.gpu,
         }
         for case in _cases(networks)
+    ]
+    return [*on_machines, *_other_gpus(networks, counts)]
+
+
+def _other_gpus(networks: Collection[str], counts: Collection[int]) -> list[Row]:
+    """Seconds on the GPUs that are no machine's here."""
+    named = {machine["gpu"] for machine in table()["machines"].values()}
+    return [
+        {
+            "network": network,
+            "framework": framework,
+            "machine": f"{gpu}, published",
+            **{str(count): None for count in counts},
+            "GPU": seconds,
+        }
+        for network, frameworks in table()["seconds"].items()
+        for framework, measured in frameworks.items()
+        for gpu, seconds in zip(table()["gpus"], measured["gpu"], strict=True)
+        if network in networks and gpu not in named and seconds is not None
     ]
 
 
