@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.comparison import Options, compare_runs
+from asr_ablations.comparison.asked import Options
+from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
     confounds,

@@ -3,20 +3,28 @@
 python src/train.py                                   the built-in corpus
 python src/train.py -m rnn=lstm,gru precision=16      an ablation
 python src/train.py -m rnn=lstm,gru plan=true         what that would cost, nothing trained
+python src/train.py -m rnn=lstm,gru until=verdict until.margin=2.0    seeds are added until the answer is known
 python src/train.py --help                            groups, keys, values
 """
 
 import os
 
+from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from asr_ablations.config.build import build
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.status import DONE
+from asr_ablations.tools.errors import UsageError
 
 
 @entry("config")
 def main(cfg: DictConfig) -> object:
+    if HydraConfig.initialized():
+        check_sweeper(cfg, HydraConfig.get())
     if cfg.plan:
         from asr_ablations.sweep.launch import freeze, plan
 
@@ -31,6 +39,16 @@ def main(cfg: DictConfig) -> object:
     from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
 
     return run_fresh(cfg)
+
+
+def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
+    """Raises UsageError for a plan of runs that nobody would follow."""
+    if build(cfg.until) is None:
+        return
+    if hydra.mode == RunMode.RUN:
+        raise UsageError("until=verdict adds runs to the arms of a sweep: expected -m and several arms")
+    if not str(hydra.sweeper._target_).endswith(".VerdictSweeper"):
+        raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 
 def announce(cfg: DictConfig) -> None:

@@ -1,47 +1,28 @@
 """Runs compared: loaded, checked for confounds, grouped into arms, measured, decided."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.arms import find_baseline, group
+from asr_ablations.comparison.asked import Asked, Options, ask
 from asr_ablations.comparison.circumstances import circumstance_warnings
-from asr_ablations.comparison.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    differing,
-    find_factor,
-    replicated,
-    value_text,
-    within,
-)
+from asr_ablations.comparison.confounds import Differing, value_text
+from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, declaration
-from asr_ablations.comparison.evidence import UNDECLARED, Evidence, gather, keep_look
+from asr_ablations.comparison.course import Course
+from asr_ablations.comparison.declaration import Declaration
+from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
 from asr_ablations.comparison.literature import beside_the_literature
-from asr_ablations.comparison.metrics import WER, Metric, check_comparable, find_metric, measured_sets
+from asr_ablations.comparison.metrics import WER, Metric
 from asr_ablations.comparison.noise import known_noise
-from asr_ablations.comparison.questions import questions
+from asr_ablations.comparison.planned import follow, planned_evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, load
-from asr_ablations.tools.errors import UsageError, choices
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user can choose in place of what the sweep file declares. targets: of the metric, rates as fractions."""
-
-    baseline: str | None = None
-    allow: list[str] = field(default_factory=list)
-    metric: str | None = None
-    set: str | None = None
-    targets: list[float] = field(default_factory=list)
+from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
+from asr_ablations.tools.errors import UsageError
 
 
 def compare(folders: Sequence[Path], options: Options) -> Comparison:
@@ -50,109 +31,93 @@ def compare(folders: Sequence[Path], options: Options) -> Comparison:
     """
     records = load(folders)
     title = " ".join(folder.resolve().name for folder in folders)
-    evidence = gather(folders, records)
-    comparison = compare_runs(records, options, title, evidence)
-    unkept = keep_look(evidence, comparison.arms, comparison.baseline, comparison.contrasts)
+    plan = read_plan(folders[0]) if len(folders) == 1 else None
+    comparison = compare_runs(records, options, title, gather(folders, records), plan)
+    unkept = keep_look(comparison.evidence, comparison.arms, comparison.baseline, comparison.contrasts)
     return replace(comparison, warnings=[*comparison.warnings, unkept]) if unkept else comparison
 
 
-def compare_runs(records: Records, options: Options, title: str, evidence: Evidence = UNDECLARED) -> Comparison:
-    """Compare runs that are loaded already, from wherever. Raises as compare does."""
-    runs = [*records.runs, *records.diverged]
+def compare_runs(
+    records: Records,
+    options: Options,
+    title: str,
+    evidence: Evidence = UNDECLARED,
+    plan: VerdictPlan | None = None,
+) -> Comparison:
+    """Compare runs that are loaded already, from wherever. plan: of their sweep, where it has one; what it asks is
+    answered by its looks. Raises as compare does.
+    """
     if not records.runs:
         reasons = "; ".join(
             [f"{run.folder.name} diverged at step {run.diverged_at}" for run in records.diverged]
             + [f"{run.folder.name} {run.reason}" for run in records.unfinished]
         )
         raise UsageError(f"{title}: no run is finished: {reasons}")
-    declared = declaration(runs)
-    differ, factor, overruled = _find_factor(runs, declared, options.allow)
-    arms, warnings = group(records, factor, list(differ))
-    baseline = find_baseline(str(options.baseline or declared.baseline or arms[0].name), arms)
-    metric = find_metric(options.metric or declared.metric or "wer")
-    check_comparable(metric, records.runs)
-    sets = measured_sets(metric, records.runs)
-    primary = _primary(options, declared, sets)
-    chosen, others = _chosen_afterwards(options, declared, arms, baseline)
-    family = Family(arms, baseline, questions(arms, baseline, factor, declared.contrasts), evidence.procedure, others)
-    measured, uncompared = contrasts(family, sets, primary, metric.name)
-    noise = known_noise(evidence.folder, arms, primary, metric)
+    asked = ask(records, options, plan)
+    arms, metric = [arm for arm in asked.arms if arm.results], asked.metric
+    course = follow(plan, asked.arms, asked.questions) if plan is not None and _is_planned(asked, plan) else None
+    if plan is not None:
+        evidence = planned_evidence(plan, course, evidence)
+    measured, uncompared = _measure(asked, evidence, course)
+    noise = "" if course else known_noise(evidence.folder, arms, asked.primary, metric)
     verdicts = [verdict(contrast, arms, noise) for contrast in measured]
-    rows = table_rows(arms, sets)
-    targets = [metric.check_target(target) for target in options.targets or _declared_targets(declared, metric)]
+    rows = table_rows(arms, asked.sets)
+    targets = [metric.check_target(target) for target in options.targets or _declared_targets(asked.declared, metric)]
     times, untimed = times_to_accuracy(arms, metric, targets)
     return Comparison(
         title=title,
-        question=declared.question,
-        source=declared.source,
-        factor=factor,
-        baseline=baseline.name,
+        question=asked.declared.question,
+        source=asked.declared.source,
+        factor=asked.factor,
+        baseline=asked.baseline.name,
         arms=arms,
-        sets=sets,
+        sets=asked.sets,
         rows=rows,
         verdicts=verdicts,
         times_to_accuracy=times,
-        literature=beside_the_literature(declared, arms, baseline, rows, verdicts),
+        literature=beside_the_literature(asked.declared, arms, asked.baseline, rows, verdicts),
         warnings=[
             *records.warnings,
-            *chosen,
-            *_overruled(overruled),
-            *warnings,
+            *asked.chosen,
+            *_overruled(asked.overruled),
+            *asked.warnings,
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
         ],
         unfinished=records.unfinished,
-        differing={key: [value_text(value) for value in values] for key, values in differ.items()},
+        differing={key: [value_text(value) for value in values] for key, values in asked.differ.items()},
         metric=metric.name,
-        set=primary,
+        set=asked.primary,
         evidence=evidence,
         equal_cost=at_equal_cost(arms, metric),
-        allowed=list(overruled),
+        allowed=list(asked.overruled),
+        plan=plan if course else None,
+        course=course,
     )
 
 
-def _find_factor(
-    runs: Sequence[RunRecord], declared: Declaration, allow: Sequence[str]
-) -> tuple[Differing, list[str], Differing]:
-    """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
-    differ = {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
-    factor = declared.factor or find_factor(runs, differ, allow)
-    beyond = confounds(runs, factor, differ)
-    refused = {key: values for key, values in beyond.items() if not within(key, allow)}
-    if refused:
-        raise ConfoundedError(factor, refused)
-    return differ, factor, beyond
+def _is_planned(asked: Asked, plan: VerdictPlan) -> bool:
+    """Whether the comparison asks what the plan asks."""
+    return (asked.baseline.name, asked.metric.name, asked.primary) == (plan.baseline, plan.metric, plan.set)
 
 
-def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> str:
-    """The test set that decides. Raises UsageError for one that was not tested."""
-    name = options.set or declared.set or (sets[0] if sets else "")
-    if sets and name not in sets:
-        raise choices("set", name, list(sets))
-    return name
-
-
-def _chosen_afterwards(
-    options: Options, declared: Declaration, arms: Sequence[Arm], baseline: Arm
-) -> tuple[list[str], int]:
-    """Warnings about what the command chose in place of what was declared, and for how many comparisons that could have
-    been chosen instead the verdicts are corrected: with a free choice of the baseline, all pairs of arms.
+def _measure(asked: Asked, evidence: Evidence, course: Course | None) -> tuple[list[Contrast], list[str]]:
+    """All contrasts, those of the primary set first, and warnings. With a plan the sets that describe, at whatever runs
+    there are, get the interval that holds at any time.
     """
-    warnings, others = [], 0
-    default = declared.baseline or arms[0].name
-    if options.baseline is not None and find_baseline(default, arms) is not baseline:
-        others = len(arms) * (len(arms) - 1) // 2 - (len(arms) - 1)
-        warnings.append(
-            f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
-            "over all pairs of arms"
-        )
-    for name, given, own in (("metric", options.metric, declared.metric or "wer"), ("set", options.set, declared.set)):
-        if given is not None and own is not None and given != own:
-            warnings.append(
-                f"the {name} {given} was chosen by --{name}, in place of {own}: its verdicts are exploratory"
-            )
-    return warnings, others
+    there = [arm for arm in asked.arms if arm.results]
+    names = {arm.name for arm in there}
+    questions = [question for question in asked.questions if names >= {*question.weights}]
+    if not asked.baseline.results:
+        return [], [f"{asked.baseline.name}, the baseline, has no result yet"]
+    if course is None:
+        family = Family(there, asked.baseline, questions, evidence.procedure, asked.size)
+        return contrasts(family, asked.sets, asked.primary, asked.metric.name)
+    family = Family(there, asked.baseline, questions, ANYTIME)
+    others = [name for name in asked.sets if name != asked.primary]
+    measured, warnings = contrasts(family, others, asked.primary, asked.metric.name)
+    return [*course.contrasts, *measured], warnings
 
 
 def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:

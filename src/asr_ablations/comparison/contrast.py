@@ -12,10 +12,18 @@ ALPHA = 0.05
 """The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
 
 Outcome = Literal[
-    "better", "worse", "no difference shown", "interaction shown", "no interaction shown", "not learned", "undecided"
+    "better",
+    "worse",
+    "equivalent",
+    "no difference shown",
+    "interaction shown",
+    "no interaction shown",
+    "not learned",
+    "undecided",
+    "open",
 ]
-"""What a verdict says of a contrast. not learned: neither side has. undecided: the evidence cannot decide, and the
-sentence says why.
+"""What a verdict says of a contrast. equivalent: within the margin of a plan. not learned: neither side has. undecided:
+the evidence cannot decide, and the sentence says why. open: a plan adds further runs.
 """
 
 SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")
@@ -46,6 +54,26 @@ class Question:
 
 
 @dataclass(frozen=True)
+class AtLook:
+    """At which planned look a contrast stands.
+
+    number: counted from 1, of `of`; runs: of each arm at this look; most: at the last one. margin: the difference that
+    would not matter; low, high: the interval that has to lie within it for the arms to be equivalent. chance: of a
+    verdict by the last look; None where it was not asked for. levers: what would show equal arms to be equivalent.
+    """
+
+    number: int
+    of: int
+    runs: int
+    most: int
+    margin: float
+    low: float
+    high: float
+    chance: float | None = None
+    levers: Levers | None = None
+
+
+@dataclass(frozen=True)
 class Contrast:
     """A question on a test set. Rates and differences of rates are fractions, not percent.
 
@@ -62,7 +90,7 @@ class Contrast:
     the seeds, or the test speakers, that would find other true differences, once declared.
 
     p_pairs: matched pairs (MAPSSWE) of these trained models, and after Holm's correction over the family; nan where a
-    record has no utterances.
+    record has no utterances. look: in a sweep with a plan, the look that decided it, or the latest one.
     """
 
     question: Question
@@ -88,6 +116,7 @@ class Contrast:
     p_pairs: float = math.nan
     p_pairs_holm: float = math.nan
     family: int = 1
+    look: AtLook | None = None
 
     @property
     def arm(self) -> str:

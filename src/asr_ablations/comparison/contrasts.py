@@ -25,13 +25,21 @@ DIFFERENCES = (0.005, 0.01, 0.02)
 
 @dataclass(frozen=True)
 class Family:
-    """What is decided together. others: comparisons that could have been chosen instead, and are corrected for."""
+    """What is decided together, at a rate `alpha` of false claims.
+
+    size: comparisons that are corrected for at least, such as those that could have been chosen instead. robust:
+    trimmed means from five runs on, whether a run diverged or not. describe: with what decides nothing and takes time:
+    matched pairs, and what such runs would find.
+    """
 
     arms: Sequence[Arm]
     baseline: Arm
     questions: Sequence[Question]
     procedure: Procedure
-    others: int = 0
+    size: int = 0
+    alpha: float = ALPHA
+    robust: bool = False
+    describe: bool = True
 
 
 def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Contrast], list[str]]:
@@ -59,7 +67,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     arms = [arm for arm in family.arms if arm.name in terms]
     estimate, reason = _estimate(question, family, samples)
     sides = [_side(question, terms, sign) for sign in (1, -1)]
-    pairs = _pairs(question, samples, metric)
+    pairs = _pairs(question, samples, metric) if family.describe else math.nan
     return Contrast(
         question=question,
         set=name,
@@ -103,8 +111,8 @@ def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[
         sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
         estimate = paired_estimate(weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates)
     else:
-        diverged = any(arm.diverged for arm in family.arms)
-        trimmed = diverged and min(len(sample.rates) for _, sample in terms) >= TRIMMED_FROM
+        heavy = family.robust or any(arm.diverged for arm in family.arms)
+        trimmed = heavy and min(len(sample.rates) for _, sample in terms) >= TRIMMED_FROM
         apart = any(name in samples.apart for name in question.weights)
         estimate = contrast_estimate(terms, trimmed=trimmed, own_speakers=apart)
     if estimate is None:
@@ -126,31 +134,36 @@ def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
     """Holm's procedure over what can be decided, and what each contrast shows."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
-    decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * family.others], ALPHA), strict=False))
-    pairs = _corrected_pairs(measured)
-    size = len(ps) + family.others
+    size = max(1, len(ps), family.size)
+    decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * (size - len(ps))], family.alpha), strict=False))
     decided = []
-    for contrast, p_pairs_holm in zip(measured, pairs, strict=True):
-        held = replace(contrast, p_pairs_holm=p_pairs_holm, family=max(1, size))
+    for contrast, p_pairs_holm in zip(measured, _corrected_pairs(measured), strict=True):
+        held = replace(contrast, p_pairs_holm=p_pairs_holm, family=size)
         if contrast.reason or contrast.estimate is None:
             decided.append(held)
             continue
-        estimate, (p, decision) = contrast.estimate, next(decisions)
-        half = family.procedure.half_width(estimate, decision.level)
-        decided.append(
-            replace(
-                held,
-                outcome=_outcome(contrast, family, decision.rejected),
-                p=p,
-                p_adjusted=decision.p_adjusted,
-                level=decision.level,
-                low=estimate.value - half,
-                high=estimate.value + half,
-                detectable=found_in_four_of_five(estimate, decision.level, family.procedure),
-                levers={size: levers(size, estimate, decision.level) for size in DIFFERENCES},
-            )
+        p, decision = next(decisions)
+        half = family.procedure.half_width(contrast.estimate, decision.level)
+        shown = replace(
+            held,
+            outcome=_outcome(contrast, family, decision.rejected),
+            p=p,
+            p_adjusted=decision.p_adjusted,
+            level=decision.level,
+            low=contrast.estimate.value - half,
+            high=contrast.estimate.value + half,
         )
+        decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided
+
+
+def _described(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> Contrast:
+    """With what such runs would find, and what would find more."""
+    return replace(
+        contrast,
+        detectable=found_in_four_of_five(estimate, level, family.procedure),
+        levers={size: levers(size, estimate, level) for size in DIFFERENCES},
+    )
 
 
 def _outcome(contrast: Contrast, family: Family, shown: bool) -> Outcome:

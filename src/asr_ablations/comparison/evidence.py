@@ -11,6 +11,7 @@ from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.runs.looks import Look, declared, evidence, looks, record_look
 from asr_ablations.runs.records import Records
 from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.statistics.sequential import GroupSequential
 from asr_ablations.tools.machine import iso
 
 
@@ -38,6 +39,7 @@ class Evidence:
 TESTS = {
     FixedLength.name: "Student's t at a number of runs that was declared",
     Anytime.name: "Intervals that hold however often one looks",
+    GroupSequential.name: "Student's t at looks that were planned",
 }
 
 ANYTIME = Anytime(phi=0.25)
@@ -59,7 +61,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     seen = evidence(models)
     before = [look for look in looks(folder) if look.runs != seen]
     number = len({look.runs for look in before}) + 1
-    planned = _planned(folders, models)
+    planned = _declared_runs(folders, models)
     if planned is not None:
         return Evidence(ANYTIME, planned, number, folder, seen)
     if before:  # of a sweep, at a part of its runs; of evaluations, at other models
@@ -68,7 +70,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     return Evidence(FixedLength(), "all runs that were declared have ended", number, folder, seen, complete=True)
 
 
-def _planned(folders: Sequence[Path], models: Sequence[str]) -> str | None:
+def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:
     """Why the results are not what was declared before the runs; None where they are. Evaluations add no trained model:
     those that there are were there before the first evaluation.
     """

@@ -5,9 +5,11 @@ from typing import TypedDict
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.course import Course
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Unfinished
+from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.statistics.time_to_accuracy import Axis
 
 
@@ -84,7 +86,8 @@ class Comparison:
 
     rows: the table, by arm and test set. metric, set: of the verdicts that are the answer; verdicts on other sets
     describe. evidence: which test decides, and why. differing: the keys of the configs that are not the same in all
-    runs, with their values as text; allowed: those that --allow accepted. unfinished: the runs without a result.
+    runs, with their values as text; allowed: those that --allow accepted. unfinished: the runs without a result. plan,
+    course: of a sweep that adds seeds until it knows, and what its looks found.
     """
 
     title: str
@@ -106,6 +109,8 @@ class Comparison:
     evidence: Evidence = UNDECLARED
     equal_cost: list[EqualCost] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+    plan: VerdictPlan | None = None
+    course: Course | None = None
 
     @property
     def answer(self) -> list[Verdict]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Verdict
 from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.statistics.divergence import fisher
@@ -26,6 +26,8 @@ def _finding(contrast: Contrast, noise: str) -> str:
         return f"no verdict on {contrast.set}: neither {names} has learned (WER above {100 * NOT_LEARNED:.0f} %)"
     if contrast.estimate is None or contrast.p is None or contrast.p_adjusted is None:
         return _undecided(contrast, metric, noise)
+    if contrast.look is not None and contrast.outcome not in SHOWN:
+        return _without_difference(contrast, contrast.look, metric)
     evidence = f"{_interval(contrast, metric)}; {_p(contrast)}; {_extent(contrast)}"
     size = _size(contrast, metric)
     if contrast.outcome in ("worse", "better"):
@@ -39,6 +41,38 @@ def _finding(contrast: Contrast, noise: str) -> str:
     else:
         finding = f"no difference shown: {_sides(contrast, 'and')} on {contrast.set}, {size} ({evidence})"
     return finding if contrast.outcome == "interaction shown" else f"{finding}{_power(contrast, metric)}"
+
+
+def _without_difference(contrast: Contrast, look: AtLook, metric: Metric) -> str:
+    """What a look at a sweep with a plan found that is no difference: equivalent, undecided, or still open."""
+    margin = f"± {metric.text(look.margin)} {metric.amount}"
+    where = f"{_sides(contrast, 'and')} on {contrast.set}"
+    if contrast.outcome == "equivalent":
+        within = f"{metric.text(look.low, sign=True)} to {metric.text(look.high, sign=True)}"
+        evidence = f"{within}; look {look.number} of {look.of}; {_extent(contrast)}"
+        return f"equivalent within {margin}: {where}, {_size(contrast, metric)} ({evidence})"
+    evidence = f"{_interval(contrast, metric)}; look {look.number} of {look.of}; {_extent(contrast)}"
+    finding = f"{contrast.outcome}: {where}, {_size(contrast, metric)} ({evidence})"
+    if contrast.outcome == "open":
+        return f"{finding}, neither different nor equivalent within {margin} so far"
+    why = f"neither different nor equivalent within {margin} after {look.runs} runs of each arm"
+    if look.number < look.of:
+        why = f"{why}, and given up: the chance of a verdict by {look.most} runs is {100 * (look.chance or 0):.0f} %"
+    return f"{finding}, {why}; {_lever(contrast, look, margin)}"
+
+
+def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
+    """What would decide a question that the plan's runs do not."""
+    needed = look.levers
+    if needed is None:
+        return f"no noise is known, so nothing tells what would; {contrast.reason}"
+    ways = {
+        "seeds": f"{margin} would take about {needed.seeds} seeds an arm; test speakers are not the limit",
+        "speakers": f"{margin} would take about {needed.speakers} test speakers; seeds are not the limit",
+        "neither": f"{margin} is out of reach of more seeds alone and of more test speakers alone: widen the margin",
+        "none": f"so many runs mostly decide within {margin}: the true difference is probably near it",
+    }
+    return ways[needed.cheaper]
 
 
 def _size(contrast: Contrast, metric: Metric) -> str:
@@ -71,6 +105,8 @@ def _p(contrast: Contrast) -> str:
     assert contrast.p_adjusted is not None
     corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
     looks = ", however often one looks" if contrast.procedure == "anytime" else ""
+    if contrast.look is not None:
+        looks = f" at look {contrast.look.number} of {contrast.look.of}"
     return f"{_p_text(contrast.p_adjusted)}{corrected}{looks}"
 
 

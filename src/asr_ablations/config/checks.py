@@ -2,7 +2,7 @@
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.build import check_targets
+from asr_ablations.config.build import build, check_targets
 from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import choices
@@ -38,6 +38,8 @@ def check(cfg: DictConfig) -> None:
     price = OmegaConf.select(cfg, "hardware.price_per_hour")
     if price is not None:
         number("hardware.price_per_hour", price, least=0, also="null for none")
+    if "until" in cfg:
+        build(cfg.until)
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
 

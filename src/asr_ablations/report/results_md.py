@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
 
-from asr_ablations.comparison.comparison import Options, compare
+from asr_ablations.comparison.asked import Options
+from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.description import one_arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import differences, seeds, write_figures

@@ -104,6 +104,9 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
+        if folder.is_symlink():  # taken over from another sweep, where it answered another question
+            config = _frozen(folder) or config
+            overrides = [str(line) for line in config.get("overrides") or overrides]
         summary: Json = _if_there(read_summary, folder, {}) if diverged else read_summary(folder)
         id_ = str(summary.get("id") or environment.get("id") or "")
         return RunRecord(
@@ -129,6 +132,14 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
         return read(folder)
     except FileNotFoundError:
         return otherwise
+
+
+def _frozen(folder: Path) -> Json | None:
+    """The config of an arm as its sweep froze it, in which the run's place in that sweep is described."""
+    try:
+        return read_yaml(layout.frozen_config(folder))
+    except (FileNotFoundError, UnreadableFileError):
+        return None
 
 
 def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:

@@ -42,13 +42,25 @@ def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNo
     None where there is no such arm, and where it is not known what `like` was tested on.
     """
     expected = _hash(like.data, name)
-    if expected is None or not outputs.is_dir():
+    if expected is None:
         return None
+    total = like.summary.get("sets", {}).get(name, {}).get(TOTALS.get(metric, ""))
+    own = like.folder.resolve()
+    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({own, *own.parents}))
+
+
+def noise_of_set(
+    outputs: Path, sha256: str, name: str, metric: str, total: int | None, but: frozenset[Path] = frozenset()
+) -> SeedNoise | None:
+    """The seed noise of a metric on the test set with this hash, from the sweeps under `outputs`, as in `seed_noise`.
+
+    total: words or characters of the set, where known; but: folders of sweeps that are left out.
+    """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
-    for run in _other_runs(outputs, like):
+    for run in _runs(outputs, but):
         try:
             data = read_data(run)
-            if _hash(data, name) != expected or fate_of(run).state != "done":
+            if _hash(data, name) != sha256 or fate_of(run).state != "done":
                 continue
             rate = float(read_summary(run)["sets"][name][metric])
             config = read_config(run)
@@ -59,14 +71,15 @@ def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNo
     groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1]
     if not groups:
         return None
-    deviation = _pooled_deviation([[rate for rate, _ in group] for group in groups], _grain(like, name, metric))
+    deviation = _pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
     sweeps = {sweep for group in groups for _, sweep in group}
     return SeedNoise(deviation, sum(map(len, groups)), len(groups), len(sweeps))
 
 
-def _other_runs(outputs: Path, like: RunRecord) -> Iterator[Path]:
-    own = {like.folder.resolve(), *like.folder.resolve().parents}
-    for sweep in sorted(path for path in outputs.iterdir() if path.is_dir() and path.resolve() not in own):
+def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
+    """The runs of all sweeps under a folder, but of some."""
+    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
+    for sweep in (sweep for sweep in sweeps if sweep.resolve() not in but):
         yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
 
 
@@ -80,11 +93,6 @@ def _hash(data: Json, name: str) -> str | None:
     """The hash of a set's texts and audio; None in a record without it."""
     value = data.get("sets", {}).get(name, {}).get("sha256")
     return None if value is None else str(value)
-
-
-def _grain(like: RunRecord, name: str, metric: str) -> float:
-    total = like.summary.get("sets", {}).get(name, {}).get(TOTALS.get(metric, ""))
-    return 1 / total if total else 0.0
 
 
 def _pooled_deviation(groups: list[list[float]], grain: float) -> float:

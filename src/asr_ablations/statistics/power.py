@@ -48,13 +48,26 @@ def found(estimate: Estimate, level: float, power: float = POWER, procedure: Pro
     return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
 
 
+def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
+    """The margin within which such runs show equal arms to be equivalent with probability `power`; a fraction.
+
+    level: two-sided, twice that of each of the two one-sided tests (Schuirmann 1987).
+    """
+    quantiles = stats.t.isf(level / 2, estimate.degrees) + stats.t.isf((1 - power) / 2, estimate.degrees)
+    return float(quantiles * estimate.standard_error)
+
+
+Reach = Callable[[Estimate], float]
+"""The difference, a fraction, that an estimate of this precision reaches: finds, or shows arms to be equal within."""
+
+
 def seeds_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
     """Seeds an arm with which a true difference, a fraction, is found with probability `power`.
 
     All arms get as many, with the noise that was measured of each. None where the noise of speakers alone forbids it,
     and where more than MOST would be needed.
     """
-    return _fewest(lambda seeds: found(_with_seeds(estimate, seeds), level, power) <= difference)
+    return _seeds(difference, estimate, lambda resized: found(resized, level, power))
 
 
 def speakers_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
@@ -62,14 +75,23 @@ def speakers_for(difference: float, estimate: Estimate, level: float, power: flo
 
     None where the noise of seeds alone forbids it, and where no speakers are known.
     """
+    return _speakers(difference, estimate, lambda resized: found(resized, level, power))
+
+
+def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
+    return _fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size)
+
+
+def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
     if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
         return None
-    return _fewest(lambda speakers: found(_with_speakers(estimate, speakers), level, power) <= difference)
+    return _fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size)
 
 
 @dataclass(frozen=True)
 class Levers:
-    """What would find a difference: seeds an arm at the present speakers, or test speakers at the present seeds.
+    """What would find a difference, or show that there is none: seeds an arm at the present speakers, or test speakers
+    at the present seeds.
 
     cheaper: the one to be multiplied by less; speakers at a tie, since a speaker more costs decoding and a seed more a
     training of every arm. "neither" where a single lever is not enough, "none" where what is there suffices.
@@ -81,10 +103,18 @@ class Levers:
 
 
 def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
-    """Both levers for a true difference, a fraction."""
-    seeds = seeds_for(difference, estimate, level, power)
-    speakers = speakers_for(difference, estimate, level, power)
-    if found(estimate, level, power) <= difference:
+    """Both levers for finding a true difference, a fraction."""
+    return _levers(difference, estimate, lambda resized: found(resized, level, power))
+
+
+def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+    """Both levers for showing equal arms to be equivalent within ± margin; level as in `shown_equal`."""
+    return _levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+
+
+def _levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
+    seeds, speakers = _seeds(size, estimate, reach), _speakers(size, estimate, reach)
+    if reach(estimate) <= size:
         return Levers(seeds, speakers, "none")
     more_seeds = math.inf if seeds is None else seeds / estimate.models
     more_speakers = math.inf if speakers is None else speakers / estimate.speakers
@@ -93,7 +123,7 @@ def levers(difference: float, estimate: Estimate, level: float, power: float = P
     return Levers(seeds, speakers, "seeds" if more_seeds < more_speakers else "speakers")
 
 
-def _with_seeds(estimate: Estimate, seeds: int) -> Estimate:
+def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
     """The estimate as it would be with so many runs of every arm."""
     if not estimate.arms:
         return estimate  # a single model

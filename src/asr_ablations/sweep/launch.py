@@ -7,14 +7,14 @@ from pathlib import Path
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
+from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.launches import launches
-from asr_ablations.runs.layout import LEASES, SWEEP
-from asr_ablations.runs.reader import UnreadableFileError, read_summary, read_sweep
+from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, freeze_arm
 from asr_ablations.sweep.live import LiveArms
+from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots, machine_slots
@@ -22,8 +22,7 @@ from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json, write_json
-from asr_ablations.tools.machine import one_at_a_time
+from asr_ablations.tools.files import Json
 
 SHOW = "asr_ablations.sweep.terminal.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
@@ -56,6 +55,12 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
         Run(cfg, fingerprint).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
+
+
+def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
+    """Raises UsageError where runs are to be added until there is a verdict, and another sweeper hands them out."""
+    if configs and configs[0].get("until") and build(configs[0].until) is not None:
+        raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 
 def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -> None:
@@ -146,26 +151,6 @@ def _keep_previous(cfg: DictConfig, fingerprint: str) -> None:
     Run(cfg, fingerprint).keep_previous()
     if "force" in cfg:
         cfg.force = False
-
-
-def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
-    """Record how the sweep was started, every launch under this name with what it was to run, and all arms.
-
-    A sweeper that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and
-    `command` tell which, `search` whether the results of earlier arms decide what the next ones are.
-    """
-    (sweep / LEASES).mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch"):
-        try:
-            recorded = read_sweep(sweep)["arms"]
-        except (FileNotFoundError, UnreadableFileError, KeyError):
-            recorded = []
-        rows = {arm["id"]: arm for arm in recorded} | {arm.id: arm.as_json() for arm in arms}
-        kept, ids = launches(sweep), [arm.id for arm in arms]
-        if kept and all(kept[-1][key] == metadata[key] for key in ("started", "command")):
-            ids = list(dict.fromkeys([*kept.pop()["arms"], *ids]))
-        launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
-        write_json(sweep / SWEEP, {**metadata, "launches": [*kept, launch], "arms": list(rows.values())})
 
 
 def _check_timeout(timeout: object) -> None:

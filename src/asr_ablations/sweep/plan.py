@@ -17,13 +17,19 @@ from asr_ablations.tools.terminal import console
 
 def show_plan(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost | None]:
     """Print time, GPU hours, memory and disk per arm and in total. Returns the costs, None for arms that have ended."""
-    threads = share_of_cores(min(slots.jobs, len(arms)))
-    costs: list[Cost | None] = []
-    for arm in track(arms, description="measuring", transient=True):
-        ended = fate_of(arm.folder).state in RESULTS
-        costs.append(None if ended else in_subprocess(_measure, (arm.config, threads)))
+    ended = [fate_of(arm.folder).state in RESULTS for arm in arms]
+    measured = iter(measure_arms([arm for arm, is_ended in zip(arms, ended, strict=True) if not is_ended], slots))
+    costs = [None if is_ended else next(measured) for is_ended in ended]
     _print(arms, costs, slots)
     return costs
+
+
+def measure_arms(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost]:
+    """The cost of each arm, from a few steps of it, one arm after the other."""
+    threads = share_of_cores(min(slots.jobs, max(1, len(arms))))
+    return [
+        in_subprocess(_measure, (arm.config, threads)) for arm in track(arms, description="measuring", transient=True)
+    ]
 
 
 def _measure(request: tuple[Path, int]) -> Cost:

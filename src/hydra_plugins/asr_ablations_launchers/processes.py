@@ -13,6 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
+    from asr_ablations.sweep.arm import FrozenArm
     from asr_ablations.sweep.states import State
     from asr_ablations.tools.files import Json
 
@@ -25,8 +26,10 @@ OPTIONS = {
 }
 
 
-DECLARING = (".BasicSweeper",)
-"""Sweepers that declare all arms beforehand; any other lets the results of some arms decide what the next ones are."""
+DECLARING = (".BasicSweeper", ".VerdictSweeper")
+"""Sweepers that declare all arms beforehand, or by what rule runs are added; any other lets the results of some arms
+decide what the next ones are.
+"""
 
 
 class ProcessesLauncher(Launcher):
@@ -51,23 +54,29 @@ class ProcessesLauncher(Launcher):
         from asr_ablations.sweep import launch
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
-        script = Path(sys.argv[0]).resolve()
+        launch.refuse_a_plan(configs)
         arms = launch.freeze(configs)
         if configs and configs[0].get("plan"):
             launch.plan(arms, self.jobs, self.per_gpu)
             self._end_search(len(arms))
             return []
-        states = launch.run(
-            script,
+        states = self.run(arms)
+        return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
+
+    def run(self, arms: "Sequence[FrozenArm]") -> "list[State]":
+        """Run arms that are frozen already, and wait for them."""
+        from asr_ablations.sweep import launch
+
+        return launch.run(
+            Path(sys.argv[0]).resolve(),
             arms,
-            self._metadata(),
+            self.metadata(),
             jobs=self.jobs,
             per_gpu=self.per_gpu,
             timeout=self.timeout,
             show=self.show,
             fail_fast=self.fail_fast,
         )
-        return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
 
     def _end_search(self, arms: int) -> None:
         """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""
@@ -77,21 +86,10 @@ class ProcessesLauncher(Launcher):
             print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
             raise SystemExit(0)
 
-    def _metadata(self) -> "Json":
-        """How the sweep was started, for its manifest: enough to type the same command again."""
-        from asr_ablations.tools.machine import iso
-
+    def metadata(self) -> "Json":
+        """How the sweep was started, for its manifest."""
         assert self.config is not None
-        job = self.config.hydra.job
-        sources = {source.provider: source.path for source in self.config.hydra.runtime.config_sources}
-        return {
-            "started": iso(self.started),
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "config_name": job.config_name,
-            "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
-            "overrides": list(self.config.hydra.overrides.task),
-            "search": not str(self.config.hydra.sweeper.get("_target_")).endswith(DECLARING),
-        }
+        return how_started(self.config, self.started)
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
         from asr_ablations.config.compose import compose_arm
@@ -99,6 +97,22 @@ class ProcessesLauncher(Launcher):
         assert self.hydra_context is not None
         assert self.config is not None
         return compose_arm(self.hydra_context, self.config, overrides, number)
+
+
+def how_started(config: DictConfig, started: float) -> "Json":
+    """How a sweep was started, for its manifest: enough to type the same command again."""
+    from asr_ablations.tools.machine import iso
+
+    job = config.hydra.job
+    sources = {source.provider: source.path for source in config.hydra.runtime.config_sources}
+    return {
+        "started": iso(started),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "config_name": job.config_name,
+        "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
+        "overrides": list(config.hydra.overrides.task),
+        "search": not str(config.hydra.sweeper.get("_target_")).endswith(DECLARING),
+    }
 
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:

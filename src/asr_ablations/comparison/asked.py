@@ -1,0 +1,135 @@
+"""What a comparison asks, before anything is measured: arms, baseline, questions, metric, sets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import find_baseline, group
+from asr_ablations.comparison.confounds import (
+    ConfoundedError,
+    Differing,
+    confounds,
+    differing,
+    find_factor,
+    replicated,
+    within,
+)
+from asr_ablations.comparison.contrast import Question
+from asr_ablations.comparison.declaration import Declaration, declaration
+from asr_ablations.comparison.metrics import Metric, check_comparable, find_metric, measured_sets
+from asr_ablations.comparison.planned import planned_arms
+from asr_ablations.comparison.questions import questions
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records
+from asr_ablations.runs.verdict_plan import VerdictPlan
+from asr_ablations.tools.errors import choices
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose in place of what the sweep file declares. targets: of the metric, rates as fractions."""
+
+    baseline: str | None = None
+    allow: list[str] = field(default_factory=list)
+    metric: str | None = None
+    set: str | None = None
+    targets: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """differ: all keys that differ; overruled: those beyond the factor that --allow accepted. primary: the set that
+    decides. size: comparisons that are corrected for at least. chosen: warnings about what was chosen afterwards.
+    """
+
+    declared: Declaration
+    factor: list[str]
+    differ: Differing
+    overruled: Differing
+    arms: list[Arm]
+    baseline: Arm
+    metric: Metric
+    sets: list[str]
+    primary: str
+    questions: list[Question]
+    size: int
+    chosen: list[str]
+    warnings: list[str]
+
+
+def ask(records: Records, options: Options, plan: VerdictPlan | None = None) -> Asked:
+    """plan: of the sweep, where it has one; its arms are those that it names, with or without results.
+
+    Raises ConfoundedError where the runs differ in more than the factor, and UsageError for what cannot be asked.
+    """
+    runs = [*records.runs, *records.diverged]
+    if plan is not None:
+        arms, warnings = planned_arms(plan, records)
+        runs = [run for arm in arms for run in arm.results]
+    declared = declaration(runs)
+    differ, factor, overruled = _find_factor(runs, declared, options.allow)
+    if plan is None:
+        arms, warnings = group(records, factor, list(differ))
+    baseline = find_baseline(str(options.baseline or declared.baseline or arms[0].name), arms)
+    metric = find_metric(options.metric or declared.metric or "wer")
+    check_comparable(metric, records.runs)
+    sets = measured_sets(metric, records.runs)
+    chosen, size = _chosen_afterwards(options, declared, arms, baseline)
+    return Asked(
+        declared=declared,
+        factor=factor,
+        differ=differ,
+        overruled=overruled,
+        arms=arms,
+        baseline=baseline,
+        metric=metric,
+        sets=sets,
+        primary=_primary(options, declared, sets),
+        questions=questions(arms, baseline, factor, declared.contrasts),
+        size=size,
+        chosen=chosen,
+        warnings=warnings,
+    )
+
+
+def _find_factor(
+    runs: Sequence[RunRecord], declared: Declaration, allow: Sequence[str]
+) -> tuple[Differing, list[str], Differing]:
+    """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
+    differ = {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+    factor = declared.factor or find_factor(runs, differ, allow)
+    beyond = confounds(runs, factor, differ)
+    refused = {key: values for key, values in beyond.items() if not within(key, allow)}
+    if refused:
+        raise ConfoundedError(factor, refused)
+    return differ, factor, beyond
+
+
+def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> str:
+    """The test set that decides. Raises UsageError for one that was not tested."""
+    name = options.set or declared.set or (sets[0] if sets else "")
+    if sets and name not in sets:
+        raise choices("set", name, list(sets))
+    return name
+
+
+def _chosen_afterwards(
+    options: Options, declared: Declaration, arms: Sequence[Arm], baseline: Arm
+) -> tuple[list[str], int]:
+    """Warnings about what the command chose in place of what was declared, and over how many comparisons the verdicts
+    are corrected at least: with a free choice of the baseline, all pairs of arms.
+    """
+    warnings, size = [], 0
+    default = declared.baseline or arms[0].name
+    if options.baseline is not None and find_baseline(default, arms) is not baseline:
+        size = len(arms) * (len(arms) - 1) // 2
+        warnings.append(
+            f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
+            "over all pairs of arms"
+        )
+    for name, given, own in (("metric", options.metric, declared.metric or "wer"), ("set", options.set, declared.set)):
+        if given is not None and own is not None and given != own:
+            warnings.append(
+                f"the {name} {given} was chosen by --{name}, in place of {own}: its verdicts are exploratory"
+            )
+    return warnings, size

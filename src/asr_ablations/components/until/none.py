@@ -1,0 +1,5 @@
+"""The runs are those that the sweep names."""
+
+
+def none() -> None:
+    """No runs are added."""

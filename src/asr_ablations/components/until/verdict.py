@@ -1,0 +1,80 @@
+"""Until each question has its verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from asr_ablations.statistics.sequential import planned_looks
+from asr_ablations.tools.checks import is_whole, number, switch, whole
+from asr_ablations.tools.errors import choices
+
+DEFAULT_SEEDS = 20
+"""Most seeds of an arm where neither seeds, runs nor hours say it."""
+FEWEST = 2
+"""Seeds without which nothing is known of their noise."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a user says of the plan of a sweep; conf/until/verdict.yaml describes the keys. margin: in points.
+
+    Raises UsageError for values out of range.
+    """
+
+    margin: float
+    seeds: int | None
+    runs: int | None
+    hours: float | None
+    looks: Sequence[int] | None
+    alpha: float
+    gamma: float
+    robust: bool
+    hopeless: float
+    share: bool
+    retries: int
+
+    def __post_init__(self) -> None:
+        if self.margin is None:
+            raise choices("until.margin", None, "the difference that would not matter, as 2.0 for 2 points of WER")
+        number("until.margin", self.margin, above=0)
+        for key, least in (("seeds", FEWEST), ("runs", 1)):
+            if (value := getattr(self, key)) is not None:
+                whole(f"until.{key}", value, least, also="null")
+        if self.hours is not None:
+            number("until.hours", self.hours, above=0, also="null")
+        number("until.alpha", self.alpha, above=0, below=0.5)
+        number("until.gamma", self.gamma, least=-20, most=20)
+        number("until.hopeless", self.hopeless, least=0, below=1)
+        whole("until.retries", self.retries, 0)
+        for key in ("robust", "share"):
+            switch(f"until.{key}", getattr(self, key))
+        looks = None if self.looks is None else list(self.looks)
+        if looks is not None and (not looks or not all(is_whole(one, FEWEST) for one in looks)):
+            raise choices("until.looks", looks, f"whole numbers from {FEWEST} on, increasing, such as [3,5,8,12,20]")
+        if looks is not None and sorted({*looks}) != looks:
+            raise choices("until.looks", looks, "increasing numbers of seeds, such as [3,5,8,12,20]")
+
+    def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
+        """Most seeds of an arm, the least that seeds, runs and hours allow.
+
+        hours_per_run: the mean over the arms, where there is a budget in hours. Raises UsageError for a budget that is
+        too small for any verdict.
+        """
+        limits: dict[str, tuple[float | None, int | None]] = {"until.seeds": (self.seeds, self.seeds)}
+        limits["until.runs"] = (self.runs, None if self.runs is None else self.runs // arms)
+        if self.hours is not None:
+            assert hours_per_run is not None
+            limits["until.hours"] = (self.hours, int(self.hours / (arms * hours_per_run)))
+        given = {key: (value, seeds) for key, (value, seeds) in limits.items() if seeds is not None}
+        for key, (value, seeds) in given.items():
+            if seeds < FEWEST:
+                raise choices(key, value, f"enough for {FEWEST} seeds of each of {arms} arms")
+        most = self.looks[-1] if self.looks is not None else DEFAULT_SEEDS
+        return min((seeds for _, seeds in given.values()), default=most)
+
+    def look_seeds(self, most: int) -> list[int]:
+        """Seeds of each arm at each look. Raises UsageError for a look beyond the most."""
+        if self.looks is None:
+            return list(planned_looks(most))
+        if self.looks[-1] > most:
+            raise choices("until.looks", list(self.looks), f"at most {most} seeds of each arm, as the budget allows")
+        return list(self.looks)

@@ -1,0 +1,133 @@
+"""The plan of an ablation that adds seeds until it knows: frozen in the sweep's manifest before its first run."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from asr_ablations.runs.identity import determining, differences
+from asr_ablations.runs.layout import SWEEP
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.tools.files import Json
+
+KEY = "plan"
+"""Of the manifest."""
+
+
+@dataclass(frozen=True)
+class PlannedArm:
+    """An arm by its name in tables, its choices by key or group, and its overrides without those of the seed.
+
+    content: everything that determines its results, without what belongs to the seed.
+    """
+
+    name: str
+    levels: dict[str, str]
+    overrides: list[str]
+    content: Json
+
+
+@dataclass(frozen=True)
+class VerdictPlan:
+    """What was decided before the first run; a part of it that changes makes another plan.
+
+    baseline: an arm's name; metric, set: what decides; contrasts: the names of the questions. margin: the difference
+    that would not matter, in the unit of the recorded metric, a fraction for rates. alpha: of false claims over all
+    questions. seeds: in the order in which runs are added; looks: runs an arm after which one looks, the last of them
+    the most. gamma: the shape of the spending. robust: trimmed means from five runs on, whether a run diverged or not.
+    hopeless: the chance of a verdict below which a question is given up. belongs: the keys that differ between the
+    seeds of an arm.
+
+    made: UTC, ISO 8601; seen: runs of these arms that had been compared before; notes: what was said of the noise when
+    the plan was made. They describe, and are no part of what must not change.
+    """
+
+    arms: list[PlannedArm]
+    baseline: str
+    metric: str
+    set: str
+    contrasts: list[str]
+    margin: float
+    alpha: float
+    seeds: list[int]
+    looks: list[int]
+    gamma: float
+    robust: bool
+    hopeless: float
+    belongs: list[str]
+    made: str
+    seen: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+    @property
+    def most(self) -> int:
+        """The most runs of an arm."""
+        return self.looks[-1]
+
+
+DESCRIBING = ("made", "seen", "notes")
+"""Fields that may differ between two plans that are the same."""
+
+
+def read_plan(sweep: Path) -> VerdictPlan | None:
+    """The plan of a sweep's folder; None for a sweep without one. Raises UnreadableFileError for a damaged one: runs
+    must not be judged as if nothing had been planned.
+    """
+    try:
+        recorded = read_sweep(sweep).get(KEY)
+    except FileNotFoundError:
+        return None
+    if recorded is None:
+        return None
+    try:
+        values = {one.name: recorded[one.name] for one in fields(VerdictPlan)}
+        arms = [PlannedArm(**{one.name: arm[one.name] for one in fields(PlannedArm)}) for arm in values["arms"]]
+        plan = VerdictPlan(**{**values, "arms": arms})
+        _check(plan)
+        return plan
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
+
+
+def _check(plan: VerdictPlan) -> None:
+    """Raises ValueError for a plan that cannot be followed."""
+    if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
+        raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
+    if plan.baseline not in [arm.name for arm in plan.arms]:
+        raise ValueError(f"baseline {plan.baseline}")
+
+
+def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
+    """What differs between two plans, a line each; empty where they are the same."""
+    old, new = (
+        {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (before, now)
+    )
+    for values in (old, new):  # by name, so that a difference names the arm
+        values["arms"] = {arm["name"]: {"overrides": arm["overrides"], **arm["content"]} for arm in values["arms"]}
+    return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]
+
+
+def _compared(plan: VerdictPlan) -> Json:
+    """What makes it this plan, with the content of the arms by name, so that a difference names the arm."""
+    values = {key: value for key, value in plan.as_json().items() if key not in DESCRIBING}
+    return {**values, "arms": {arm.name: arm.content for arm in plan.arms}}
+
+
+def arm_content(config: Json, belongs: Iterable[str]) -> Json:
+    """Everything in a resolved config that determines an arm's results, without what belongs to the seed.
+
+    belongs: dotted keys.
+    """
+    content = _copy(determining(config))
+    for key in belongs:
+        node, (*parents, last) = content, key.split(".")
+        for parent in parents:
+            node = node.get(parent, {})
+        node.pop(last, None)
+    return content
+
+
+def _copy(node: Json) -> Json:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}

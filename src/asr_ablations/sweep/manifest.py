@@ -1,0 +1,67 @@
+"""The manifest of a sweep: its launches, its arms, and its plan where it has one."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from asr_ablations.runs.launches import launches
+from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.verdict_plan import KEY, VerdictPlan, changes, read_plan
+from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.machine import one_at_a_time
+
+
+def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
+    """Record how the sweep was started, every launch under this name with what it was to run, and all arms.
+
+    A sweeper that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and
+    `command` tell which, `search` whether the results of earlier arms decide what the next ones are.
+    """
+    with _alone(sweep):
+        before = _recorded(sweep)
+        rows = {arm["id"]: arm for arm in before.get("arms", [])} | {arm.id: arm.as_json() for arm in arms}
+        kept, ids = launches(sweep), [arm.id for arm in arms]
+        if kept and all(kept[-1][key] == metadata[key] for key in ("started", "command")):
+            ids = list(dict.fromkeys([*kept.pop()["arms"], *ids]))
+        launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
+        plan = {KEY: before[KEY]} if KEY in before else {}
+        write_json(sweep / SWEEP, {**metadata, **plan, "launches": [*kept, launch], "arms": list(rows.values())})
+
+
+def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
+    """Write the plan into the manifest; the one that is there already where it is the same.
+
+    Raises UsageError with the differences where another plan is there, and runs have begun under it: a plan that is
+    changed after results are known is none.
+    """
+    with _alone(sweep):
+        there = read_plan(sweep)
+        different = [] if there is None else changes(there, plan)
+        if there is not None and not different:
+            return there
+        if there is not None and runs_in(sweep):
+            raise UsageError(
+                f"{sweep}: its plan was frozen before the first run ({'; '.join(different)}); force=true begins "
+                "another plan beside it, with fresh seeds"
+            )
+        write_json(sweep / SWEEP, {**_recorded(sweep), KEY: plan.as_json()})
+        return plan
+
+
+def _recorded(sweep: Path) -> Json:
+    """The manifest as it is; empty where there is none, or none that can be read."""
+    try:
+        return read_sweep(sweep)
+    except (FileNotFoundError, UnreadableFileError):
+        return {}
+
+
+@contextmanager
+def _alone(sweep: Path) -> Iterator[None]:
+    """While another launch may write the same file."""
+    (sweep / LEASES).mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch"):
+        yield

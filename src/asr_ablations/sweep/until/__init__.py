@@ -1,0 +1,1 @@
+"""An ablation that adds seeds until each question has its verdict (until=verdict)."""

@@ -1,0 +1,164 @@
+"""The plan of an ablation, from the configs of its arms, and what is known beforehand of its chances."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.comparison.asked import Asked, Options, ask
+from asr_ablations.comparison.confounds import flatten
+from asr_ablations.comparison.contrast import Question
+from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.config.build import build
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.runs.identity import determining
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records
+from asr_ablations.runs.seed_noise import TOTALS, SeedNoise, noise_of_set
+from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
+from asr_ablations.statistics.sequential import seeds_to_equal, seeds_to_find
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.machine import iso
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An arm as it is to run: its overrides without those of the seed, and its configs with two seeds."""
+
+    overrides: list[str]
+    first: DictConfig
+    second: DictConfig
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with the questions that it answers."""
+
+    plan: VerdictPlan
+    questions: list[Question]
+    asked: Asked
+
+
+def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, wanted: Verdict) -> Planned:
+    """seeds: those that the sweep names, in their order; the plan goes on from the largest of them.
+
+    Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
+    """
+    asked = ask(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
+    if not asked.questions:
+        raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
+    if not asked.primary:
+        raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
+    belongs = _belonging_to_seeds(variants)
+    looks = wanted.look_seeds(most)
+    by_name = {arm.name: (arm, variants[int(arm.runs[0].folder.name)]) for arm in asked.arms}
+    plan = VerdictPlan(
+        arms=[
+            PlannedArm(name, arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
+            for name, (arm, variant) in by_name.items()
+        ],
+        baseline=asked.baseline.name,
+        metric=asked.metric.name,
+        set=asked.primary,
+        contrasts=[question.name for question in asked.questions],
+        margin=wanted.margin / asked.metric.scale,
+        alpha=wanted.alpha,
+        seeds=continued(seeds, looks[-1]),
+        looks=looks,
+        gamma=wanted.gamma,
+        robust=wanted.robust,
+        hopeless=wanted.hopeless,
+        belongs=belongs,
+        made=iso(time.time()),
+    )
+    return Planned(plan, asked.questions, asked)
+
+
+def continued(seeds: Sequence[int], count: int) -> list[int]:
+    """The first `count` of the seeds, and where they are fewer, those that follow the largest."""
+    following = range(max(seeds) + 1, max(seeds) + 1 + max(0, count - len(seeds)))
+    return [*list(seeds)[:count], *following]
+
+
+def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
+    """What is known before the first run: the plan in a line, the noise of seeds by earlier sweeps, and how many seeds
+    the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
+    """
+    plan, metric = planned.plan, planned.asked.metric
+    unit, arms = metric.amount, len(plan.arms)
+    looks = " ".join(map(str, plan.looks))
+    head = (
+        f"{arms} arms, {metric.label} on {plan.set}, ± {metric.text(plan.margin)} {unit}, at most {plan.most} seeds an "
+        f"arm ({arms * plan.most} runs), looks at {looks} seeds"
+    )
+    noise = _noise(planned, cfg, outputs)
+    if noise is None:
+        return [head, "the noise of seeds is not known yet: no earlier sweep on this test set tells it"]
+    level = plan.alpha / len(plan.contrasts)
+    equal = seeds_to_equal(plan.margin, noise.deviation, level)
+    found = next(
+        difference
+        for difference in (noise.deviation * step / 20 for step in range(1, 2000))
+        if seeds_to_find(difference, noise.deviation, level) <= plan.most
+    )
+    lines = [
+        head,
+        f"seeds move {metric.label} by {metric.text(noise.deviation)} (standard deviation; {noise.runs} earlier runs "
+        f"of {noise.arms} arms on this test set)",
+        f"± {metric.text(plan.margin)} would take about {equal} seeds an arm; {plan.most} find differences from "
+        f"{metric.text(found)} on",
+    ]
+    if equal > plan.most:
+        lines.append(
+            f"so equal arms will mostly end undecided: a wider margin, more seeds (until.seeds={equal}), or, where "
+            "speakers are the limit, data.test_speakers"
+        )
+    return lines
+
+
+def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None:
+    plan = planned.plan
+    corpus: Corpus = build(cfg.data)
+    corpus.prepare()
+    utterances = corpus.read_set(plan.set)
+    counts = {
+        "words": sum(len(utterance.text.split()) for utterance in utterances),
+        "characters": sum(len(utterance.text) for utterance in utterances),
+    }
+    total = counts.get(TOTALS.get(plan.metric, ""))
+    return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
+
+
+def _record(number: int, variant: Variant) -> RunRecord:
+    """A run of the arm as if it had one, so that what is asked is read as it will be read of the runs."""
+    config = _plain(variant.first)
+    tests = [str(name) for name in config.get("data", {}).get("test", [])]
+    return RunRecord(
+        folder=Path(str(number)),
+        config=config,
+        overrides=variant.overrides,
+        summary={"test_sets": tests},
+        metrics=[],
+        utterances=[],
+        environment={},
+        data={},
+    )
+
+
+def _belonging_to_seeds(variants: Sequence[Variant]) -> list[str]:
+    """Dotted keys that differ between two seeds of an arm."""
+    keys = {"seed"}
+    for variant in variants:
+        first, second = (flatten(determining(_plain(cfg))) for cfg in (variant.first, variant.second))
+        keys |= {key for key in {*first, *second} if first.get(key) != second.get(key)}
+    return sorted(keys)
+
+
+def _plain(cfg: DictConfig) -> Json:
+    content = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}

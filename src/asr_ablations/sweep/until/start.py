@@ -1,0 +1,151 @@
+"""An ablation from the overrides of its runs to its verdicts."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from asr_ablations.comparison.planned import follow, planned_arms
+from asr_ablations.comparison.verdict import verdict
+from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.config.build import build
+from asr_ablations.config.checks import check
+from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.looks import looks
+from asr_ablations.runs.records import load
+from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.runs.verdict_plan import changes, read_plan
+from asr_ablations.sweep.launch import freeze
+from asr_ablations.sweep.manifest import freeze_plan
+from asr_ablations.sweep.plan import measure_arms, show_plan
+from asr_ablations.sweep.slots import Slots
+from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
+from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
+from asr_ablations.sweep.until.terminal import print_end, print_plan
+from asr_ablations.tools.files import Json, slug
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What Hydra's sweeper hands over. runs: the overrides of the runs that the sweep names; slots: of this machine;
+    metadata: how the sweep was started.
+    """
+
+    runs: Sequence[Sequence[str]]
+    compose: Compose
+    start: Start
+    slots: Slots
+    metadata: Json
+
+
+def run_until(sweep: Sweep) -> None:
+    """Run the plan of a sweep to its end, or print it (plan=true). Raises ArmsFailedError where a look lacks runs."""
+    arms, named = arms_and_seeds(sweep.runs)
+    first = sweep.compose(sweep.runs[0])
+    check(first)
+    wanted: Verdict = build(first.until)
+    seeds: Sequence[int] = named or [int(first.seed)]
+    compose = _plain(sweep.compose)
+    hours = _hours_per_run(arms, seeds, compose, sweep.slots) if wanted.hours is not None else None
+    most = wanted.most_seeds(len(arms), hours)
+
+    def plan_with(seeds: Sequence[int], compose: Compose) -> Planned:
+        return make_plan([_variant(words, seeds, compose) for words in arms], seeds, most, wanted)
+
+    folder = Path(str(first.outputs)) / slug(str(first.sweep))
+    if first.force:
+        folder, seeds = _beside(folder, seeds, lambda fresh: plan_with(fresh, compose))
+        compose = _plain(sweep.compose, f"{folder.name}")
+    planned = plan_with(seeds, compose)
+    config = compose([*arms[0], f"seed={seeds[0]}"])
+    lines = forecast(planned, config, folder.parent)
+    if first.plan:
+        print_plan(lines, reused=False)
+        show_plan(freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms]), sweep.slots)
+        print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
+        return
+    new = replace(planned.plan, seen=_seen(folder), notes=lines)
+    frozen = freeze_plan(folder, new)
+    print_plan(frozen.notes, reused=frozen is not new)
+    planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
+    extra = [f"sweep={folder.name}"] if first.force else []
+    start = sweep.start if not extra else _with(extra, sweep.start)
+    Ablation(planned, folder, compose, start, sweep.metadata, wanted.retries, wanted.share).run()
+    _print_verdicts(planned, folder)
+
+
+def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """The overrides of the arms without seeds, and the seeds that the sweep names, both in the order of the runs."""
+    arms: dict[tuple[str, ...], None] = {}
+    seeds: dict[int, None] = {}
+    for words in runs:
+        arms[tuple(word for word in words if not word.startswith(("seed=", "until=", "until.", "force=", "plan=")))] = (
+            None
+        )
+        seeds |= {int(word.removeprefix("seed=")): None for word in words if word.startswith("seed=")}
+    return [list(words) for words in arms], list(seeds)
+
+
+def _plain(compose: Compose, sweep: str | None = None) -> Compose:
+    """Composes arms as they are trained. sweep: its name, if it is another than the command's."""
+
+    def composed(words: Sequence[str]) -> DictConfig:
+        cfg = compose(words)
+        cfg.force, cfg.plan = False, False
+        if sweep is not None:
+            cfg.sweep = sweep
+        return cfg
+
+    return composed
+
+
+def _variant(words: Sequence[str], seeds: Sequence[int], compose: Compose) -> Variant:
+    first, second = (compose([*words, f"seed={seed}"]) for seed in (seeds[0], seeds[0] + 1))
+    return Variant(list(words), first, second)
+
+
+def _hours_per_run(arms: Sequence[Sequence[str]], seeds: Sequence[int], compose: Compose, slots: Slots) -> float:
+    """The mean over the arms of the hours that a run keeps this machine busy."""
+    frozen = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
+    costs = measure_arms(frozen, slots)
+    return sum(cost.seconds for cost in costs) / len(costs) / 3600 / slots.jobs
+
+
+def _beside(
+    folder: Path, seeds: Sequence[int], plan_with: Callable[[Sequence[int]], Planned]
+) -> tuple[Path, Sequence[int]]:
+    """The folder of a plan that is begun although there is another, <folder>.2, .3, …, and its first seeds: those that
+    no earlier plan has used, since its results are known. A plan that was begun this way goes on.
+    """
+    used: set[int] = set()
+    for candidate in _numbered(folder):
+        fresh = seeds if not used & {*seeds} else [max(used) + 1]
+        there = read_plan(candidate)
+        if there is None or not runs_in(candidate) or not changes(there, plan_with(fresh).plan):
+            return candidate, fresh
+        used |= {*there.seeds}
+    raise AssertionError("there is always another number")
+
+
+def _numbered(folder: Path) -> Iterator[Path]:
+    yield folder
+    for number in itertools.count(2):
+        yield folder.with_name(f"{folder.name}.{number}")
+
+
+def _seen(folder: Path) -> int:
+    """Runs with a result in the folder of a sweep that was compared before it had a plan."""
+    ended = [run for run in runs_in(folder) if fate_of(run).state in RESULTS]
+    return len(ended) if ended and looks(folder) else 0
+
+
+def _with(extra: Sequence[str], start: Start) -> Start:
+    return lambda arms, overrides: start(arms, [[*words, *extra] for words in overrides])
+
+
+def _print_verdicts(planned: Planned, folder: Path) -> None:
+    arms, _ = planned_arms(planned.plan, load([folder]))
+    course = follow(planned.plan, arms, planned.questions)
+    print_end([verdict(contrast, arms, "") for contrast in course.contrasts], course, planned, folder)

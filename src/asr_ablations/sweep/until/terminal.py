@@ -1,0 +1,104 @@
+"""What an ablation that adds seeds says while it runs."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from rich.table import Table
+from rich.text import Text
+
+from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.course import Course, Look
+from asr_ablations.comparison.metrics import Metric
+from asr_ablations.runs.status import fate_of
+from asr_ablations.runs.verdict_plan import VerdictPlan
+from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.sweep.until.planning import Planned
+from asr_ablations.tools.terminal import console
+
+STYLES = {"better": "green", "worse": "red", "equivalent": "cyan", "open": "dim", "undecided": "yellow"}
+
+
+def print_plan(lines: Sequence[str], reused: bool) -> None:
+    """Print what was frozen. reused: whether it was there already."""
+    terminal = console()
+    for number, line in enumerate(lines):
+        head = ("plan, as it was frozen" if reused else "plan") if not number else ""
+        terminal.print(f"{head + ': ' if head else '      '}{line}", markup=False, soft_wrap=True)
+
+
+def print_look(look: Look, planned: Planned, course: Course) -> None:
+    """Print where each question stands after a look, and how many runs it has taken so far."""
+    plan, metric, terminal = planned.plan, planned.asked.metric, console()
+    title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
+    table = Table(title=title, title_justify="left")
+    for column in ("arm", f"less {plan.baseline}", "interval", "state", "next"):
+        table.add_column(column, justify="right" if column.startswith(("less", "inter")) else "left", overflow="fold")
+    for contrast in look.contrasts:
+        table.add_row(*_row(contrast, metric, plan))
+    terminal.print(table)
+    upto = Course([one for one in course.looks if one.number <= look.number])
+    terminal.print(_spent(upto, planned), soft_wrap=True)
+
+
+def _row(contrast: Contrast, metric: Metric, plan: VerdictPlan) -> list[Text]:
+    low, high = contrast.low, contrast.high
+    interval = "" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
+    state = Text(contrast.outcome, style=STYLES.get(contrast.outcome, ""))
+    difference = metric.text(contrast.difference, sign=True)
+    return [Text(contrast.arm), Text(difference), Text(interval), state, Text(_next(contrast, plan))]
+
+
+def _next(contrast: Contrast, plan: VerdictPlan) -> str:
+    look = contrast.look
+    assert look is not None
+    if contrast.outcome == "open":
+        chance = "" if look.chance is None else f"; chance of a verdict {100 * look.chance:.0f} %"
+        return f"{plan.looks[look.number] - look.runs} more seeds{chance}"
+    if contrast.outcome == "undecided" and look.number < look.of:
+        return f"given up: chance of a verdict {100 * (look.chance or 0.0):.0f} %"
+    return ""
+
+
+def _spent(course: Course, planned: Planned) -> str:
+    """The runs so far, and those that the fixed design would have taken beside what is open."""
+    plan = planned.plan
+    runs = course.runs(plan, planned.questions)
+    latest = course.looks[-1]
+    open_ = {arm for one in latest.contrasts if one.outcome == "open" for arm in one.question.weights}
+    saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
+    return f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
+
+
+def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
+    """Print the verdicts, and what they cost."""
+    for verdict in verdicts:
+        for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
+            console().print(Text(line, style=STYLES.get(verdict.outcome, "")), soft_wrap=True)
+    runs = sum(course.runs(planned.plan, planned.questions).values())
+    whole = planned.plan.most * len(planned.plan.arms)
+    print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
+    print(f"python src/compare.py {folder} shows it all")
+
+
+def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
+    """Name the runs that were taken over from other sweeps."""
+    names = what_varies([arm.overrides for arm, _ in taken])
+    for name, (_, other) in zip(names, taken, strict=True):
+        print(f"taken over: {name}, from {other.parent.name}/{other.name}")
+
+
+def print_failures(lacking: Sequence[tuple[str, Path]], retries: int) -> None:
+    """Say which runs the next look waits for."""
+    print(
+        f"the look waits for {len(lacking)} runs that failed {1 + retries} times; the same command tries them again",
+        file=sys.stderr,
+    )
+    for name, folder in lacking:
+        print(f"  {name}: {fate_of(folder).reason}\n    {folder / 'output.log'}", file=sys.stderr)
+
+
+def print_nothing(folders: Sequence[Path]) -> None:
+    """In place of the closing table of a sweep, between two looks."""

@@ -1,0 +1,63 @@
+"""Hydra sweeper: adds seeds to the arms of a sweep until each question has its verdict (until=verdict)."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started
+
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a sweep
+    from asr_ablations.sweep.arm import FrozenArm
+
+QUIET = "asr_ablations.sweep.until.terminal.print_nothing"
+
+
+class VerdictSweeper(BasicSweeper):
+    """Runs the arms that the sweep names round by round, with any launcher, by the keys of `until`.
+
+    The seeds that the sweep names are the first ones; the plan adds others as it needs them.
+    """
+
+    def sweep(self, arguments: list[str]) -> Any:
+        assert self.config is not None
+        assert self.hydra_context is not None
+        from asr_ablations.sweep.slots import machine_slots
+        from asr_ablations.sweep.until.start import Sweep, run_until
+
+        started = time.time()
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
+        (batch,) = self.split_arguments(overrides, None)
+        jobs, per_gpu = None, 1
+        if isinstance(self.launcher, ProcessesLauncher):
+            jobs, per_gpu = self.launcher.jobs, self.launcher.per_gpu
+            self.launcher.show = self.launcher.show or QUIET
+        metadata = how_started(self.config, started)
+        run_until(Sweep(batch, self._compose, self._start, machine_slots(jobs, per_gpu), metadata))
+
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        from asr_ablations.config.compose import compose_arm
+
+        assert self.config is not None
+        assert self.hydra_context is not None
+        return compose_arm(self.hydra_context, self.config, overrides, 0)
+
+    def _start(self, arms: "Sequence[FrozenArm]", overrides: Sequence[Sequence[str]]) -> None:
+        """Run arms side by side with the launcher of the sweep."""
+        if isinstance(self.launcher, ProcessesLauncher):
+            self.launcher.run(arms)
+        elif self.launcher is not None:
+            self.launcher.launch([list(words) for words in overrides], 0)
+
+
+ConfigStore.instance().store(
+    group="hydra/sweeper",
+    name="verdict",
+    node={"_target_": f"{__name__}.{VerdictSweeper.__name__}", "max_batch_size": None, "params": None},
+    provider="asr_ablations",
+)
