@@ -10,7 +10,8 @@ from asr_ablations.runs.looks import declared
 from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run, write_manifest
+from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
+from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.tools.errors import UsageError
 
