@@ -141,7 +141,7 @@ class GroupSequential:
         def below(bound: float) -> float:
             return float(stats.t.cdf((bound - estimate.value) / move, seeds.degrees))
 
-        inside = margin - same
+        inside = min(margin - same, shown)  # what is shown different may be within the margin, too
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
 
 

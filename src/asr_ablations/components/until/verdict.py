@@ -20,7 +20,7 @@ class Verdict:
     Raises UsageError for values out of range.
     """
 
-    margin: float
+    margin: float | None
     seeds: int | None
     runs: int | None
     hours: float | None
@@ -33,9 +33,8 @@ class Verdict:
     retries: int
 
     def __post_init__(self) -> None:
-        if self.margin is None:
-            raise choices("until.margin", None, "the difference that would not matter, as 2.0 for 2 points of WER")
-        number("until.margin", self.margin, above=0)
+        if self.margin is not None:
+            number("until.margin", self.margin, above=0)
         for key, least in (("seeds", FEWEST), ("runs", 1)):
             if (value := getattr(self, key)) is not None:
                 whole(f"until.{key}", value, least, also="null")
@@ -52,6 +51,12 @@ class Verdict:
             raise choices("until.looks", looks, f"whole numbers from {FEWEST} on, increasing, such as [3,5,8,12,20]")
         if looks is not None and sorted({*looks}) != looks:
             raise choices("until.looks", looks, "increasing numbers of seeds, such as [3,5,8,12,20]")
+
+    def stated_margin(self) -> float:
+        """The margin in points; raises UsageError where none was stated."""
+        if self.margin is None:
+            raise choices("until.margin", None, "the difference that would not matter, as 2.0 for 2 points of WER")
+        return self.margin
 
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
         """Most seeds of an arm, the least that seeds, runs and hours allow.

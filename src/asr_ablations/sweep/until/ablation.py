@@ -77,7 +77,7 @@ class Ablation:
         lacking = [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
         if lacking:
             names = what_varies([arm.overrides for arm in lacking])
-            print_failures([(name, arm.folder) for name, arm in zip(names, lacking, strict=True)], self.retries)
+            print_failures(list(zip(names, lacking, strict=True)), self.retries)
             raise ArmsFailedError(1)
 
     def _overrides(self, missing: Mapping[str, Sequence[int]]) -> list[list[str]]:

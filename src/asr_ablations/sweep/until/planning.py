@@ -65,7 +65,7 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         metric=asked.metric.name,
         set=asked.primary,
         contrasts=[question.name for question in asked.questions],
-        margin=wanted.margin / asked.metric.scale,
+        margin=wanted.stated_margin() / asked.metric.scale,
         alpha=wanted.alpha,
         seeds=continued(seeds, looks[-1]),
         looks=looks,

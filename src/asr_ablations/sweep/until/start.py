@@ -46,6 +46,7 @@ def run_until(sweep: Sweep) -> None:
     first = sweep.compose(sweep.runs[0])
     check(first)
     wanted: Verdict = build(first.until)
+    wanted.stated_margin()  # before anything that takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     compose = _plain(sweep.compose)
     hours = _hours_per_run(arms, seeds, compose, sweep.slots) if wanted.hours is not None else None

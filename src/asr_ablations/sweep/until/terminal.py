@@ -90,14 +90,14 @@ def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
         print(f"taken over: {name}, from {other.parent.name}/{other.name}")
 
 
-def print_failures(lacking: Sequence[tuple[str, Path]], retries: int) -> None:
+def print_failures(lacking: Sequence[tuple[str, FrozenArm]], retries: int) -> None:
     """Say which runs the next look waits for."""
     print(
         f"the look waits for {len(lacking)} runs that failed {1 + retries} times; the same command tries them again",
         file=sys.stderr,
     )
-    for name, folder in lacking:
-        print(f"  {name}: {fate_of(folder).reason}\n    {folder / 'output.log'}", file=sys.stderr)
+    for name, arm in lacking:
+        print(f"  {name}: {fate_of(arm.folder).reason}\n    {arm.log}", file=sys.stderr)
 
 
 def print_nothing(folders: Sequence[Path]) -> None:
