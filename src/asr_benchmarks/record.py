@@ -19,6 +19,9 @@ from asr_benchmarks.plots import draw
 from asr_benchmarks.result import Result
 from asr_benchmarks.tables import markdown, show
 
+CPUS = Path("/sys/devices/system/cpu")
+"""Where Linux shows how it clocks the cores; virtual machines mostly show nothing."""
+
 UNFINISHED = "unfinished: the benchmark was ended before the rest was measured"
 
 
@@ -84,12 +87,26 @@ def machine(load_before: str) -> dict[str, object]:
     packages = {name: version for name, version in versions().items() if name in ("python", "torch")}
     return {
         **{key: described[key] for key in ("processor", "cores", "threads")},
+        **clocking(CPUS),
         "gpus": gpus,
         **driver,
         **packages,
         "load before": load_before,
         "load after": _load(),
     }
+
+
+def clocking(cpus: Path) -> dict[str, object]:
+    """The governor that chooses the cores' clock, and its range (Braun2018 §3.4); empty where it is not shown."""
+    governors = sorted({path.read_text().strip() for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")})
+    ranges = {
+        limit: [int(path.read_text()) / 1e6 for path in cpus.glob(f"cpu[0-9]*/cpufreq/scaling_{limit}_freq")]
+        for limit in ("min", "max")
+    }
+    shown: dict[str, object] = {"governor": ", ".join(governors)} if governors else {}
+    if all(ranges.values()):
+        shown["clock"] = f"{min(ranges['min']):.2f} to {max(ranges['max']):.2f} GHz"
+    return shown
 
 
 def driver_version() -> str:
