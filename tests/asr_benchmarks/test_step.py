@@ -34,6 +34,8 @@ def counted(network: Any, bins: int, frames: int) -> float:
         for direction in (layer.forwards, layer.backwards):
             if direction is not None:
                 total += _counted(direction.cell, (1, frames, direction.cell.input_size), gradient=True)
+    for layer in network.connected:
+        total += _counted(layer.product, (1, frames, layer.product.in_features), gradient=True)
     return total + _counted(network.output, (1, frames, network.output.in_features), gradient=True)
 
 
@@ -69,7 +71,9 @@ def test_the_port_masks_the_same_frames_of_a_padded_batch() -> None:
         torch.testing.assert_close(ours[row, :count], theirs[row, :count], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("change", ["norm=layer", "rnn=min_gru", "model.directions=concat", "model=itu"])
+@pytest.mark.parametrize(
+    "change", ["norm=layer", "rnn=min_gru", "model.directions=concat", "model.fully_connected=2", "model=itu"]
+)
 def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
     with pytest.raises(ValueError, match="norm=batch"):
         PortedDeepSpeech2(model(change, "width=8", "layers=1"))
@@ -78,7 +82,7 @@ def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
 @pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize(("name", "bins"), [("tiny", 40), ("ds2", 161), ("itu", 93)])
 def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
-    network = model(f"model={name}", f"rnn={rnn}", "dropout=0", bins=bins)
+    network = model(f"model={name}", f"rnn={rnn}", "dropout=0", "model.fully_connected=2", bins=bins)
     frames = 100
     expected = training_flops(network, torch.tensor([frames]))
     # the state before the first frame is 0 and needs no gradient: a product less for each recurrence

@@ -19,7 +19,11 @@ from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 STANDARD = ("lstm", "gru", "rnn")
-FORMS = ([], ["model.directions=forward", "model.lookahead=3"], ["model=itu", "features=logmel_mfcc"])
+FORMS = (
+    [],
+    ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"],
+    ["model=itu", "features=logmel_mfcc"],
+)
 OTHERS = (
     ["rnn=rnn_relu", "model.directions=concat", "norm=layer"],
     ["rnn=lstm_fused", "features=spectrogram", "norm=none"],

@@ -28,7 +28,7 @@ def _forward(model: DeepSpeech2, frames: torch.Tensor) -> Iterator[float]:
     for convolution in convolutions(model):
         frames = convolution.output_lengths(frames)
         yield 2 * convolution.convolve.weight.numel() * convolution.bins * float(frames.sum())
-    others = [model.recurrent, model.lookahead, model.output]
+    others = [model.recurrent, model.lookahead, model.connected, model.output]
     layers = itertools.chain.from_iterable(part.modules() for part in others if isinstance(part, nn.Module))
     yield sum(_per_frame(layer) for layer in layers) * float(frames.sum())
 

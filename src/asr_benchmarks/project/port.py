@@ -23,7 +23,7 @@ class PortedDeepSpeech2(nn.Module):
     """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with copies of a DeepSpeech2's weights.
 
     Raises ValueError for what the usual port does not have: other norms than batch, convolutions without padding,
-    recurrent layers that are not torch's own, directions that are not summed.
+    recurrent layers that are not torch's own, directions that are not summed, hidden fully connected layers.
     """
 
     def __init__(self, model: DeepSpeech2) -> None:
@@ -71,6 +71,7 @@ def _portable(model: DeepSpeech2) -> bool:
     layers = recurrent_layers(model)
     return (
         model.lookahead is None
+        and not model.connected
         and all(isinstance(norm, BatchNorm) for norm in norms)
         and all(_cell(layer.forwards) is not None for layer in layers)
         and all(layer.backwards is not None and not layer.concatenate for layer in layers)

@@ -134,6 +134,7 @@ def project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> D
         layers=settings.layers,
         directions="forward",
         lookahead=0,
+        fully_connected=1,
         dropout=0.0,
     )
     start = renamed_weights(Network(settings).state_dict())

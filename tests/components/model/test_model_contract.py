@@ -202,6 +202,32 @@ def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> Non
 
 
 @every_model
+@pytest.mark.parametrize("norm", ["batch", "none"])
+def test_hidden_fully_connected_layers_against_the_formula(name: str, norm: str) -> None:
+    """min(max(norm(W x + b), 0), 20) for each frame (Ambroszczyk2019 §1.2), twice, between what was the output's input
+    and the output; padding changes nothing.
+    """
+    network = trained(model(f"model={name}", f"norm={norm}", "model.fully_connected=3", *SMALL))
+    seen = []
+    network.connected[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    logits, lengths = network(features(), LENGTHS)
+    for row, frames in enumerate(lengths.tolist()):
+        x = seen[0][row : row + 1, :frames]
+        for layer in network.connected:
+            product = x @ layer.product.weight.T + layer.product.bias
+            x = layer.norm(product, torch.tensor([frames])).clamp(min=0).clamp(max=20)
+        expected = x @ network.output.weight.T + network.output.bias
+        torch.testing.assert_close(logits[row : row + 1, :frames], expected, atol=1e-5, rtol=1e-5)
+
+
+@every_model
+def test_one_fully_connected_layer_is_the_output_alone(name: str) -> None:
+    names = [key for key, _ in model(f"model={name}", *SMALL).named_parameters() if "recurrent" not in key]
+    assert not [key for key in names if key.startswith("connected")]
+    assert [key for key in names if key.startswith("output")] == ["output.weight", "output.bias"]
+
+
+@every_model
 @pytest.mark.parametrize(("lookahead", "ahead"), [(0, 0), (3, 3)])
 def test_a_lookahead_shows_a_forward_model_so_many_frames_more(name: str, lookahead: int, ahead: int) -> None:
     network = trained(model(f"model={name}", "model.directions=forward", f"model.lookahead={lookahead}", *SMALL))
@@ -222,7 +248,9 @@ def reach(network: nn.Module, frame: int) -> int:
     return frame
 
 
-@pytest.mark.parametrize(("key", "value"), [("directions", "both"), ("lookahead", -1), ("lookahead", "far")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("directions", "both"), ("lookahead", -1), ("lookahead", "far"), ("fully_connected", 0)]
+)
 def test_a_wrong_value_is_the_users_mistake(key: str, value: object) -> None:
     with pytest.raises(UsageError, match=f"{key}={value}: expected"):
         model(f"model.{key}={value}", *SMALL)

@@ -1,4 +1,4 @@
-"""DeepSpeech2: convolutions, recurrent layers, a fully connected one (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
+"""DeepSpeech2: convolutions, recurrent layers, fully connected ones (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from torch import nn
 from asr_ablations.components.model.convolution import InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.components.model.fully_connected import hidden_layers
 from asr_ablations.components.model.lookahead import Lookahead
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.rnn import RecurrentFactory
@@ -20,7 +21,8 @@ class DeepSpeech2(nn.Module):
 
     convolution: builds an input layer; convolutions: channels, kernel and stride of each. Norm and dropout come before
     each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
-    lookahead: future frames that a row convolution shows to the output, 0 for none. Only the first `active_layers`
+    lookahead: future frames that a row convolution shows to the output, 0 for none. fully_connected: layers after them,
+    the output among them. Only the first `active_layers`
     recurrent layers take part: all, unless pretraining sets fewer.
     """
 
@@ -37,6 +39,7 @@ class DeepSpeech2(nn.Module):
         layers: int,
         directions: str,
         lookahead: int,
+        fully_connected: int,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -57,7 +60,8 @@ class DeepSpeech2(nn.Module):
         self.norms = nn.ModuleList(norm([size]) for _ in range(layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
         self.lookahead = Lookahead(size, lookahead) if lookahead else None
-        self.output = nn.Linear(size, outputs)
+        self.connected = nn.ModuleList(hidden_layers(fully_connected, size, width, norm=norm, dropout=dropout))
+        self.output = nn.Linear(width if len(self.connected) else size, outputs)
         self.active_layers = layers
 
     def get_extra_state(self) -> torch.Tensor:
@@ -86,4 +90,6 @@ class DeepSpeech2(nn.Module):
             x = dropout(norm(recurrent(x, lengths), lengths))
         if self.lookahead is not None:
             x = self.lookahead(x, lengths)
+        for connected in self.connected:
+            x = connected(x, lengths)
         return self.output(x), lengths
