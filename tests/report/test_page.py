@@ -72,6 +72,17 @@ def test_text_of_a_run_cannot_leave_the_data(handmade: Comparison) -> None:
     assert data["rows"] == [{MARKUP: MARKUP, "wer": None}]
 
 
+def test_arms_with_the_same_model_share_its_drawing(tmp_path: Path) -> None:
+    compared = comparison(tmp_path)
+    assert content(compared)["networks"] == []  # records without a drawing
+    for arm, text in zip(compared.arms, ("a  1\n", MARKUP, "a  1\n"), strict=False):
+        (arm.runs[0].folder / "model.txt").write_text(text, encoding="utf-8")
+    first, second, *others = [arm.name for arm in compared.arms]
+    networks = content(compared)["networks"]
+    assert networks == [{"arms": [first, *others[:1]], "drawing": "a  1\n"}, {"arms": [second], "drawing": MARKUP}]
+    assert Elements(render(compared)).tags.count("pre") == 0
+
+
 @pytest.mark.parametrize("value", [MARKUP, [float("inf")], {"a": np.float32(1.5)}, "\ud800", {"b": Path("x")}])
 def test_embedded_json_is_strict_and_safe(value: object) -> None:
     text = embedded(value)

@@ -16,7 +16,7 @@ from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, trans
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
-from asr_ablations.tools.files import Json, write_csv, write_json
+from asr_ablations.tools.files import Json, write, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
@@ -27,6 +27,7 @@ from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.drawing import drawing
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
@@ -96,6 +97,7 @@ class TrainingRun:
     def _train(self) -> None:
         if not rank():
             write_json(self.record.folder / layout.DATA, self.data.describe())
+            write(self.record.folder / layout.MODEL, drawing(self.task.model, self.task.features.size))
         try:
             self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
         except RuntimeError as error:

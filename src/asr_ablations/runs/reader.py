@@ -69,6 +69,13 @@ def read_data(folder: Path) -> Json:
     return _json(folder / layout.DATA)
 
 
+def read_model(folder: Path) -> str | None:
+    """The drawing of a run's model; None for a run without one, as from W&B."""
+    path = folder / layout.MODEL
+    with _damage_of(path):
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+
 def read_progress(folder: Path) -> Json:
     """The latest epoch, loss and WER of a run in progress."""
     return _json(folder / layout.PROGRESS)

@@ -21,6 +21,7 @@ from asr_ablations.report.definitions import DEFINITIONS
 from asr_ablations.report.figures.utilisation import gpu_lines
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
+from asr_ablations.runs.reader import read_model
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read_utilisation
 from asr_ablations.tools.files import Json
@@ -60,6 +61,7 @@ def content(comparison: Comparison) -> Json:
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
         "utilisation": [{"arm": arm.name, "series": _utilisation(arm)} for arm in comparison.arms],
+        "networks": _networks(comparison),
         "config": _config(comparison),
         "worst": worst(comparison),
         "environments": _environments(comparison),
@@ -156,6 +158,16 @@ def _config(comparison: Comparison) -> list[dict[str, str]]:
         if len({value for of_arm in values.values() for value in of_arm}) > 1:
             rows.append({"key": key, **{f"arm {name}": ", ".join(of_arm) for name, of_arm in values.items()}})
     return rows
+
+
+def _networks(comparison: Comparison) -> list[Json]:
+    """Every different drawing of a model, with the arms that have it; of the first seed of each arm."""
+    drawings: dict[str, list[str]] = {}
+    for arm in comparison.arms:
+        text = read_model(arm.runs[0].folder) if arm.runs else None
+        if text is not None:
+            drawings.setdefault(text, []).append(arm.name)
+    return [{"arms": names, "drawing": text} for text, names in drawings.items()]
 
 
 def _texts(node: Json) -> dict[str, str]:

@@ -157,6 +157,12 @@ function utterances() {
   }));
 }
 
+function networks() {
+  at("s-networks").hidden = !data.networks.length;
+  at("networks").replaceChildren(...data.networks.map((network) => element("details", {},
+    element("summary", {}, network.arms.join("; ")), element("pre", { class: "scroll", tabindex: "0" }, network.drawing))));
+}
+
 function environments() {
   at("environment").replaceChildren(...data.environments.map((environment, number) => {
     const values = Object.entries(environment.values).flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
@@ -177,7 +183,7 @@ controls();
 theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-for (const part of [head, results, differences, utterances, environments]) part();
+for (const part of [head, results, differences, utterances, networks, environments]) part();
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
   for (const id of ["curves", "utilisation"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));

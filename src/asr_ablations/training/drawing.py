@@ -1,0 +1,109 @@
+"""A drawing of a model in text: its layers in the order of a forward pass, with shapes and parameters."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from asr_ablations.training.contracts import AcousticModel
+
+PROBES = ((2, 400), (3, 600))
+"""Utterances and frames of two forward passes: what differs between them is the batch or the time."""
+
+Shape = tuple[int, ...]
+Line = tuple[str, str, str, str]
+
+
+def drawing(model: AcousticModel, features: int) -> str:
+    """A line for each layer, its parts indented below it: name, class, shape of its output, parameters.
+
+    B is the batch, T the frames of features; T/4 is about a quarter of them, however a convolution treats the ends. The
+    model is left as it is: it is evaluated without gradients, and nothing is drawn at random.
+    """
+    assert isinstance(model, nn.Module)
+    shapes, order = _outputs(model, features)
+    lines = [("features", "", f"(B, T, {features})", "")]
+    for name in sorted(_layers(model), key=lambda name: order.get(name, len(order))):
+        lines += _lines(model, name, name, shapes)
+    lines.append((type(model).__name__, "", shapes.get("", ""), f"{_count(model):,}"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join("  ".join(_padded(line, widths)).rstrip() + "\n" for line in lines)
+
+
+def _padded(line: Line, widths: Sequence[int]) -> list[str]:
+    """The cells as wide as their columns, numbers to the right."""
+    *texts, number = line
+    return [*(text.ljust(width) for text, width in zip(texts, widths, strict=False)), number.rjust(widths[-1])]
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _lines(model: nn.Module, name: str, label: str, shapes: dict[str, str]) -> Iterator[Line]:
+    """The lines of a layer and of its parts. label: the name within the part that holds it, indented."""
+    layer = model.get_submodule(name)
+    count = _count(layer)
+    yield label, type(layer).__name__, shapes.get(name, ""), f"{count:,}" if count else ""
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    for part in _layers(layer):
+        yield from _lines(model, f"{name}.{part}", indent + part, shapes)
+
+
+def _layers(module: nn.Module, prefix: str = "") -> Iterator[str]:
+    """The names of a module's parts; lists of modules stand for what they hold."""
+    for name, part in module.named_children():
+        if isinstance(part, (nn.ModuleList, nn.Sequential)):
+            yield from _layers(part, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _outputs(model: nn.Module, features: int) -> tuple[dict[str, str], dict[str, int]]:
+    """The shapes of what all parts give, with letters, and the place of each in the order of their first calls."""
+    seen: list[dict[str, Shape]] = []
+    order: dict[str, int] = {}
+
+    def watch(name: str) -> list[torch.utils.hooks.RemovableHandle]:
+        def before(*_: object) -> None:
+            order.setdefault(name, len(order))
+
+        def after(module: nn.Module, inputs: object, output: object) -> None:
+            first = output[0] if isinstance(output, tuple) else output
+            if isinstance(first, torch.Tensor):
+                seen[-1][name] = tuple(first.shape)
+
+        part = model.get_submodule(name)
+        return [part.register_forward_pre_hook(before), part.register_forward_hook(after)]
+
+    handles = [handle for name, _ in model.named_modules() for handle in watch(name)]
+    training, weight = model.training, next(model.parameters())
+    model.eval()
+    try:
+        with torch.no_grad():
+            for batch, frames in PROBES:
+                seen.append({})
+                probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
+                model(probe, torch.full((batch,), frames))
+    finally:
+        model.train(training)
+        for handle in handles:
+            handle.remove()
+    first, second = seen
+    return {name: _letters(first[name], second[name]) for name in first.keys() & second.keys()}, order
+
+
+def _letters(first: Shape, second: Shape) -> str:
+    (batch, frames), (other, _) = PROBES
+    if len(first) != len(second):
+        return ""
+    names = []
+    for size, grown in zip(first, second, strict=True):
+        if size == grown:
+            names.append(str(size))
+        elif (size, grown) == (batch, other):
+            names.append("B")
+        else:
+            ratio = round(frames / max(1, size))
+            names.append("T" if ratio == 1 else f"T/{ratio}")
+    return f"({', '.join(names)})"
