@@ -12,7 +12,7 @@ from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.checks import check
 from asr_ablations.synthesis.corpus import plan
 from asr_ablations.synthesis.request import SPLITS
-from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, shared_data
@@ -26,6 +26,18 @@ SHORT = ["max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
 def header(name: str) -> str:
     lines = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
+
+
+def on_librispeech(cfg: Any) -> bool:
+    return "data" in cfg and cfg.data._target_.endswith(".LibriSpeech")
+
+
+def speech(cfg: Any) -> list[str]:
+    """Overrides that leave little speech: of the built-in corpus, or of genuine LibriSpeech under its sets' names."""
+    if not on_librispeech(cfg):
+        return SHORT_SPEECH
+    named = "data.named={clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"
+    return [f"data.root={shared_data('librispeech-mini/LibriSpeech')}", named, *MINI[1:]]
 
 
 def miniature(cfg: Any) -> list[str]:
@@ -89,7 +101,7 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     cfg = composed(name)
     few = miniature(cfg)
     varied = {*(word.partition("=")[0] for word in few), *cfg.hydra.sweeper.params}
-    small = {word.partition("=")[0]: word for word in (*SHRUNKEN, *SHORT)}
+    small = {word.partition("=")[0]: word for word in (*speech(cfg), *SMALL_MODEL, *SHORT)}
     fixed = [word for key, word in small.items() if key not in varied]
     done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
