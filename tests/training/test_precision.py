@@ -48,7 +48,7 @@ class Types(pl.Callback):
             return decide(pl_module_loss, log_probs, *rest)
 
         pl_module_loss = pl_module.loss
-        loss.frame_rates = pl_module_loss.frame_rates  # type: ignore[attr-defined]
+        loss.frame_rates, loss.weight = pl_module_loss.frame_rates, pl_module_loss.weight  # type: ignore[attr-defined]
         pl_module.loss = loss
 
 
