@@ -13,7 +13,7 @@ from asr_ablations.tools.files import slug
 from tests.helpers.support import CONF, compose, defaults, group_options, groups
 
 WRONG = {
-    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-true, bf16-true"),
+    "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-master, 16-true, bf16-true"),
     "tf32": (["maybe", 1, None], "true or false"),
     "nodes": ([0, -1, 1.5, "all", None], "1 or more"),
     "seeds.init": ([-1, 1.5, "a", True], "0 or more"),
@@ -37,9 +37,10 @@ WRONG = {
     "threads": ([0, -1, 1.5, "all", True], "1 or more"),
     "checkpoint_minutes": ([-1, "often", None, True], "0 or more"),
     "outputs": ([None], "a folder"),
+    "best": (["ter", 1, None, True], "loss, wer, cer"),
 }
 RIGHT = {
-    "precision": [32, 16, "bf16", "16-true", "bf16-true"],
+    "precision": [32, 16, "bf16", "16-master", "16-true", "bf16-true"],
     "tf32": [True, False],
     "nodes": [1, 8],
     "seeds.init": [None, 0, 2**40],

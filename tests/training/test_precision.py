@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from torch import nn
 
+from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.callbacks.loss_scale import LossScale
+from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.precision import lightning_precision, notice, set_tf32
-from tests.helpers.fits import WARNINGS, fit, same
-from tests.helpers.support import compose, standing_corpus
+from tests.helpers.fits import SMALL, WARNINGS, fit, same
+from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
@@ -22,6 +25,7 @@ CPU_TYPES = {
     32: (torch.float32, torch.float32, torch.float32),
     16: (torch.float32, torch.bfloat16, torch.float32),
     "bf16": (torch.float32, torch.bfloat16, torch.float32),
+    "16-master": (torch.float32, torch.bfloat16, torch.bfloat16),
     "16-true": (torch.float16, torch.float16, torch.float16),
     "bf16-true": (torch.bfloat16, torch.bfloat16, torch.bfloat16),
 }
@@ -70,10 +74,50 @@ def test_each_precision_is_what_it_says_on_a_cpu(precision: int | str, tiny_corp
 def test_sixteen_bits_train_nearly_what_thirty_two_do(tiny_corpus: Path, tmp_path: Path) -> None:
     """After one step of plain descent: to bfloat16's three digits, and not to float32's."""
     options = ("max_epochs=1", "optimizer=sgd", "optimizer.lr=0.01", "dropout=0")
-    built = [fit(tiny_corpus, tmp_path / p, f"precision={p}", *options) for p in ("32", "bf16", "bf16-true")]
+    built = [
+        fit(tiny_corpus, tmp_path / p, f"precision={p}", *options) for p in ("32", "bf16", "16-master", "bf16-true")
+    ]
     exact, *others = (torch.cat([p.detach().float().flatten() for p in task.model.parameters()]) for task in built)
     for other in others:
         assert 0 < (other - exact).abs().max() < 0.02
+
+
+def test_master_weights_keep_what_sixteen_bits_would_round_away(tiny_corpus: Path, tmp_path: Path) -> None:
+    """With steps far below bfloat16's spacing, weights in 16 bits hardly move; master weights move as those in 32 do,
+    by gradients of bfloat16's precision.
+    """
+    options = ("max_epochs=1", "optimizer=sgd", "optimizer.lr=1e-5", "schedule=constant", "dropout=0")
+    moved = {}
+    for precision in ("32", "16-master", "bf16-true"):
+        cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), *options)
+        first, _ = assemble(cfg, build(cfg.data))
+        task = fit(tiny_corpus, tmp_path / precision, f"precision={precision}", *options)
+        pairs = zip(task.model.parameters(), first.model.parameters(), strict=True)
+        moved[precision] = torch.cat([(after.detach() - before.detach()).flatten() for after, before in pairs])
+    exact, master, rounded = moved.values()
+    assert (master - exact).norm() < 0.1 * exact.norm()
+    assert (rounded - exact).norm() > 0.5 * exact.norm()
+
+
+def test_copies_are_the_weights_rounded_and_gradients_reach_the_weights() -> None:
+    """Also in torch's recurrent layers, which keep a list of their weights; afterwards everything is as it was."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.LSTM(4, 2, batch_first=True))
+    originals = dict(model.named_parameters())
+    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    with sixteen_bit_copies(model):
+        copies = dict(model.named_parameters())
+        assert all(torch.equal(copies[name], weights.bfloat16()) for name, weights in originals.items())
+        output, _ = model(x.bfloat16())
+    assert output.dtype == torch.bfloat16
+    output.float().square().sum().backward()
+    assert all(model.get_parameter(name) is weights for name, weights in originals.items())
+    assert {weights.grad.dtype for weights in originals.values() if weights.grad is not None} == {torch.float32}
+    given = {name: weights.grad.clone() for name, weights in originals.items() if weights.grad is not None}
+    model.zero_grad()
+    model(x)[0].square().sum().backward()
+    for name, weights in originals.items():
+        assert weights.grad is not None
+        torch.testing.assert_close(given[name], weights.grad, rtol=0.1, atol=0.02)
 
 
 def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -87,6 +131,7 @@ def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path,
     ("precision", "cpu", "gpu"),
     [
         *[(32, "32-true", "32-true"), (16, "bf16-mixed", "16-mixed"), ("bf16", "bf16-mixed", "bf16-mixed")],
+        *[("16-master", "16-master", "16-master")],
         *[("16-true", "16-true", "16-true"), ("bf16-true", "bf16-true", "bf16-true")],
     ],
 )

@@ -7,7 +7,7 @@ from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import choices
 
-PRECISIONS = (32, 16, "bf16", "16-true", "bf16-true")
+PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 
 def check(cfg: DictConfig) -> None:

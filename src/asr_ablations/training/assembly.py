@@ -27,7 +27,7 @@ from asr_ablations.training.contracts import (
     Stopping,
     WeightAveraging,
 )
-from asr_ablations.training.precision import check_fused, set_tf32, trainer_options
+from asr_ablations.training.precision import MASTER, check_fused, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 
 STREAMS = ("init", "order", "augment", "dropout")
@@ -63,6 +63,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         seed=cfg.seed,
         augment_seed=seed_of(cfg, "augment"),
     )
+    task.sixteen_bit_copies = cfg.precision == MASTER
     data = SpeechData(
         corpus,
         alphabet,

@@ -6,20 +6,22 @@ from typing import Literal, TypedDict, cast
 
 import torch
 from pytorch_lightning import LightningModule
-from pytorch_lightning.plugins import HalfPrecision
+from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
 
 from asr_ablations.training.task import task_of
 
 Name = Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
 """A precision as Lightning names it."""
+MASTER = "16-master"
+"""Master weights in float32, copies of them in 16 bits for each forward and backward pass: Apex's level O2."""
 
 
 class TrainerOptions(TypedDict, total=False):
     """Arguments of Lightning's Trainer."""
 
     precision: Name
-    plugins: HalfPrecision
+    plugins: HalfPrecision | Precision
 
 
 def lightning_precision(precision: int | str, devices: int) -> Name:
@@ -31,6 +33,8 @@ def lightning_precision(precision: int | str, devices: int) -> Name:
 
 def trainer_options(precision: int | str, devices: int) -> TrainerOptions:
     """The Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
+    if precision == MASTER:
+        return {"plugins": ScaledMaster() if devices else UnscaledMaster()}
     name = lightning_precision(precision, devices)
     if name == "16-true" or name == "bf16-true":
         return {"plugins": HalfModel(name)}
@@ -44,6 +48,7 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
     messages: dict[int | str, str] = {
         16: "precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there",
         "bf16": "precision=bf16 on a CPU: recurrent layers stay in float32, which is faster there",
+        MASTER: "precision=16-master on a CPU is bfloat16 with master weights in float32, and slower than float32",
         "16-true": "precision=16-true on a CPU is float16 throughout, and slower than float32",
         "bf16-true": "precision=bf16-true on a CPU is bfloat16 throughout, and slower than float32",
     }
@@ -63,10 +68,31 @@ def check_fused(optimizer: torch.optim.Optimizer, precision: int | str) -> None:
     """Raises ValueError for a fused optimizer with a scaled loss: it unscales the gradients in its own step, when they
     have been clipped at the wrong scale already.
     """
-    if precision == 16 and getattr(optimizer, "_step_supports_amp_scaling", False):
+    if precision in (16, MASTER) and getattr(optimizer, "_step_supports_amp_scaling", False):
         raise ValueError(
-            "fused=true with precision=16 would clip scaled gradients; expected fused=false, or bf16 or 32"
+            f"fused=true with precision={precision} would clip scaled gradients; expected fused=false, or bf16 or 32"
         )
+
+
+class ScaledMaster(MixedPrecision):
+    """Scales the loss, since small gradients round to 0 in float16, and unscales the gradients of the master weights.
+    Nothing is under autocast: the weights of a forward pass are in 16 bits themselves (master_weights.py).
+    """
+
+    def __init__(self) -> None:
+        super().__init__("16-mixed", "cuda")
+        self.precision = MASTER  # type: ignore[assignment]
+
+    @contextmanager
+    def forward_context(self) -> Iterator[None]:
+        """No context."""
+        yield
+
+
+class UnscaledMaster(Precision):
+    """The same without a scaled loss, which bfloat16 does not need."""
+
+    precision = MASTER  # type: ignore[assignment]
 
 
 class HalfModel(HalfPrecision):

@@ -1,6 +1,7 @@
 """The LightningModule: features → model → loss, with its logging and optimiser."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import cast
 
 import pytorch_lightning as pl
@@ -28,6 +29,7 @@ from asr_ablations.training.contracts import (
     ScheduleFactory,
 )
 from asr_ablations.training.error_rates import CharacterErrors, WordErrors
+from asr_ablations.training.master_weights import sixteen_bit_copies
 
 
 class CTCTask(pl.LightningModule):
@@ -35,6 +37,9 @@ class CTCTask(pl.LightningModule):
 
     ranks_step_together = True
     """False where workers are independent between two averagings of their weights."""
+
+    sixteen_bit_copies = False
+    """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
     def __init__(
         self,
@@ -95,8 +100,9 @@ class CTCTask(pl.LightningModule):
 
     def log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """From normalised features (B, T, F) to log-probabilities (B, T', V) in nats, float32, and their lengths."""
-        # where the weights are in 16 bits, their input must be
-        logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
+        with sixteen_bit_copies(self.model) if self.sixteen_bit_copies else nullcontext():
+            # where the weights are in 16 bits, their input must be
+            logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
 
