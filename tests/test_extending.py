@@ -85,6 +85,7 @@ CORPUS = {
         validation: [dev]
         test: [test]
         max_seconds: null
+        max_evaluated_seconds: null
         on_bad: stop
 
         # tests:
@@ -95,6 +96,7 @@ CORPUS = {
         #   validation.0: test
         #   test.0: dev
         #   max_seconds: 0.8
+        #   max_evaluated_seconds: 0.8
         #   on_bad: {to: skip, beside: ["alphabet.characters='abcde '"], refused: data.on_bad=skip leaves}
         """,
 }

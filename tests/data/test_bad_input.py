@@ -178,6 +178,21 @@ def test_long_utterances_are_left_out_of_training_and_of_nothing_else(folder: Pa
     assert data(folder, max_seconds=3.0).left_out == [], "3 s are not longer than 3 s"
 
 
+def test_a_longest_duration_of_what_is_evaluated_leaves_training_as_it_is(folder: Path) -> None:
+    """Of validation and test sets, as in Baunsgaard2020 §4.3 together with max_seconds."""
+    soundfile.write(folder / "long.flac", np.tile(SOUND, 3), 16000)
+    for split in ("train", "dev", "test"):
+        write(folder, split, line("good.flac"), line("long.flac"))
+    speech = data(folder, max_evaluated_seconds=2.5)
+    sets = speech.describe()["sets"]
+    assert [sets[name]["utterances"] for name in ("train", "dev", "test")] == [2, 1, 1]
+    for name in ("dev", "test"):
+        assert sets[name]["left_out"] == {"longer than data.max_evaluated_seconds": ["long"]}
+    assert (sets["train"]["left_out"], speech.left_out) == ({}, [])
+    both = data(folder, max_seconds=2.5, max_evaluated_seconds=2.5).describe()["sets"]
+    assert [both[name]["utterances"] for name in ("train", "dev", "test")] == [1, 1, 1]
+
+
 def test_what_the_model_cannot_hold_is_left_out_of_training_and_named_elsewhere(folder: Path) -> None:
     """30 labels in a second: too many for 20 output frames, not for the 100 of the features."""
     text = "ab" * 15

@@ -73,7 +73,7 @@ class Listed(Corpus):
     def __init__(self, splits: dict[str, list[Utterance]]) -> None:
         super().__init__(
             root=None, train=["one", "two"], validation=["dev"], test=["test"], language="en", max_seconds=None,
-            on_bad="stop",
+            max_evaluated_seconds=None, on_bad="stop",
         )  # fmt: skip
         self.splits = splits
 

@@ -147,6 +147,7 @@ def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
     [
         ("max_seconds", 0, "above 0"),
         ("max_seconds", "long", "above 0"),
+        ("max_evaluated_seconds", 0, "above 0"),
         ("on_bad", "ignore", "stop, skip"),
         ("validation", [], "at least one"),
     ],

@@ -23,15 +23,16 @@ class CorpusOptions(TypedDict):
     test: str | Sequence[str]
     language: str
     max_seconds: float | None
+    max_evaluated_seconds: float | None
     on_bad: str
 
 
 class Corpus(ABC):
     """train, validation, test: names of splits under `root`, one or several.
 
-    language: of the text. max_seconds: longer utterances are left out of training; null for no limit. on_bad: `stop`
-    refuses a corpus with utterances that cannot be used, `skip` leaves them out with a warning.
-    Raises UsageError for a role without a split and for other values of max_seconds and on_bad.
+    language: of the text. max_seconds: longer utterances are left out of training, max_evaluated_seconds: of validation
+    and test; null for no limit. on_bad: `stop` refuses a corpus with utterances that cannot be used, `skip` leaves them
+    out with a warning. Raises UsageError for a role without a split and for other values of these three.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Corpus(ABC):
         test: str | Sequence[str],
         language: str,
         max_seconds: float | None,
+        max_evaluated_seconds: float | None,
         on_bad: str,
     ) -> None:
         self.root = Path(root).expanduser() if root else None
@@ -51,11 +53,13 @@ class Corpus(ABC):
         for role in self.requested:
             if not getattr(self, role):
                 raise choices(f"data.{role}", self.requested[role], "the name of at least one split")
-        if max_seconds is not None:
-            number("data.max_seconds", max_seconds, above=0, also="null for no limit")
+        for key, seconds in {"max_seconds": max_seconds, "max_evaluated_seconds": max_evaluated_seconds}.items():
+            if seconds is not None:
+                number(f"data.{key}", seconds, above=0, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
-        self.language, self.max_seconds, self.on_bad = language, max_seconds, on_bad
+        self.language, self.on_bad = language, on_bad
+        self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
         self.thorough = on_bad == "skip"  # what is to be left out must be known before training
         self._read: dict[str, list[Utterance]] = {}
 

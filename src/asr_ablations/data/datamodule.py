@@ -16,7 +16,7 @@ from asr_ablations.data.description import DataDescription, describe_set
 from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
-from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, Screened, screen
+from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE, Screened, screen
 from asr_ablations.data.store import Cache
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
@@ -151,6 +151,6 @@ class SpeechData(pl.LightningDataModule):
 
 
 def _readable(screened: Screened) -> list[Utterance]:
-    """Return the utterances for a cache, with those that this model or max_seconds leaves out: all arms share it."""
-    unused = [u for reason in (INFEASIBLE, OVER_LONG) for u in screened.left_out.get(reason, [])]
+    """Return the utterances for a cache, with those that this model or a duration leaves out: all arms share it."""
+    unused = [u for reason in (INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE) for u in screened.left_out.get(reason, [])]
     return sorted([*screened.kept, *unused], key=lambda utterance: utterance.id)

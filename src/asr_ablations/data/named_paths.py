@@ -24,6 +24,7 @@ class Paths(Corpus):
         test: str | Sequence[str],
         language: str,
         max_seconds: float | None,
+        max_evaluated_seconds: float | None,
         on_bad: str,
     ) -> None:
         super().__init__(
@@ -33,6 +34,7 @@ class Paths(Corpus):
             test=test,
             language=language,
             max_seconds=max_seconds,
+            max_evaluated_seconds=max_evaluated_seconds,
             on_bad=on_bad,
         )
         self.paths = name_paths(self.root, [*self.train, *self.validation, *self.test])

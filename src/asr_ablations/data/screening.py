@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 FEATURE_FRAMES = 100
 """Feature frames per second in every published setting (a hop of 10 ms). No model has more frames for a transcript, and
 nobody speaks so fast. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
-INFEASIBLE, OVER_LONG = "infeasible", "longer than data.max_seconds"
+INFEASIBLE = "infeasible"
+OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def select(
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
 ) -> dict[str, Screened]:
-    """Return the sets without unusable utterances, and train without those that CTC cannot learn or that are too long.
+    """Return the sets without unusable utterances and those that are too long, and train without those that CTC cannot
+    learn.
 
     Raises UsageError if that leaves a set empty.
     """
@@ -80,8 +82,12 @@ def select(
     for name, utterances in judged.items():
         sound = [u for u in utterances if not u.fault]
         infeasible = _infeasible(sound, alphabet, output_frames)
-        longest = (corpus.max_seconds or math.inf) if name == "train" else math.inf
-        reasons = [_reason(u, name == "train" and u.id in infeasible, longest) for u in utterances]
+        trained = name == "train"
+        longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
+        over_long = OVER_LONG if trained else OVER_LONG_TO_EVALUATE
+        reasons = [
+            _reason(u, trained and u.id in infeasible, over_long if u.duration > longest else "") for u in utterances
+        ]
         left_out: dict[str, list[Utterance]] = {}
         for utterance, reason in zip(utterances, reasons, strict=True):
             if reason:
@@ -92,11 +98,11 @@ def select(
     return selected
 
 
-def _reason(utterance: Utterance, infeasible: bool, longest: float) -> str:
-    """Return why the utterance is left out, "" if it is not."""
+def _reason(utterance: Utterance, infeasible: bool, over_long: str) -> str:
+    """Return why the utterance is left out, "" if it is not. over_long: that it is too long, "" if it is not."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
-    return INFEASIBLE if infeasible else OVER_LONG if utterance.duration > longest else ""
+    return INFEASIBLE if infeasible else over_long
 
 
 def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
