@@ -12,13 +12,14 @@ from matplotlib.image import imread
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.loss_against_wer import loss_against_wer as loss_against_wer_of
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.curves import AXES, band, curve, metric_names, smooth, throughput_curve
+from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
     curves,
     loss_against_wer,
     scaling,
     seeds,
     time_to_accuracy,
+    training_loss,
     write_figures,
 )
 from asr_ablations.runs.record import RunRecord
@@ -27,7 +28,8 @@ from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
     *(f"{kind}_by_{axis}" for kind in ("loss", "wer", "cer") for axis in ("epoch", "step", "time")),
-    "error_rates", "loss_against_wer", "time_to_accuracy", "differences", "throughput", "utilisation", "phases",
+    "training_loss", "error_rates", "loss_against_wer", "time_to_accuracy", "differences", "throughput", "utilisation",
+    "phases",
 }  # fmt: skip
 
 
@@ -57,6 +59,31 @@ def test_arms_can_be_distinguished_without_colour() -> None:
 def test_the_figure_names_every_arm(written: list[Path]) -> None:
     text = next(path for path in written if path.name == "wer_by_epoch.svg").read_text()
     assert all(f"{name.removeprefix('rnn=')} (3 seeds)" in text for name in ARMS)
+
+
+def test_the_training_loss_is_of_every_step_over_the_time_of_its_epoch(tmp_path: Path) -> None:
+    """Steps lie evenly between the ends of epochs, and the filter is SciPy's with a deviation of 10 steps."""
+    compared = comparison(tmp_path / "runs")
+    run = compared.arms[0].runs[0]
+    ends = curve(run, "train/loss_epoch", "time")
+    steps = int(curve(run, "train/loss_epoch", "step").x[-1])
+    values = np.exp(-np.arange(steps) / 30) + 0.5
+    rows = "".join(f"{step},{value!r}\n" for step, value in enumerate(values.tolist()))
+    (run.folder / "losses.csv").write_text(f"batch,loss\n{rows}")
+    drawn = loss_curve(run, "time")
+    assert drawn.y.tolist() == values.tolist()
+    assert drawn.x[-1] == ends.x[-1]
+    assert (np.diff(drawn.x) > 0).all()
+    assert loss_curve(run, "step").x.tolist() == list(range(1, steps + 1))
+    assert [path.stem for path in training_loss.draw(compared, tmp_path)] == ["training_loss"] * 2
+    assert training_loss.SMOOTHED == 10
+
+
+def test_losses_of_different_kinds_share_no_axis(handmade: Comparison, tmp_path: Path) -> None:
+    first, *others = handmade.arms
+    changed = [replace(run, config={**run.config, "loss": {"_target_": "x.Other"}}) for run in first.runs]
+    mixed = replace(handmade, arms=[replace(first, runs=changed), *others])
+    assert training_loss.draw(mixed, tmp_path) == []
 
 
 def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handmade: Comparison, tmp_path: Path) -> None:

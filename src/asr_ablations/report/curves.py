@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
 
@@ -49,6 +50,17 @@ def curve(run: RunRecord, metric: str, axis: str) -> Curve:
     steps = np.array([step for _, step, _ in points], float)
     x = steps if axis == "step" else _at(run, axis, steps)
     y = np.array([value for _, _, value in points], float)
+    return Curve(x, y) if len(x) == len(y) else _empty()
+
+
+def loss_curve(run: RunRecord, axis: str) -> Curve:
+    """The training loss of every step over one of AXES; of a run without losses.csv, as from W&B, of every tenth."""
+    try:
+        y = np.array([float(loss) for loss in read_losses(run.folder)])
+    except FileNotFoundError:
+        return curve(run, "train/loss_step", axis)
+    steps = np.arange(1, len(y) + 1, dtype=float)
+    x = steps if axis == "step" else _at(run, axis, steps)
     return Curve(x, y) if len(x) == len(y) else _empty()
 
 

@@ -16,12 +16,14 @@ from asr_ablations.report.figures import (
     seeds,
     throughput,
     time_to_accuracy,
+    training_loss,
     utilisation,
 )
 from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
-    curves, seeds, rates, loss_against_wer, time_to_accuracy, differences, throughput, utilisation, scaling,
+    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, throughput, utilisation,
+    scaling,
 )  # fmt: skip
 
 
