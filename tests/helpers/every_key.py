@@ -168,8 +168,12 @@ def _placed(text: str, places: Path) -> str:
 
 def _last_of_each(words: Iterable[str]) -> list[str]:
     """Overrides without those that a later one of the same key replaces."""
-    parser = OverridesParser.create()
-    return list({parser.parse_override(word).key_or_group: word for word in words}.values())
+    return list({_key_of(word): word for word in words}.values())
+
+
+@functools.cache
+def _key_of(override: str) -> str:
+    return OverridesParser.create().parse_override(override).key_or_group
 
 
 def chosen() -> dict[str, str]:

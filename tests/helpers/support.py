@@ -9,12 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from asr_ablations.config.build import build
 from asr_ablations.config.languages import look_up_in
+from asr_ablations.config.loader import use_loader
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
@@ -31,7 +34,12 @@ LIGHTNING_WARNINGS = (
 
 
 def defaults(config: str = "config") -> dict[str, str]:
-    """The groups that a file of conf/ chooses from, with the option that it chooses."""
+    """The groups that a file of conf/ chooses from, with the option that it chooses; the caller's own copy."""
+    return dict(_defaults(config))
+
+
+@functools.cache
+def _defaults(config: str) -> dict[str, str]:
     entries = OmegaConf.load(CONF / f"{config}.yaml").get("defaults", [])
     chosen = [item for entry in entries if isinstance(entry, DictConfig) for item in entry.items()]
     return {str(group): str(name) for group, name in chosen if not str(group).startswith("override ")}
@@ -50,9 +58,21 @@ def group_options(group: str) -> list[str]:
 @functools.cache
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
     look_up_in(CONF)  # a process that a test starts has no conftest.py
+    # `overrides` asks Hydra for the command line, which is none here
+    cfg = _loader().load_configuration("config", ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg
+
+
+@functools.cache
+def _loader() -> ConfigLoader:
+    """The commands' own, which reads every file once: Hydra's takes a third of a second for each config."""
+    use_loader()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        # `overrides` asks Hydra for the command line, which compose has not
-        return hydra_compose("config", overrides=["overrides=[]", *overrides])
+        hydra = GlobalHydra.instance().hydra
+    assert hydra is not None
+    return hydra.config_loader
 
 
 def compose(*overrides: str) -> DictConfig:
