@@ -67,7 +67,8 @@ lmplz: install  ## build KenLM's lmplz and build_binary into .venv/bin (two minu
 train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm seed=1" adds overrides)
 	.venv/bin/python src/train.py $(ARGS)
 
-PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# The tests share the cores as processes, each with one thread; commands under test have two (tests/helpers/command.py).
+PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test: EXTRAS = dev
 test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)

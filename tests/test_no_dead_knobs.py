@@ -52,8 +52,7 @@ def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seen(text: str) -> Seen:
     """Configs are observed once each, in as many processes as they ask for."""
     cfg: Any = OmegaConf.create(text)
-    found = _in_processes(text) if cfg.ranks == 2 else observe(cfg)
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return _in_processes(text) if cfg.ranks == 2 else observe(cfg)
 
 
 def _in_processes(text: str) -> Seen:
@@ -82,12 +81,13 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(
     refused for a reason; what is not changes no bit of it.
     """
     before, after = knob.before(places), knob.after(places)
-    assert frozen(before) != frozen(after), f"{knob}: not turned"
+    texts = frozen(before), frozen(after)
+    assert texts[0] != texts[1], f"{knob}: not turned"
     same_run = content(before) == content(after)
     if same_run and knob.root in MACHINE_KEYS:
         changed = differing(finished, kept(run(_kept_apart(after, knob, tmp_path))), 1e-3 * knob.case.rounds)
     else:
-        changed = _changes(knob, before, after)
+        changed = _changes(knob, *texts)
     record_property("changes", ", ".join(changed))
     if same_run:
         assert not changed, f"{knob} is no part of a run's identity, and changes {', '.join(changed)}"
@@ -95,9 +95,11 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(
         assert changed, f"{knob} is dead: nothing in set-up, batches, steps, validation or decoding is another"
 
 
-def _changes(knob: Knob, before: DictConfig, after: DictConfig) -> list[str]:
+def _changes(knob: Knob, before: str, after: str) -> list[str]:
+    """An option is fitted to the end; of a key the first change is enough."""
     try:
-        return differing(seen(frozen(before)), seen(frozen(after)))
+        one, cfg = seen(before), OmegaConf.create(after)
+        return differing(one, seen(after) if cfg.ranks == 2 or not knob.key else observe(cfg, unlike=one))
     except UsageError as error:
         if knob.case.refused and knob.case.refused in str(error):
             return [f"refused: {error}"]
@@ -132,6 +134,17 @@ def test_a_key_that_nothing_reads_is_found_out(places: Path) -> None:
     OmegaConf.update(after, "sead", 1, force_add=True)
     assert content(before) != content(after)
     assert not differing(seen(frozen(before)), seen(frozen(after)))
+
+
+def test_a_fit_ends_at_its_first_difference_from_another(places: Path) -> None:
+    before = Knob("", "seed").before(places)
+    after = Knob("", "seed").before(places)
+    after.optimizer.lr /= 2
+    one = seen(frozen(before))
+    assert observe(before, unlike=one) == one
+    ended = observe(after, unlike=one)
+    assert ended.keys() == {"learning rates", "weights"}
+    assert len(ended["weights"]) == 1 < len(one["weights"])
 
 
 def test_every_leaf_of_the_default_config_is_walked() -> None:

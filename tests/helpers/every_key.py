@@ -181,13 +181,14 @@ def chosen() -> dict[str, str]:
     return {group: BASE.get(group, name) for group, name in defaults().items()}
 
 
-def every_knob() -> list[Knob]:
+@functools.cache
+def every_knob() -> tuple[Knob, ...]:
     """Each key of the composed config outside the groups, each key of each option of each group, and each option."""
     options = [(group, name) for group in chosen() for name in group_options(group)]
     plain = [Knob("", key) for key in _walk(compose()) if key.split(".")[0] not in chosen()]
     inside = [Knob(f"{group}={name}", key) for group, name in options for key in _leaves(f"{group}={name}")]
     others = [Knob(f"{group}={name}", "") for group, name in options if chosen()[group] != name]
-    return [*plain, *inside, *others]
+    return (*plain, *inside, *others)
 
 
 def _leaves(option: str) -> list[str]:

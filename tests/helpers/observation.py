@@ -1,6 +1,7 @@
 """All that a config can change, seen in a real fit on the corpus of tones: set-up, batches, every step, validation."""
 
 import hashlib
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,44 +21,61 @@ Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""
 
 
-def observe(cfg: DictConfig) -> Seen:
-    """Build, fit and evaluate as experiment.run does, without a folder. Raises UsageError as that would."""
+def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
+    """Build, fit and evaluate as experiment.run does, without a folder. Raises UsageError as that would.
+
+    unlike: what another config was seen to do. The first difference from it ends the fit, and is all that is returned.
+    """
     check(cfg)
     devices = device_count(cfg)
     corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)
     corpus.prepare()
     data.setup()
-    steps = Steps()
-    kept_best = TemporaryDirectory()
-    best = best_checkpoint(Path(kept_best.name), corpus.validation[0], cfg.best)
-    fitter = trainer(cfg, devices, [], [steps, best])
-    seen: Seen = {
-        "devices": devices,
-        "rounding": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
-        "data": data.describe(),
-        "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
-        "first weights": _weights(task.model),
-        "decoding": task.decoder(*_uncertain(task.alphabet.outputs)),
-    }
-    fitter.fit(task, data)
-    kept_best.cleanup()
+    steps = Steps(unlike)
+    with TemporaryDirectory() as folder:
+        best = best_checkpoint(Path(folder), corpus.validation[0], cfg.best)
+        fitter = trainer(cfg, devices, [], [steps, best])
+        set_up: Seen = {
+            "devices": devices,
+            "rounding": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
+            "data": data.describe(),
+            "modules": [type(part).__qualname__ for part in (*task.modules(), *fitter.callbacks, data.cache)],  # type: ignore[attr-defined]
+            "first weights": _weights(task.model),
+            "decoding": task.decoder(*_uncertain(task.alphabet.outputs)),
+        }
+        if unlike and (different := _different(set_up, unlike)):
+            return different
+        try:
+            fitter.fit(task, data)
+        except Different as difference:
+            return difference.seen
     sets = dict.fromkeys([*corpus.validation, *corpus.test])
     precision = fitter.precision_plugin.forward_context
     rows = [row for name in sets for row in transcribe_set(task, data, name, precision).rows]
-    return {
-        **seen,
+    seen = {
+        **set_up,
         **steps.seen,
         "best checkpoint": None if best.best_model_score is None else float(best.best_model_score),
         "figures": {k: float(v) for k, v in sorted(fitter.callback_metrics.items())},
         "transcripts": [(row["set"], row["id"], row["reference"], row["hypothesis"]) for row in rows],
     }
+    return as_kept(seen)
+
+
+class Different(Exception):  # noqa: N818
+    """Ends a fit. seen: what was done otherwise than by another config, up to there."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(*seen)
+        self.seen = seen
 
 
 class Steps(pl.Callback):
-    """What every step is given and does."""
+    """What every step is given and does. Raises Different at the first one that `unlike` has otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, unlike: Seen | None) -> None:
+        self.unlike = unlike
         self.seen: Seen = {"batches": [], "learning rates": [], "losses": [], "weights": [], "validation": []}
 
     def on_train_batch_end(
@@ -67,16 +85,35 @@ class Steps(pl.Callback):
         self.seen["learning rates"].append(trainer.optimizers[0].param_groups[0]["lr"])
         self.seen["losses"].append(float(outputs["loss"]))
         self.seen["weights"].append(_weights(pl_module.model))  # type: ignore[arg-type]
+        self._compare()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         figures = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("validation")}
         self.seen["validation"].append(dict(sorted(figures.items())))
+        self._compare()
+
+    def _compare(self) -> None:
+        if self.unlike is not None:
+            as_far = {aspect: self.unlike[aspect][: len(values)] for aspect, values in self.seen.items()}
+            if different := _different(self.seen, as_far):
+                raise Different(different)
+
+
+def as_kept(seen: Seen) -> Seen:
+    """As JSON keeps it, where a process of its own has observed."""
+    return json.loads(json.dumps(seen))  # type: ignore[no-any-return]
+
+
+def _different(seen: Seen, unlike: Seen) -> Seen:
+    return {aspect: value for aspect, value in as_kept(seen).items() if value != unlike[aspect]}
 
 
 def differing(one: Seen, other: Seen, tolerance: float = 0.0) -> list[str]:
-    """The aspects that are not the same: to the bit, or losses to a relative tolerance and nothing said of weights."""
+    """The aspects that are not the same: to the bit, or losses to a relative tolerance and nothing said of weights.
+    `other` may lack aspects.
+    """
     if not tolerance:
-        return [aspect for aspect in one if one[aspect] != other[aspect]]
+        return [aspect for aspect in other if one[aspect] != other[aspect]]
     near = np.allclose(one["losses"], other["losses"], rtol=tolerance, atol=0)
     return [] if near and one["losses"] else ["losses"]
 
