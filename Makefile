@@ -75,7 +75,7 @@ test: install  ## every test, a file at a time on each core (ARGS="-k norm" choo
 	$(PYTEST) $(ARGS)
 
 test-fast: EXTRAS = dev
-test-fast: install  ## the tests without those marked slow
+test-fast: install  ## the tests that start no command and walk no key: for every few minutes
 	$(PYTEST) -m "not slow" $(ARGS)
 
 HOURS ?= 1

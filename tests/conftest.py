@@ -18,6 +18,8 @@ from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import python
 from tests.helpers.sharing import made_once
 
+DEAR_FIXTURES = {"corpora", "memorised_run"}
+"""Who wants them starts commands, or waits for a training."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 
@@ -56,7 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with most slow tests first: what is begun last should be short where several processes share them."""
+    """What starts commands is slow. The files with most slow tests come first: what is begun last should be short where
+    several processes share them.
+    """
+    for item in items:
+        if DEAR_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

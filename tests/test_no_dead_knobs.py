@@ -37,7 +37,7 @@ if not rank():
 """
 
 
-KNOBS = [pytest.param(k, id=str(k), marks=[pytest.mark.slow] if k.slow else []) for k in every_knob()]
+KNOBS = [pytest.param(knob, id=str(knob)) for knob in every_knob()]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,7 @@ def frozen(cfg: DictConfig) -> str:
     return OmegaConf.to_yaml(cfg, resolve=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knob", KNOBS)
 def test_a_key_acts_or_is_declared_to_steer_the_machine(
     knob: Knob, places: Path, finished: Seen, tmp_path: Path, record_property: Any

@@ -16,6 +16,8 @@ from tests.helpers.interpreter import SOURCE, python
 from tests.helpers.run_folders import write_run, write_sweep
 from tests.helpers.wandb_file import read_run
 
+pytestmark = pytest.mark.slow
+
 RNN = {"factor": "rnn", "question": "Is a GRU as good?", "baseline": "lstm"}
 
 
@@ -116,7 +118,6 @@ def test_it_imports_no_torch(sweep, tmp_path):
     assert done.stderr.strip() == ""
 
 
-@pytest.mark.slow
 def test_200_runs_are_compared(tmp_path):
     rates = {f"dropout={rate}": 0.2 for rate in (0.0, 0.1, 0.2, 0.3)}
     sweep = write_sweep(tmp_path / "outputs", rates, seeds=50, curve=[1 / n for n in range(2, 22)])
@@ -140,7 +141,6 @@ def real_sweep(corpora, tmp_path_factory):
     return folder / "rnn_type"
 
 
-@pytest.mark.slow
 def test_a_real_sweep_is_compared(real_sweep, tmp_path):
     done = compare_command(real_sweep, "--no-page", "--out", tmp_path, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -164,7 +164,6 @@ class OfflineRun:
         self.scan_history = lambda: read["history"]
 
 
-@pytest.mark.slow
 def test_wandb_mirrors_the_record(real_sweep):
     mirrored = from_runs([OfflineRun(path) for path in real_sweep.rglob("run-*.wandb")])
     local = compare([real_sweep], Options())
@@ -176,7 +175,6 @@ def test_wandb_mirrors_the_record(real_sweep):
     assert asked[0] == asked[1]
 
 
-@pytest.mark.slow
 def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
     done = compare_command(sweep, "--wandb-log", "mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr

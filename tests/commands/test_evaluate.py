@@ -13,6 +13,8 @@ from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
 from tests.helpers.trained_runs import write_trained
 
+pytestmark = pytest.mark.slow
+
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return python(arguments, clean_environment(folder, folder))
@@ -66,7 +68,6 @@ def test_help_helps(tmp_path):
         assert key in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in PYTHON if "evaluate.py" in line])
 def test_the_readmes_commands(line, run_folder, tmp_path):
     """On a model that was never trained, with a small language model and beam."""

@@ -11,6 +11,8 @@ from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import SOURCE, python
 from tests.helpers.support import group_options
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = sorted(path.name for path in SOURCE.glob("*.py"))
 
 

@@ -11,6 +11,8 @@ from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.interpreter import REPOSITORY, SOURCE
 from tests.helpers.run_folders import write_run
 
+pytestmark = pytest.mark.slow
+
 LEARNING = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning_fabric", "wandb"}
 FIGURES = {"matplotlib", "plotly", "pandas"}
 HEAVY = LEARNING | FIGURES | {"scipy", "numpy", "sklearn", "sympy", "optuna", "sqlalchemy", "soundfile", "onnx", "jax"}

@@ -15,6 +15,8 @@ from tests.helpers import interpreter
 from tests.helpers.command import REPOSITORY, clean_environment, run_folders
 from tests.helpers.support import tiny_overrides
 
+pytestmark = pytest.mark.slow
+
 LSTM = "asr_ablations.components.rnn.lstm.LSTM"
 SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "logger=csv", "progress=false"]
 
@@ -99,7 +101,6 @@ def changed_audio(tiny_corpus: Path, tmp_path: Path) -> tuple[subprocess.Complet
     return reproduce(run, folder=tmp_path), verdict_of(run)
 
 
-@pytest.mark.slow
 def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_path):
     done, verdict = changed_audio(tiny_corpus, tmp_path)
     assert done.returncode == 1
@@ -132,7 +133,6 @@ def change(path: Path, line: str, other: str) -> None:
     path.write_text(text.replace(line, other))
 
 
-@pytest.mark.slow
 def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, tiny_corpus, tmp_path):
     """The original ran on a commit with a change of its own; the line was changed after it."""
     model = checkout / "src" / "asr_ablations" / "components" / "model" / "ds2.py"
@@ -220,7 +220,6 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.slow
 def test_an_interrupted_reproduction_continues_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
     run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=60")
     command = ["-u", REPOSITORY / "src" / "reproduce.py", run]

@@ -47,6 +47,7 @@ def ends(master: DictConfig) -> list[list[str]]:
     return [[f"{key}={listed[position]}" for key, listed in values] for position in (0, -1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_the_arms_of_every_sweep_file_are_as_hydra_composes_them(name: str) -> None:
     ours, hydras = Loader(search_path(SWEEPS)), ConfigLoaderImpl(search_path(SWEEPS))

@@ -17,12 +17,11 @@ turned to, or several of
 - refused: words of the error that refuses one of the two values, where that is the effect;
 - rounds: true where sums may be taken in another order.
 
-`<name>` stands for a file or folder that layouts.write_layouts leaves. Four names are not keys:
+`<name>` stands for a file or folder that layouts.write_layouts leaves. Three names are not keys:
 
 - beside: the overrides that the option and each of its keys are turned beside; among them another corpus, where the
   tones of the tests will not do (an alphabet without Latin letters is turned beside data=synthetic in its language);
 - itself: how the option is made to act, where another choice of the group is not enough;
-- slow: why these tests are marked slow;
 - exempt: properties that a contract test asks of the options of a group and that this one has not, with the reason.
 """
 
@@ -95,7 +94,7 @@ def yaml_of(option: str) -> Path:
 def stale_hints(option: str) -> list[str]:
     """The names in the comments for tests that are neither keys of the file nor of special meaning."""
     keys = {knob.name for knob in every_knob() if knob.option == option}
-    special = {"beside", "itself", "slow", "exempt"} if option else set()
+    special = {"beside", "itself", "exempt"} if option else set()
     return [name for name in hints(option) if name not in keys | special]
 
 
@@ -126,11 +125,6 @@ class Knob:
         hint = hints(self.option).get(self.name, {})
         case = hint if isinstance(hint, dict) else {"to": hint}
         return Case(**{**case, "beside": tuple(case.get("beside", ()))})
-
-    @property
-    def slow(self) -> bool:
-        """Whether its tests take processes of their own or what the yaml calls slow."""
-        return "slow" in hints(self.option) or "ranks=2" in self.case.beside or self.key == "ranks"
 
     def before(self, places: Path) -> DictConfig:
         """The config that the knob is turned in."""
