@@ -59,17 +59,17 @@ def group_options(group: str) -> list[str]:
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
     look_up_in(CONF)  # a process that a test starts has no conftest.py
     # `overrides` asks Hydra for the command line, which is none here
-    cfg = _loader().load_configuration("config", ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
+    cfg = loader(CONF).load_configuration("config", ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
     with open_dict(cfg):
         del cfg["hydra"]
     return cfg
 
 
 @functools.cache
-def _loader() -> ConfigLoader:
+def loader(folder: Path) -> ConfigLoader:
     """The commands' own, which reads every file once: Hydra's takes a third of a second for each config."""
     use_loader()
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with initialize_config_dir(version_base="1.3", config_dir=str(folder)):
         hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     return hydra.config_loader

@@ -3,12 +3,12 @@
 import itertools
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from tests.helpers.command import REPOSITORY
-from tests.helpers.support import CONF
+from tests.helpers.support import CONF, loader
 
 SWEEPS = REPOSITORY / "sweeps"
 NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))
@@ -16,9 +16,8 @@ NAMES = sorted(path.stem for path in SWEEPS.glob("*.yaml"))
 
 def composed(name: str, *overrides: str) -> DictConfig:
     """A sweep file as `-cd sweeps -cn <name>` composes it."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(SWEEPS)):
-        words = [f"hydra.searchpath=[file://{CONF}]", *overrides]
-        return compose(name, overrides=words, return_hydra_config=True)
+    words = [f"hydra.searchpath=[file://{CONF}]", *overrides]
+    return loader(SWEEPS).load_configuration(name, words, RunMode.RUN, from_shell=False)
 
 
 def is_decoding(name: str) -> bool:
