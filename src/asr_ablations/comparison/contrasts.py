@@ -28,8 +28,8 @@ class Family:
     """What is decided together, at a rate `alpha` of false claims.
 
     size: comparisons that are corrected for at least, such as those that could have been chosen instead. robust:
-    trimmed means from five runs on, whether a run diverged or not. describe: with what decides nothing and takes time:
-    matched pairs, and what such runs would find.
+    trimmed means from five runs on, whether a run diverged or not. paired: runs of a seed are pairs. describe: with
+    what decides nothing and takes time: matched pairs, and what such runs would find.
     """
 
     arms: Sequence[Arm]
@@ -39,6 +39,7 @@ class Family:
     size: int = 0
     alpha: float = ALPHA
     robust: bool = False
+    paired: bool = False
     describe: bool = True
 
 
@@ -107,7 +108,7 @@ def _refusal(arms: Sequence[Arm]) -> str:
 def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[Estimate | None, str]:
     """The difference with its noise, or why there is none."""
     terms = [(weight, samples.samples[name]) for name, weight in question.weights.items()]
-    if _paired(question, samples):
+    if family.paired or _paired(question, samples):
         sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
         estimate = paired_estimate(weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates)
     else:

@@ -84,6 +84,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             size=len(questions) - different,
             alpha=plan.alpha,
             robust=plan.robust,
+            paired=plan.paired,
             describe=False,
         )
         measured = _look(family, plan, procedure, len(questions))

@@ -34,6 +34,7 @@ class VerdictPlan:
     that would not matter, in the unit of the recorded metric, a fraction for rates. alpha: of false claims over all
     questions. seeds: in the order in which runs are added; looks: runs an arm after which one looks, the last of them
     the most. gamma: the shape of the spending. robust: trimmed means from five runs on, whether a run diverged or not.
+    paired: runs of the same seed are pairs.
     hopeless: the chance of a verdict below which a question is given up. belongs: the keys that differ between the
     seeds of an arm.
 
@@ -52,6 +53,7 @@ class VerdictPlan:
     looks: list[int]
     gamma: float
     robust: bool
+    paired: bool
     hopeless: float
     belongs: list[str]
     made: str

@@ -28,6 +28,7 @@ class Verdict:
     alpha: float
     gamma: float
     robust: bool
+    paired: bool
     hopeless: float
     share: bool
     retries: int
@@ -44,7 +45,7 @@ class Verdict:
         number("until.gamma", self.gamma, least=-20, most=20)
         number("until.hopeless", self.hopeless, least=0, below=1)
         whole("until.retries", self.retries, 0)
-        for key in ("robust", "share"):
+        for key in ("robust", "paired", "share"):
             switch(f"until.{key}", getattr(self, key))
         looks = None if self.looks is None else list(self.looks)
         if looks is not None and (not looks or not all(is_whole(one, FEWEST) for one in looks)):

@@ -71,6 +71,7 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         looks=looks,
         gamma=wanted.gamma,
         robust=wanted.robust,
+        paired=wanted.paired,
         hopeless=wanted.hopeless,
         belongs=belongs,
         made=iso(time.time()),

@@ -1,0 +1,174 @@
+"""Sweeps with a plan, invented: the real plan and its real looks over runs of which the truth is known."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import SHOWN, Outcome, Question
+from asr_ablations.comparison.course import Course
+from asr_ablations.comparison.planned import follow
+from asr_ablations.comparison.questions import against_baseline
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
+from asr_ablations.statistics.sequential import planned_looks
+from tests.helpers.worlds import World
+
+SET = "test"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A world, and the plan that is followed in it. most: seeds of an arm; margin: a fraction."""
+
+    world: World
+    arms: int = 2
+    most: int = 20
+    margin: float = 0.02
+    robust: bool = False
+    paired: bool = False
+    hopeless: float = 0.0
+
+    def plan(self) -> VerdictPlan:
+        names = [f"arm {number}" for number in range(self.arms)]
+        return VerdictPlan(
+            arms=[PlannedArm(name, {"arm": name}, [f"arm={name}"], {"arm": name}) for name in names],
+            baseline=names[0],
+            metric="wer",
+            set=SET,
+            contrasts=names[1:],
+            margin=self.margin,
+            alpha=0.05,
+            seeds=list(range(self.most)),
+            looks=list(planned_looks(self.most)),
+            gamma=-1.0,
+            robust=self.robust,
+            paired=self.paired,
+            hopeless=self.hopeless,
+            belongs=["seed"],
+            made="2000-01-01T00:00:00+00:00",
+        )
+
+    def questions(self) -> list[Question]:
+        arms = [Arm(arm.name, [], levels=arm.levels) for arm in self.plan().arms]
+        return against_baseline(arms, arms[0])
+
+
+@dataclass
+class Ends:
+    """How the questions of many sweeps ended, by arm, the runs that they took, and how often any equal arms were called
+    different.
+    """
+
+    sweeps: int = 0
+    by_arm: dict[str, Counter[Outcome]] = field(default_factory=dict)
+    runs: int = 0
+    alarms: int = 0
+
+    def share(self, arm: int, *outcomes: Outcome) -> float:
+        """Of the sweeps in which the question on this arm ended so."""
+        counts = self.by_arm[f"arm {arm}"]
+        return sum(counts[outcome] for outcome in outcomes) / self.sweeps
+
+    @property
+    def alarm_rate(self) -> float:
+        return self.alarms / self.sweeps
+
+    @property
+    def mean_runs(self) -> float:
+        return self.runs / self.sweeps
+
+
+def simulate(setting: Setting, sweeps: int, seed: int | Sequence[int]) -> Ends:
+    """Follow the plan in so many sweeps."""
+    generator = np.random.default_rng(seed)
+    plan, questions, ends = setting.plan(), setting.questions(), Ends()
+    for _ in range(sweeps):
+        course = follow(plan, invented(setting, generator), questions, describe=False)
+        _count(course, setting, plan, questions, ends)
+    return ends
+
+
+def _count(
+    course: Course, setting: Setting, plan: VerdictPlan, questions: Sequence[Question], ends: Ends
+) -> None:
+    assert course.ended
+    ends.sweeps += 1
+    ends.runs += sum(course.runs(plan, questions).values())
+    effects = {f"arm {number}": effect for number, effect in enumerate(setting.world.effects)}
+    false = False
+    for contrast in course.contrasts:
+        ends.by_arm.setdefault(contrast.arm, Counter())[contrast.outcome] += 1
+        false |= contrast.outcome in SHOWN and not effects.get(contrast.arm, 0.0)
+    ends.alarms += false
+
+
+def invented(setting: Setting, generator: np.random.Generator) -> list[Arm]:
+    """Arms whose runs have the errors of the world, a row of utterances.csv for each speaker."""
+    samples = setting.world.sweep(generator, setting.arms, setting.most)
+    arms = []
+    for number, (planned, sample) in enumerate(zip(setting.plan().arms, samples, strict=True)):
+        assert sample.errors is not None
+        assert sample.totals is not None
+        runs = [_run(planned.name, number, seed, errors, sample.totals) for seed, errors in enumerate(sample.errors)]
+        lost = {seed for seed, errors in enumerate(sample.errors) if (errors >= sample.totals).all()}
+        arms.append(
+            Arm(
+                planned.name,
+                [run for run in runs if run.seed not in lost],
+                [replace(run, diverged_at=1, utterances=[], summary={}) for run in runs if run.seed in lost],
+                levels=planned.levels,
+            )
+        )
+    return arms
+
+
+def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarray) -> RunRecord:  # type: ignore[type-arg]
+    rows = [
+        {
+            "set": SET, "id": f"u{speaker:03d}", "speaker": f"s{speaker}", "reference": "", "hypothesis": "",
+            "words": int(total), "substitutions": int(wrong), "deletions": 0, "insertions": 0,
+        }
+        for speaker, (wrong, total) in enumerate(zip(errors, words, strict=True))
+    ]  # fmt: skip
+    rate = float(errors.sum() / words.sum())
+    return RunRecord(
+        folder=Path(f"{number}-{seed}"),
+        config={"seed": seed, "arm": name},
+        overrides=[f"arm={name}", f"seed={seed}"],
+        summary={"sets": {SET: {"wer": rate, "words": int(words.sum())}}, "test_sets": [SET]},
+        metrics=[],
+        utterances=rows,
+        environment={},
+        data={},
+        model=f"{number}-{seed}/last.ckpt",
+    )
+
+
+PURE = World(seeds=(0.02,), speakers=10, words=200_000, arm_speaker=0.0, run_speaker=0.0)
+"""Seeds alone: what speakers and single errors add is a hundredth of their noise."""
+ONE, TWO, THREE = 0.02, 0.04, 0.06
+"""Standard deviations of a run; the margin is one of them."""
+
+SETTINGS = {
+    "no effect": Setting(PURE),
+    "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
+    "2 sd": Setting(replace(PURE, effects=(0.0, TWO))),
+    "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
+    "5 % diverged": Setting(replace(PURE, diverged=0.05)),
+    "5 % diverged, robust": Setting(replace(PURE, diverged=0.05), robust=True),
+    "5 % diverged, robust, 2 sd": Setting(replace(PURE, diverged=0.05, effects=(0.0, TWO)), robust=True),
+    "3 arms: 0, 1, 3 sd": Setting(replace(PURE, effects=(0.0, 0.0, ONE, THREE)), arms=4),
+    "7 equal arms": Setting(PURE, arms=8),
+    "10 speakers": Setting(World(speakers=10)),
+    "40 speakers": Setting(World(speakers=40)),
+    "40 speakers, arm × 3": Setting(World(speakers=40, seeds=(0.02, 0.06))),
+    "paired, seeds share 0.8": Setting(replace(PURE, shared=0.8), paired=True),
+    "unpaired, seeds share 0.8": Setting(replace(PURE, shared=0.8)),
+    "margin 0.5 sd": Setting(PURE, margin=0.01),
+    "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
+}
+"""The worlds in which the plan's promises are held, and what each shows beside the others."""
