@@ -68,6 +68,16 @@ class Ends:
     runs: int = 0
     alarms: int = 0
 
+    def add(self, other: "Ends") -> None:
+        """Count another lot of sweeps, too."""
+        self.sweeps, self.runs, self.alarms = (
+            self.sweeps + other.sweeps,
+            self.runs + other.runs,
+            self.alarms + other.alarms,
+        )
+        for arm, counts in other.by_arm.items():
+            self.by_arm.setdefault(arm, Counter()).update(counts)
+
     def share(self, arm: int, *outcomes: Outcome) -> float:
         """Of the sweeps in which the question on this arm ended so."""
         counts = self.by_arm[f"arm {arm}"]
@@ -92,9 +102,7 @@ def simulate(setting: Setting, sweeps: int, seed: int | Sequence[int]) -> Ends:
     return ends
 
 
-def _count(
-    course: Course, setting: Setting, plan: VerdictPlan, questions: Sequence[Question], ends: Ends
-) -> None:
+def _count(course: Course, setting: Setting, plan: VerdictPlan, questions: Sequence[Question], ends: Ends) -> None:
     assert course.ended
     ends.sweeps += 1
     ends.runs += sum(course.runs(plan, questions).values())

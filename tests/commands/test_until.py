@@ -1,0 +1,136 @@
+"""A sweep that adds seeds until it knows, as a user starts it: what it trains, says, refuses, and survives."""
+
+import json
+import random
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.test_survival import CSV, TRAIN, alive, finish, results, start
+from tests.helpers.processes import wait_for
+
+UNTIL = [
+    *TRAIN,
+    CSV,
+    "rnn=lstm,gru",
+    "until=verdict",
+    "until.looks=[2,3]",
+    "+ablation.factor=rnn",
+    "+ablation.metric=loss",
+]
+"""By the loss: the models of these tests write no word right. A margin that no two runs reach."""
+OPEN = [*UNTIL, "until.margin=1e-9", "until.hopeless=0"]
+
+
+def states(output: str) -> list[str]:
+    """The closing sentences on the arms."""
+    return re.findall(r"^(?:undecided|equivalent|gru is better|gru is worse).*", output, flags=re.M)
+
+
+@pytest.fixture(scope="module")
+def ended(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of the outputs and what was printed."""
+    folder = tmp_path_factory.mktemp("ended")
+    code, output, errors = finish(start(OPEN, corpora, folder))
+    assert code == 0, errors
+    return folder, output
+
+
+def manifest(folder: Path, name: str = "s") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / name / "sweep.json").read_text())
+    return content
+
+
+@pytest.mark.slow
+def test_seeds_are_added_look_by_look(ended: tuple[Path, str]) -> None:
+    folder, output = ended
+    plan = manifest(folder)["plan"]
+    assert (plan["looks"], plan["seeds"], plan["baseline"]) == ([2, 3], [0, 1, 2], "lstm")
+    assert {name.split("rnn-")[1].split("+")[0] for name in results(folder)} == {"lstm", "gru"}
+    assert len(results(folder)) == 6
+    assert output.index("plan: 2 arms") < output.index("look 1 of 2: 2 seeds") < output.index("look 2 of 2: 3 seeds")
+    assert len(states(output)) == 1
+
+
+@pytest.mark.slow
+def test_the_same_command_trains_nothing_and_says_the_same(ended: tuple[Path, str], corpora: Path) -> None:
+    folder, output = ended
+    before = results(folder)
+    code, again, errors = finish(start(OPEN, corpora, folder))
+    assert code == 0, errors
+    assert states(again) == states(output)
+    assert "plan, as it was frozen" in again
+    assert "running" not in again
+    assert results(folder) == before
+
+
+@pytest.mark.slow
+def test_compare_shows_the_state_of_the_plan(ended: tuple[Path, str], corpora: Path) -> None:
+    folder, output = ended
+    code, shown, errors = finish(start_compare(folder, corpora))
+    assert code == 0, errors
+    assert states(" ".join(shown.split()))[0].split(";")[0] == states(" ".join(output.split()))[0].split(";")[0]
+    assert not (folder / "s" / "looks.json").exists(), "a planned look is no peek"
+
+
+def start_compare(folder: Path, corpora: Path) -> Any:
+    from tests.helpers import interpreter
+    from tests.helpers.command import REPOSITORY, clean_environment
+
+    environment = clean_environment(corpora, folder, OMP_NUM_THREADS="1")
+    words = [REPOSITORY / "src/compare.py", str(folder / "s"), "--no-page"]
+    return interpreter.start(words, environment, folder / "place")
+
+
+@pytest.mark.slow
+def test_a_plan_is_not_changed_after_its_first_run(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
+    folder, _ = ended
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    other = [word if not word.startswith("until.margin") else "until.margin=1e-8" for word in OPEN]
+    code, _, errors = finish(start(other, corpora, copy))
+    assert code == 2
+    assert "margin: 1e-09 there, 1e-08 now" in errors
+    assert len(errors.strip().splitlines()) == 1
+    code, output, errors = finish(start([*other, "force=true"], corpora, copy))
+    assert code == 0, errors
+    fresh = manifest(copy, "s.2")["plan"]
+    assert fresh["seeds"] == [3, 4, 5], "seeds whose results are known are no evidence for a new plan"
+    assert manifest(copy)["plan"]["margin"] == 1e-9
+    assert len(results(copy)) == 12
+
+
+@pytest.mark.slow
+def test_runs_of_another_sweep_are_taken_over(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
+    folder, output = ended
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    code, again, errors = finish(start([*OPEN, "sweep=second"], corpora, copy))
+    assert code == 0, errors
+    links = [path for path in (copy / "second").iterdir() if path.is_symlink()]
+    assert len(links) == 6
+    assert again.count("taken over: ") == 6
+    assert states(again) == states(output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(2))
+def test_a_sweep_that_is_killed_ends_in_the_same_verdict(
+    moment: int, ended: tuple[Path, str], corpora: Path, tmp_path: Path
+) -> None:
+    """SIGKILL of the launcher, by which its arms end, at a random moment; then the same command."""
+    folder, output = ended
+    command = start(OPEN, corpora, tmp_path)
+    wait_for(lambda: list(tmp_path.glob("s/*/status.json")))
+    time.sleep(random.Random(moment).uniform(0, 6))
+    command.kill()
+    finish(command)
+    wait_for(lambda: not alive(tmp_path))
+    code, again, errors = finish(start(OPEN, corpora, tmp_path))
+    assert code == 0, errors
+    assert states(again) == states(output)
+    assert results(tmp_path) == results(folder)
