@@ -27,8 +27,8 @@ OPEN = [*UNTIL, "until.margin=1e-9", "until.hopeless=0"]
 
 
 def states(output: str) -> list[str]:
-    """The closing sentences on the arms."""
-    return re.findall(r"^(?:undecided|equivalent|gru is better|gru is worse).*", output, flags=re.M)
+    """The sentences on the arms, with difference and interval, however the lines are broken."""
+    return re.findall(r"(?:undecided|equivalent|open): gru and lstm [^;]*;", " ".join(output.split()))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,6 @@ def test_seeds_are_added_look_by_look(ended: tuple[Path, str]) -> None:
     folder, output = ended
     plan = manifest(folder)["plan"]
     assert (plan["looks"], plan["seeds"], plan["baseline"]) == ([2, 3], [0, 1, 2], "lstm")
-    assert {name.split("rnn-")[1].split("+")[0] for name in results(folder)} == {"lstm", "gru"}
     assert len(results(folder)) == 6
     assert output.index("plan: 2 arms") < output.index("look 1 of 2: 2 seeds") < output.index("look 2 of 2: 3 seeds")
     assert len(states(output)) == 1
@@ -73,7 +72,7 @@ def test_compare_shows_the_state_of_the_plan(ended: tuple[Path, str], corpora: P
     folder, output = ended
     code, shown, errors = finish(start_compare(folder, corpora))
     assert code == 0, errors
-    assert states(" ".join(shown.split()))[0].split(";")[0] == states(" ".join(output.split()))[0].split(";")[0]
+    assert states(shown) == states(output)
     assert not (folder / "s" / "looks.json").exists(), "a planned look is no peek"
 
 
@@ -96,7 +95,7 @@ def test_a_plan_is_not_changed_after_its_first_run(ended: tuple[Path, str], corp
     assert code == 2
     assert "margin: 1e-09 there, 1e-08 now" in errors
     assert len(errors.strip().splitlines()) == 1
-    code, output, errors = finish(start([*other, "force=true"], corpora, copy))
+    code, _, errors = finish(start([*other, "force=true"], corpora, copy))
     assert code == 0, errors
     fresh = manifest(copy, "s.2")["plan"]
     assert fresh["seeds"] == [3, 4, 5], "seeds whose results are known are no evidence for a new plan"

@@ -1,0 +1,179 @@
+"""Plans of sweeps made, refused and begun anew; runs taken over; runs that fail before a look."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+
+from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.runs.records import load
+from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.sweep.arm import FrozenArm, freeze_arm
+from asr_ablations.sweep.manifest import freeze_plan, write_manifest
+from asr_ablations.sweep.until.planning import Variant, continued, make_plan
+from asr_ablations.sweep.until.sharing import take_over
+from asr_ablations.sweep.until.start import arms_and_seeds
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
+from tests.helpers.run_folders import declare, edit, write_run
+from tests.helpers.support import compose
+
+KEYS: dict[str, Any] = {
+    "margin": 2.0, "seeds": None, "runs": None, "hours": None, "looks": None, "alpha": 0.05, "gamma": -1.0,
+    "robust": False, "paired": False, "hopeless": 0.1, "share": True, "retries": 2,
+}  # fmt: skip
+
+
+def keys(**changed: Any) -> Verdict:
+    return Verdict(**{**KEYS, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"margin": 0}, r"until\.margin=0: expected a number above 0"),
+        ({"margin": "wide"}, r"until\.margin=wide: expected a number above 0"),
+        ({"seeds": 1}, r"until\.seeds=1: expected a whole number, 2 or more"),
+        ({"hours": -1}, r"until\.hours=-1: expected a number above 0"),
+        ({"looks": [3, 3]}, r"until\.looks=\[3, 3\]: expected increasing numbers"),
+        ({"looks": [1, 3]}, r"until\.looks=\[1, 3\]: expected whole numbers from 2 on"),
+        ({"alpha": 0.5}, r"until\.alpha=0\.5: expected a number above 0"),
+        ({"hopeless": 1}, r"until\.hopeless=1: expected a number from 0 to below 1"),
+        ({"share": "yes"}, r"until\.share=yes: expected true or false"),
+        ({"retries": -1}, r"until\.retries=-1: expected a whole number, 0 or more"),
+    ],
+)
+def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        keys(**changed)
+
+
+def test_the_smallest_budget_says_how_many_seeds() -> None:
+    assert keys().most_seeds(3, None) == 20
+    assert keys(runs=60).most_seeds(3, None) == 20
+    assert keys(runs=60, seeds=8).most_seeds(3, None) == 8
+    assert keys(hours=6.0).most_seeds(3, 0.25) == 8
+    assert keys(looks=[3, 6]).most_seeds(3, None) == 6
+    with pytest.raises(UsageError, match=r"until\.runs=5: expected enough for 2 seeds of each of 3 arms"):
+        keys(runs=5).most_seeds(3, None)
+    with pytest.raises(UsageError, match=r"until\.looks=\[3, 30\]: expected at most 20 seeds"):
+        keys(looks=[3, 30]).look_seeds(20)
+
+
+def test_arms_are_the_runs_without_what_belongs_to_seeds_and_plan() -> None:
+    runs = [
+        [f"rnn={rnn}", f"seed={seed}", "until=verdict", "until.margin=2", "width=8"] for rnn in "ab" for seed in (4, 7)
+    ]
+    assert arms_and_seeds(runs) == ([["rnn=a", "width=8"], ["rnn=b", "width=8"]], [4, 7])
+    assert continued([4, 7], 4) == [4, 7, 8, 9]
+    assert continued([0, 1, 2], 2) == [0, 1]
+
+
+def config(*overrides: str) -> DictConfig:
+    cfg = compose("data=an4", "data.root=/somewhere", *overrides)
+    cfg.overrides = list(overrides)
+    return cfg
+
+
+def variant(*overrides: str) -> Variant:
+    return Variant(list(overrides), config(*overrides, "seed=0"), config(*overrides, "seed=1"))
+
+
+def test_a_plan_names_its_arms_and_what_belongs_to_seeds() -> None:
+    planned = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys(margin=1.5))
+    plan = planned.plan
+    assert [(arm.name, arm.levels) for arm in plan.arms] == [("lstm", {"rnn": "lstm"}), ("gru", {"rnn": "gru"})]
+    assert (plan.baseline, plan.set, plan.metric, plan.margin) == ("lstm", "test", "wer", 0.015)
+    assert (plan.looks, plan.seeds, plan.belongs) == ([3, 5, 8], list(range(8)), ["seed"])
+    assert [question.weights for question in planned.questions] == [{"gru": 1.0, "lstm": -1.0}]
+    assert "seed" not in plan.arms[0].content
+
+
+def test_arms_that_differ_in_more_than_a_factor_are_refused_before_the_first_run() -> None:
+    with pytest.raises(UsageError, match="no factor is declared"):
+        make_plan([variant("rnn=lstm", "dropout=0"), variant("rnn=gru", "dropout=0.1")], [0], 8, keys())
+    with pytest.raises(UsageError, match="there is one arm"):
+        make_plan([variant("rnn=lstm")], [0], 8, keys())
+    with pytest.raises(UsageError, match=r"until\.margin=None: expected the difference that would not matter"):
+        make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys(margin=None))
+
+
+def test_a_frozen_plan_is_read_back_kept_by_launches_and_not_changed_once_runs_are_there(tmp_path: Path) -> None:
+    plan = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys()).plan
+    sweep = tmp_path / "sweep"
+    assert freeze_plan(sweep, plan) == plan
+    wider = replace(plan, margin=0.05)
+    assert freeze_plan(sweep, wider) == wider, "nothing has been run, so nothing is known"
+    write_manifest(sweep, [], {"started": "monday", "command": ["train.py"], "search": False})
+    assert read_plan(sweep) == wider
+    write_run(tmp_path, "rnn=lstm", "seed=0")
+    assert freeze_plan(sweep, replace(wider, made="later")) == wider
+    with pytest.raises(UsageError, match=r"frozen before the first run \(margin: 0\.05 there, 0\.02 now\); force=true"):
+        freeze_plan(sweep, plan)
+    edit(sweep / "sweep.json", '"margin": 0.05,', "")
+    with pytest.raises(UsageError, match="its plan is damaged: 'margin'"):
+        read_plan(sweep)
+
+
+def frozen(outputs: Path, *overrides: str, sweep: str = "mine") -> FrozenArm:
+    cfg = compose("data=an4", "data.root=/somewhere", *overrides)
+    cfg.overrides, cfg.outputs, cfg.sweep = ["data=an4", *overrides], str(outputs), sweep
+    return freeze_arm(cfg, "")
+
+
+def test_a_finished_run_of_another_sweep_is_taken_over_with_the_place_that_it_has_here(tmp_path: Path) -> None:
+    other = write_run(tmp_path, "rnn=gru", "seed=3", sweep="other", ablation={"factor": "dropout"})
+    arm = frozen(tmp_path, "rnn=gru", "seed=3", "+ablation.factor=rnn")
+    assert take_over(arm) == other.resolve()
+    assert arm.folder.resolve() == other.resolve()
+    assert not Path(arm.folder.readlink()).is_absolute(), "outputs can be moved"
+    (run,) = load([tmp_path / "mine"]).runs
+    assert run.config["ablation"] == {"factor": "rnn"}
+    assert "rnn=gru" in run.overrides
+    assert take_over(arm) is None, "it is there already"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "more"),
+    [
+        (["rnn=gru", "seed=3"], {"status": "failed"}),
+        (["rnn=gru", "seed=4"], {}),
+        (["rnn=gru", "seed=3", "width=64"], {}),
+        (["rnn=gru", "seed=3"], {"behaviour": 99}),
+    ],
+)
+def test_what_is_unfinished_or_of_another_content_is_not_taken(
+    overrides: list[str], more: dict[str, Any], tmp_path: Path
+) -> None:
+    write_run(tmp_path, *overrides, sweep="other", **more)
+    assert take_over(frozen(tmp_path, "rnn=gru", "seed=3")) is None
+
+
+def test_a_run_that_a_search_proposed_is_not_taken(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "rnn=gru", "seed=3", sweep="search")
+    declare(tmp_path / "search", [run], search=True)
+    assert take_over(frozen(tmp_path, "rnn=gru", "seed=3")) is None
+
+
+def test_a_link_to_a_deleted_run_is_taken_away(tmp_path: Path) -> None:
+    arm = frozen(tmp_path, "rnn=gru", "seed=3")
+    arm.folder.parent.mkdir(exist_ok=True)
+    arm.folder.symlink_to("../gone")
+    assert take_over(arm) is None
+    assert not arm.folder.is_symlink()
+
+
+def test_what_is_no_json_in_a_manifest_does_not_hide_a_plan(tmp_path: Path) -> None:
+    write_json(tmp_path / "sweep.json", {"plan": {"looks": []}})
+    with pytest.raises(UsageError, match="its plan is damaged"):
+        read_plan(tmp_path)
+    (tmp_path / "sweep.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_plan(tmp_path)
+    assert read_plan(tmp_path / "absent") is None
+    write_json(tmp_path / "sweep.json", {})
+    assert read_plan(tmp_path) is None
+    assert json.loads((tmp_path / "sweep.json").read_text()) == {}
