@@ -15,7 +15,6 @@ from tests.helpers.support import CONF, compose, defaults, group_options, groups
 WRONG = {
     "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-master, 16-true, bf16-true"),
     "tf32": (["maybe", 1, None], "true or false"),
-    "best": (["x", 1, None], "loss, wer, cer"),
     "nodes": ([0, -1, 1.5, "all", None], "1 or more"),
     "seeds.init": ([-1, 1.5, "a", True], "0 or more"),
     "seeds.order": ([-1], "0 or more"),
