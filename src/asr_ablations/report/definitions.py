@@ -19,4 +19,17 @@ DEFINITIONS = {
     "trimmed means": "Where a run of any arm diverged, and from five seeds on: without the best and the worst fifth of "
     "an arm's runs (Yuen 1974).",
     "has not learned": "A WER above 90 %. Where neither side has learned there is no verdict.",
+    "look (planned)": "Of a sweep that adds seeds until it knows: a number of seeds of each arm, named before the "
+    "first run, at which the open questions are tested. All looks together claim a difference that does not exist with "
+    "a chance of at most α.",
+    "repeated interval": "The interval at a planned look, wide enough to hold at all looks at once (Jennison & "
+    "Turnbull 1984).",
+    "margin": "The difference that would not matter, named before the first run.",
+    "equivalent": "No difference is shown, and the repeated interval for equality lies within ± the margin: two "
+    "one-sided tests, each at α over the number of questions.",
+    "open": "Neither different nor equivalent at the latest planned look: further seeds are added.",
+    "undecided": "No verdict: the seeds of the plan are used up, or the chance of a verdict was too small to go on, or "
+    "the evidence has no noise to judge by. The sentence says which.",
+    "chance of a verdict": "By the data so far, that the last planned look shows a difference or equality (predictive "
+    "probability; Spiegelhalter, Freedman & Blackburn 1986). Below until.hopeless a question is given up.",
 }

@@ -12,9 +12,12 @@ from asr_ablations.comparison.epochs import epoch_times
 from asr_ablations.comparison.loss_against_wer import loss_against_wer
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.scaling import scaling
+from asr_ablations.comparison.spent import spent
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.latex import latex
+from asr_ablations.report.looks import look_rows
 from asr_ablations.report.markdown import markdown
+from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json, write, write_csv, write_json
 
 
@@ -62,7 +65,21 @@ def as_json(comparison: Comparison) -> Json:
         "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
         "scaling": [asdict(row) for row in scaling(comparison.arms)],
         "allowed": comparison.allowed,
+        "plan": None if comparison.plan is None else _plan(comparison.plan),
+        "looks": look_rows(comparison),
+        "spent": _spent(comparison),
     }
+
+
+def _plan(plan: VerdictPlan) -> Json:
+    """The plan with its arms by name: their configs lie in the manifest."""
+    return {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
+
+
+def _spent(comparison: Comparison) -> Json | None:
+    if comparison.plan is None or comparison.course is None:
+        return None
+    return asdict(spent(comparison.plan, comparison.course, comparison.arms))
 
 
 def _arm(arm: Arm) -> Json:

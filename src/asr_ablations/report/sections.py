@@ -7,6 +7,7 @@ from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.description import description_section
+from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.losses import loss_section
 from asr_ablations.report.section import Section, number, spread
 from asr_ablations.report.times import epochs_section, equal_cost_section, scaling_section, time_to_accuracy_section
@@ -16,6 +17,8 @@ def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
+        looks_section(comparison),
+        cost_section(comparison),
         description_section(comparison),
         _results(comparison),
         _training(comparison),

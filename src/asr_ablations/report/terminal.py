@@ -11,13 +11,17 @@ from asr_ablations.comparison.contrast import Outcome
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
 from asr_ablations.report.contrasts import interval_text
+from asr_ablations.report.looks import cost_line
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.terminal import console as standard_console
 
 COLUMNS = 80
 """Width of the answer, which fits every terminal."""
-STYLES: dict[Outcome, str] = {"better": "green", "worse": "red", "interaction shown": "bold"}
+STYLES: dict[Outcome, str] = {
+    "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan", "open": "dim",
+    "undecided": "yellow",
+}  # fmt: skip
 WARNINGS = 3
 """Warnings that the answer shows; the rest is counted."""
 
@@ -33,6 +37,8 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
     evidence = comparison.evidence
     if comparison.answer:
         _paragraph(console, f"{evidence.test}: {evidence.reason} (look {evidence.look}).")
+    if (line := cost_line(comparison)) is not None:
+        _paragraph(console, line)
     notes = [*comparison.warnings, *(f"{run.folder.name}: {run.reason}" for run in comparison.unfinished)]
     for note in notes[:WARNINGS]:
         _paragraph(console, f"! {note}", indent="  ", style="yellow")

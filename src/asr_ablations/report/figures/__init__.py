@@ -10,6 +10,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import (
     curves,
     differences,
+    looks,
     loss_against_wer,
     rates,
     scaling,
@@ -22,7 +23,7 @@ from asr_ablations.report.figures import (
 from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
-    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, throughput, utilisation,
+    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput, utilisation,
     scaling,
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
 from asr_ablations.report.definitions import DEFINITIONS
 from asr_ablations.report.figures.utilisation import gpu_lines
+from asr_ablations.report.looks import cost_section, furthest, look_rows
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
 from asr_ablations.runs.reader import read_model
@@ -54,6 +55,8 @@ def content(comparison: Comparison) -> Json:
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
+        "looks": look_rows(comparison),
+        "plan": _plan(comparison),
         "equal": comparison.equal_cost,
         "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
         "scaling": [_scaled(row) for row in scaling(comparison.arms)],
@@ -66,6 +69,15 @@ def content(comparison: Comparison) -> Json:
         "worst": worst(comparison),
         "environments": _environments(comparison),
     }
+
+
+def _plan(comparison: Comparison) -> Json | None:
+    """What the chart of the looks needs of the plan, and what it took; None without one."""
+    plan, rows = comparison.plan, look_rows(comparison)
+    if plan is None or not rows:
+        return None
+    reach = furthest(rows, plan.margin)
+    return {"margin": plan.margin, "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 
 
 def _run(run: RunRecord, metrics: Sequence[str]) -> Json:

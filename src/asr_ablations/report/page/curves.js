@@ -78,6 +78,29 @@ function traces(arms, choice) {
   });
 }
 
+/* The looks of a sweep with a plan: a point per question and look, questions beside each other, and the margin as a band. */
+function lookTraces(rows, scale) {
+  const names = [...new Set(rows.map((row) => row.arm))];
+  const step = names.length < 2 ? 0 : 0.5 / (names.length - 1);
+  return names.flatMap((name, place) => {
+    const own = rows.filter((row) => row.arm === name);
+    const arm = armNumber(name) < 0 ? place : armNumber(name); // an effect of several arms has no colour of its own
+    const symbols = own.map((row) => SYMBOLS[arm % 8] + (row.state === "open" ? "-open" : ""));
+    const x = own.map((row) => row.seeds + step * (place - (names.length - 1) / 2));
+    const y = own.map((row) => scale * row.difference);
+    const bars = (low, high, more) => ({
+      type: "data", symmetric: false, ...more,
+      array: own.map((row) => (row[high] === null ? 0 : scale * (row[high] - row.difference))),
+      arrayminus: own.map((row) => (row[low] === null ? 0 : scale * (row.difference - row[low]))),
+    });
+    const trace = { x, y, name: plain(name), mode: "markers", text: own.map((row) => `${row.state} at ${row.seeds} seeds`), arm: name };
+    return [
+      { ...trace, hoverinfo: "skip", marker: { size: 1, color: colour(arm) }, error_y: bars("equal_low", "equal_high", { color: colour(arm) + "55", thickness: 6, width: 0 }) },
+      { ...trace, marker: { symbol: symbols, size: 9, color: colour(arm) }, error_y: bars("low", "high", { color: colour(arm), thickness: 1.5, width: 5 }) },
+    ];
+  });
+}
+
 function draw(place, data, xTitle, yTitle, options = {}) {
   const grid = { gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true };
   const narrow = window.innerWidth < 640;
@@ -88,6 +111,12 @@ function draw(place, data, xTitle, yTitle, options = {}) {
     xaxis: { ...grid, title: { text: xTitle }, zeroline: false },
     yaxis: { ...grid, title: { text: yTitle }, type: options.log ? "log" : "linear", rangemode: options.log ? "normal" : "tozero", zeroline: false },
   };
+  if (options.ticks) Object.assign(layout.xaxis, { tickvals: options.ticks });
+  if (options.band) {
+    const band = { type: "rect", xref: "paper", x0: 0, x1: 1, y0: -options.band, y1: options.band, fillcolor: style("--soft"), opacity: 0.18, line: { width: 0 }, layer: "below" };
+    Object.assign(layout, { shapes: [band], hovermode: "closest" });
+    Object.assign(layout.yaxis, { zeroline: true, zerolinecolor: style("--soft"), range: [-options.reach, options.reach] });
+  }
   const config = { responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], showLink: false };
   return Plotly.react(place, data, layout, config);
 }

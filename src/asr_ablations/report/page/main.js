@@ -91,7 +91,33 @@ function differences() {
   ], "Differences");
 }
 
+function looks() {
+  at("s-looks").hidden = !data.looks.length;
+  if (!data.looks.length) return;
+  const ends = (low, high) => (row) => row[low] === null ? "–" : `${shown("low", row[low])} to ${shown("high", row[high])}`.replaceAll("-", "−");
+  table("looks", data.looks, [
+    { key: "arm", cell: lookCell }, { key: "look" }, { key: "seeds" }, { key: "difference", title: "difference" },
+    { key: "low", title: "interval", cell: ends("low", "high") }, { key: "equal_low", title: "for equality", cell: ends("equal_low", "equal_high") },
+    { key: "state" }, { key: "chance", cell: (row) => row.chance === null ? "–" : `${digits(100 * row.chance, 0)} %` },
+  ], "Looks");
+  at("cost").replaceChildren(...data.plan.cost.map((line) => element("li", {}, line)));
+}
+
+/* A question with the colour that its points have in the chart. */
+function lookCell(row) {
+  const place = [...new Set(data.looks.map((each) => each.arm))].indexOf(row.arm);
+  const number = armNumber(row.arm) < 0 ? place : armNumber(row.arm);
+  return element("span", {}, element("span", { class: "swatch", style: `background:var(--arm${number % 8})`, "aria-hidden": "true" }), row.arm);
+}
+
+function redrawLooks() {
+  const metric = data.metrics[data.metric];
+  const title = `${metric.label} less that of ${plain(data.baseline)}, ${metric.is_rate ? "% points" : metric.unit}`;
+  draw("looks-chart", lookTraces(data.looks, metric.scale), "seeds of each arm at the look", title, { band: metric.scale * data.plan.margin, reach: metric.scale * data.plan.reach, ticks: data.plan.looks });
+}
+
 function redraw() {
+  if (window.Plotly && data.looks.length) redrawLooks();
   if (!window.Plotly || !choice.metric) return;
   const logarithmic = at("log").checked;
   draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
@@ -183,7 +209,7 @@ controls();
 theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-for (const part of [head, results, differences, utterances, networks, environments]) part();
+for (const part of [head, results, differences, looks, utterances, networks, environments]) part();
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
-  for (const id of ["curves", "utilisation"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
+  for (const id of ["curves", "utilisation", "looks-chart"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));

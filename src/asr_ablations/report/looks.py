@@ -1,0 +1,151 @@
+"""The looks of a sweep with a plan: a row per question and look, what the plan is, and what it took."""
+
+import math
+from collections.abc import Sequence
+
+from asr_ablations.comparison.contrast import Contrast
+from asr_ablations.comparison.metrics import Metric, find_metric
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.spent import Spent, spent
+from asr_ablations.report.section import Section
+from asr_ablations.runs.verdict_plan import VerdictPlan
+from asr_ablations.tools.files import Json
+
+ROOM = 2.5
+"""A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be
+so long that all others would be points beside them.
+"""
+
+
+def look_rows(comparison: Comparison) -> list[Json]:
+    """A flat row per question and look, in the order of the questions, rates as fractions; empty without a plan.
+
+    low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
+    last look, for what is not decided. null where there is none.
+    """
+    if comparison.course is None:
+        return []
+    names = [contrast.arm for contrast in comparison.course.contrasts]
+    measured = [contrast for look in comparison.course.looks for contrast in look.contrasts]
+    return [_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
+
+
+def _row(contrast: Contrast) -> Json:
+    at = contrast.look
+    assert at is not None
+    ends = {"low": contrast.low, "high": contrast.high, "equal_low": at.low, "equal_high": at.high}
+    return {
+        "arm": contrast.arm,
+        "look": at.number,
+        "seeds": at.runs,
+        "difference": contrast.difference,
+        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
+        "state": contrast.outcome,
+        "chance": at.chance if contrast.outcome in ("open", "undecided") else None,
+    }
+
+
+def furthest(rows: Sequence[Json], margin: float) -> float:
+    """Where a chart of the looks ends, above and below 0: the latest looks and every difference are inside."""
+    latest = {row["arm"]: row for row in rows}
+    ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
+    inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
+    longest = max(abs(row[key] or 0.0) for row in rows for key in ("low", "high"))
+    return float(1.08 * min(ROOM * inside, max(inside, longest)))
+
+
+def looks_section(comparison: Comparison) -> Section:
+    """Where each question stood at each look."""
+    metric = find_metric(comparison.metric)
+    head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
+    rows = [
+        [
+            row["arm"],
+            str(row["look"]),
+            str(row["seeds"]),
+            metric.text(row["difference"], sign=True),
+            _interval(row["low"], row["high"], metric),
+            _interval(row["equal_low"], row["equal_high"], metric),
+            row["state"],
+            "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
+        ]
+        for row in look_rows(comparison)
+    ]
+    if comparison.plan is None or not rows:
+        return Section("Looks")
+    line = (
+        f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
+        f"{margin_text(comparison.plan)}. Chance: of a verdict by {comparison.plan.most} seeds, by the data so far."
+    )
+    return Section("Looks", head, rows, [line])
+
+
+def _interval(low: float | None, high: float | None, metric: Metric) -> str:
+    return "NA" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
+
+
+def margin_text(plan: VerdictPlan) -> str:
+    """The margin with its unit, such as ± 2.00 % points."""
+    metric = find_metric(plan.metric)
+    return f"± {metric.text(plan.margin)} {metric.difference_unit}"
+
+
+def plan_text(plan: VerdictPlan) -> str:
+    """The plan in a sentence."""
+    looks = ", ".join(map(str, plan.looks))
+    family = f" over {len(plan.contrasts)} questions" if len(plan.contrasts) > 1 else ""
+    return f"Plan: margin {margin_text(plan)}, α = {plan.alpha:g}{family}, looks at {looks} seeds of each open arm."
+
+
+def cost_section(comparison: Comparison) -> Section:
+    """What the verdicts took, and what the fixed design would have."""
+    if comparison.plan is None or comparison.course is None:
+        return Section("Cost")
+    plan, cost = comparison.plan, spent(comparison.plan, comparison.course, comparison.arms)
+    lines = [
+        plan_text(plan),
+        f"Runs used: {cost.runs}; {plan.most} seeds of every arm would be {cost.fixed}.",
+        _hours_used(cost),
+        f"Runs saved{_for_certain(comparison)}: {cost.saved}{_about(cost)}.",
+        f"Runs taken over from other sweeps: {_taken_over(cost)}.",
+    ]
+    return Section("Cost", lines=lines)
+
+
+def cost_line(comparison: Comparison) -> str | None:
+    """The plan and what it took, in two sentences; None without a plan."""
+    if comparison.plan is None or comparison.course is None:
+        return None
+    cost = spent(comparison.plan, comparison.course, comparison.arms)
+    trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
+    taken = f", {sum(cost.taken_over.values())} of them taken over" if cost.taken_over else ""
+    saved = f"{cost.saved} of {cost.fixed} saved{_for_certain(comparison)}{_about(cost)}"
+    return f"{plan_text(comparison.plan)} {cost.runs} runs used{taken}{trained}; {saved}."
+
+
+def hours(value: float) -> str:
+    """Hours with two digits, shorter times in minutes."""
+    return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
+
+
+def _hours_used(cost: Spent) -> str:
+    if cost.hours is None:
+        return "Training: no run tells its time."
+    runs = "1 run that tells" if cost.untimed == 1 else f"{cost.untimed} runs that tell"
+    untimed = f", without {runs} no time" if cost.untimed else ""
+    return f"Training: {hours(cost.hours)}{untimed}."
+
+
+def _about(cost: Spent) -> str:
+    return f", about {hours(cost.hours_saved)} of training" if cost.saved and cost.hours_saved is not None else ""
+
+
+def _for_certain(comparison: Comparison) -> str:
+    return "" if comparison.course is None or comparison.course.ended else " for certain so far"
+
+
+def _taken_over(cost: Spent) -> str:
+    if not cost.taken_over:
+        return "none"
+    sweeps = ", ".join(f"{count} from {sweep}" for sweep, count in cost.taken_over.items())
+    return f"{sweeps} ({hours(cost.hours_taken_over)} of the training above)"

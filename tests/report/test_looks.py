@@ -1,0 +1,197 @@
+"""A sweep with a plan as a reader sees it: its looks and its cost, in every format."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from asr_ablations.comparison.asked import Options
+from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.spent import spent
+from asr_ablations.report.figures import looks, write_figures
+from asr_ablations.report.files import write_texts
+from asr_ablations.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
+from asr_ablations.report.page.content import content
+from asr_ablations.report.sections import sections
+from asr_ablations.report.terminal import STYLES, print_answer
+from tests.helpers.invented_records import records
+from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
+
+STATES = {"gru": "better", "rnn": "equivalent", "sru": "undecided", "fsmn": "worse"}
+"""By the rates of the arms: 10 points below, equal, 2 points above with a large noise, 15 points above."""
+
+
+@pytest.fixture(scope="module")
+def ended() -> Comparison:
+    return planned()
+
+
+@pytest.fixture(scope="module")
+def under_way() -> Comparison:
+    return planned(LOOKS[0])
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[+-]?\d+\.\d+", text)]
+
+
+def test_the_arms_end_as_they_were_made(ended: Comparison, under_way: Comparison) -> None:
+    assert {row["arm"]: row["state"] for row in look_rows(ended)} == STATES
+    assert {row["arm"]: row["state"] for row in look_rows(under_way)} == {**STATES, "rnn": "open", "sru": "open"}
+
+
+def test_a_row_per_question_and_look_until_it_was_decided(ended: Comparison) -> None:
+    places = [(row["arm"], row["look"], row["seeds"]) for row in look_rows(ended)]
+    through = {"gru": 1, "rnn": 3, "sru": 3, "fsmn": 1}
+    assert places == [(arm, look, LOOKS[look - 1]) for arm, last in through.items() for look in range(1, last + 1)]
+
+
+def test_the_interval_shrinks_and_decides(ended: Comparison) -> None:
+    """Better and worse: without 0; equivalent: within the margin; undecided: neither."""
+    for arm, state in STATES.items():
+        own = [row for row in look_rows(ended) if row["arm"] == arm]
+        widths = [row["high"] - row["low"] for row in own]
+        assert widths == sorted(widths, reverse=True)
+        last = own[-1]
+        assert (last["low"] > 0 or last["high"] < 0) == (state in ("better", "worse"))
+        within = last["equal_low"] > -MARGIN and last["equal_high"] < MARGIN
+        assert within == (state == "equivalent")
+
+
+def test_a_chance_is_told_of_what_is_not_decided(ended: Comparison) -> None:
+    """From five seeds on, and not at the last look, after which there is no other."""
+    told = {(row["arm"], row["seeds"]) for row in look_rows(ended) if row["chance"] is not None}
+    assert told == {("rnn", 5), ("sru", 5)}
+
+
+def test_the_section_shows_the_numbers_in_points(ended: Comparison) -> None:
+    section = looks_section(ended)
+    for cells, row in zip(section.rows, look_rows(ended), strict=True):
+        assert cells[:3] == [row["arm"], str(row["look"]), str(row["seeds"])]
+        told = [*numbers(cells[3]), *numbers(cells[4]), *numbers(cells[5])]
+        values = [row[key] for key in ("difference", "low", "high", "equal_low", "equal_high")]
+        assert told == pytest.approx([100 * value for value in values], abs=0.005)
+        assert cells[6] == row["state"]
+    assert "± 3.00 % points" in section.lines[0]
+
+
+def test_a_sweep_without_a_plan_shows_none_of_it() -> None:
+    runs = [run(name, seed) for name in ("lstm", "gru") for seed in range(3)]
+    comparison = compare_runs(records(runs), Options(baseline="lstm"), "test")
+    assert look_rows(comparison) == []
+    assert cost_line(comparison) is None
+    assert not {"Looks", "Cost"} & {section.heading for section in sections(comparison)}
+    assert content(comparison)["plan"] is None
+
+
+def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Comparison) -> None:
+    """By hand: 3 + 8 + 8 + 3 seeds of the arms, and 8 of the baseline; of the fixed design 5 arms of 8 seeds. Under way
+    nothing is saved for certain but the seeds of the two arms that are decided.
+    """
+    assert ended.plan is not None
+    assert ended.course is not None
+    cost = spent(ended.plan, ended.course, ended.arms)
+    assert (cost.runs, cost.fixed, cost.saved, cost.untimed, cost.taken_over) == (30, 40, 10, 0, {})
+    assert cost.hours == pytest.approx(30 * HOURS)
+    assert cost.hours_saved == pytest.approx(10 * HOURS)
+    assert under_way.plan is not None
+    assert under_way.course is not None
+    early = spent(under_way.plan, under_way.course, under_way.arms)
+    assert (early.runs, early.saved) == (15, 10)
+    line = cost_line(under_way)
+    assert line is not None
+    assert "10 of 40 saved for certain so far" in line
+
+
+def test_a_run_that_diverged_is_counted_and_has_no_time() -> None:
+    comparison = planned(names=["lstm", "gru", "rnn"], lost=1)
+    assert comparison.plan is not None
+    assert comparison.course is not None
+    cost = spent(comparison.plan, comparison.course, comparison.arms)
+    assert cost.untimed == 1
+    assert cost.hours == pytest.approx((cost.runs - 1) * HOURS)
+    assert "without 1 run that tells no time" in " ".join(cost_section(comparison).lines)
+
+
+def test_runs_that_were_taken_over_are_named_by_their_sweep(tmp_path: Path) -> None:
+    """A folder of the sweep that is a link to a run of another one."""
+    whole = planned(names=["lstm", "gru"], folder=tmp_path / "until")
+    (tmp_path / "until").mkdir()
+    for seed in range(2):
+        (tmp_path / "rnn_type" / f"rnn=lstm-{seed}").mkdir(parents=True)
+        (tmp_path / "until" / f"rnn=lstm-{seed}").symlink_to(f"../rnn_type/rnn=lstm-{seed}")
+    assert whole.plan is not None
+    assert whole.course is not None
+    cost = spent(whole.plan, whole.course, whole.arms)
+    assert cost.taken_over == {"rnn_type": 2}
+    assert cost.hours_taken_over == pytest.approx(2 * HOURS)
+    assert "2 from rnn_type (1 h of the training above)" in " ".join(cost_section(whole).lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0 min"), (0.5, "30 min"), (0.004, "0.24 min"), (9.5, "9.5 h"), (1234.5, "1,234 h")]
+)
+def test_hours_are_short(value: float, text: str) -> None:
+    assert hours(value) == text
+
+
+def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    print_answer(ended, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    for arm, state in STATES.items():
+        assert any(re.search(rf"{arm} .*{state}", line) for line in lines), arm
+    assert "30 runs used, 15 h of training; 10 of 40 saved" in " ".join(text.split())
+    assert {*STATES.values(), "open"} <= STYLES.keys()
+
+
+def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -> None:
+    (path,) = [path for path in write_texts(ended, tmp_path) if path.suffix == ".json"]
+    written = json.loads(path.read_text())
+    assert written["plan"]["arms"] == [*RATES]
+    assert written["plan"]["looks"] == LOOKS
+    assert written["looks"] == look_rows(ended)
+    assert (written["spent"]["runs"], written["spent"]["saved"]) == (30, 10)
+
+
+def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_path: Path) -> None:
+    paths = write_figures(ended, tmp_path, [looks])
+    assert {path.name for path in paths} == {"looks.png", "looks.svg"}
+    text = (tmp_path / "looks.svg").read_text()
+    seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
+    assert all(f">{arm}: {state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
+    assert ">margin ± 3.00 % points<" in text
+
+
+def test_a_long_interval_of_an_early_look_does_not_set_the_scale(ended: Comparison) -> None:
+    """A chart goes at most 2.5 times as far as the latest looks, with a little room."""
+    rows = look_rows(ended)
+    inside = max(abs(row["high"]) for row in rows if row["arm"] == "fsmn")
+    assert inside < furthest(rows, MARGIN) < 1.1 * 2.5 * inside
+    assert furthest([{**rows[0], "low": -50.0}, *rows], MARGIN) == pytest.approx(1.08 * 2.5 * inside)
+
+
+def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison, tmp_path: Path) -> None:
+    assert ended.course is not None
+    bare = [
+        replace(look, contrasts=[replace(contrast, low=None, high=None) for contrast in look.contrasts])
+        for look in ended.course.looks
+    ]
+    comparison = replace(ended, course=replace(ended.course, looks=bare))
+    assert write_figures(comparison, tmp_path, [looks]) != []
+    assert all(row[4] == "NA" for row in looks_section(comparison).rows)
+
+
+def test_the_page_has_the_looks(ended: Comparison) -> None:
+    shown = content(ended)
+    assert shown["looks"] == look_rows(ended)
+    assert shown["plan"] is not None
+    assert shown["plan"]["margin"] == MARGIN
+    assert shown["plan"]["cost"] == cost_section(ended).lines
