@@ -34,6 +34,7 @@ def plan(names: list[str], looks: list[int] = LOOKS, margin: float = MARGIN) -> 
         looks=looks,
         gamma=-1.0,
         robust=False,
+        paired=False,
         hopeless=0.0,
         belongs=["seed"],
         made="2026-01-01T00:00:00Z",

@@ -12,6 +12,7 @@ import pytest
 
 from asr_ablations.report.page import write_page
 from tests.helpers.comparison import comparison, scaled
+from tests.helpers.planned import planned
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -91,6 +92,30 @@ def test_scaling_is_shown_if_it_was_measured(browser: Any, visited: SimpleNamesp
     shown = visit(browser, write_page(scaled(comparison(tmp_path / "runs", seeds=1)), tmp_path)[0])
     cells = shown.page.locator("#scaling tbody tr").all_inner_texts()[2].split("\t")
     assert (cells[0], cells[5], cells[6], cells[7]) == ("4", "324", "3.00", "75.00")
+    shown.page.close()
+
+
+def test_the_looks_of_a_plan_are_drawn_with_a_row_each(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
+    """A point per look of each question, within the margin as a band; a sweep without a plan has no such section."""
+    assert visited.page.is_hidden("#s-looks")
+    ended = planned()
+    whole = replace(comparison(tmp_path / "runs", seeds=1), plan=ended.plan, course=ended.course)
+    shown = visit(browser, write_page(whole, tmp_path)[0])
+    shown.page.wait_for_selector("#looks-chart .scatterlayer .trace", state="attached")
+    rows = [row.split("\t") for row in shown.page.locator("#looks tbody tr").all_inner_texts()]
+    assert [(row[0], row[2], row[6]) for row in rows if row[0] == "rnn"] == [
+        ("rnn", "3", "open"), ("rnn", "5", "open"), ("rnn", "8", "equivalent"),
+    ]  # fmt: skip
+    drawn = shown.page.evaluate(
+        """document.getElementById('looks-chart').data.filter((trace) => trace.hoverinfo !== 'skip')
+               .map((trace) => [trace.name, [...trace.y]])"""
+    )
+    expected = {name: [float(row[3].replace("−", "-")) for row in rows if row[0] == name] for name, _ in drawn}
+    assert list(expected) == ["gru", "rnn", "sru", "fsmn"]
+    assert all(points == pytest.approx(expected[name], abs=0.005) for name, points in drawn)
+    (band,) = shown.page.evaluate("document.getElementById('looks-chart').layout.shapes")
+    assert (band["y0"], band["y1"]) == (pytest.approx(-3), pytest.approx(3))
+    assert shown.errors == []
     shown.page.close()
 
 

@@ -81,7 +81,8 @@ function traces(arms, choice) {
 /* The looks of a sweep with a plan: a point per question and look, questions beside each other, and the margin as a band. */
 function lookTraces(rows, scale) {
   const names = [...new Set(rows.map((row) => row.arm))];
-  const step = names.length < 2 ? 0 : 0.5 / (names.length - 1);
+  const spread = Math.min(1.4, 0.06 * Math.max(...rows.map((row) => row.seeds))); // less than from one look to the next
+  const step = names.length < 2 ? 0 : spread / (names.length - 1);
   return names.flatMap((name, place) => {
     const own = rows.filter((row) => row.arm === name);
     const arm = armNumber(name) < 0 ? place : armNumber(name); // an effect of several arms has no colour of its own

@@ -94,9 +94,10 @@ function differences() {
 function looks() {
   at("s-looks").hidden = !data.looks.length;
   if (!data.looks.length) return;
+  const signed = (row) => (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−");
   const ends = (low, high) => (row) => row[low] === null ? "–" : `${shown("low", row[low])} to ${shown("high", row[high])}`.replaceAll("-", "−");
   table("looks", data.looks, [
-    { key: "arm", cell: lookCell }, { key: "look" }, { key: "seeds" }, { key: "difference", title: "difference" },
+    { key: "arm", cell: lookCell }, { key: "look" }, { key: "seeds" }, { key: "difference", title: "difference", cell: signed, number: true },
     { key: "low", title: "interval", cell: ends("low", "high") }, { key: "equal_low", title: "for equality", cell: ends("equal_low", "equal_high") },
     { key: "state" }, { key: "chance", cell: (row) => row.chance === null ? "–" : `${digits(100 * row.chance, 0)} %` },
   ], "Looks");
