@@ -30,8 +30,8 @@ def records(path: Path) -> list[Record]:
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """id, group, name, config, history (a list of rows) and exit code of one offline run."""
-    told: dict[str, Any] = {"config": {}, "history": [], "exit_code": None}
+    """id, group, name, config, history (a list of rows), summary and exit code of one offline run."""
+    told: dict[str, Any] = {"config": {}, "history": [], "summary": {}, "exit_code": None}
     for record in records(path):
         kind = record.WhichOneof("record_type")
         if kind == "run":
@@ -40,6 +40,9 @@ def read_run(path: Path) -> dict[str, Any]:
         elif kind == "history":
             row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
             told["history"].append(row)
+        elif kind == "summary":
+            items = record.summary.update
+            told["summary"] |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
         elif kind == "exit":
             told["exit_code"] = record.exit.exit_code
     return told

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import wandb
 from rich.console import Console
 
 from asr_ablations.comparison.asked import Options
@@ -19,8 +20,10 @@ from asr_ablations.report.looks import cost_line, cost_section, furthest, hours,
 from asr_ablations.report.page.content import content
 from asr_ablations.report.sections import sections
 from asr_ablations.report.terminal import STYLES, print_answer
+from asr_ablations.report.wandb import log_comparison
 from tests.helpers.invented_records import records
 from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
+from tests.helpers.wandb_file import read_run
 
 STATES = {"gru": "better", "rnn": "equivalent", "sru": "undecided", "fsmn": "worse"}
 """By the rates of the arms: 10 points below, equal, 2 points above with a large noise, 15 points above."""
@@ -195,3 +198,20 @@ def test_the_page_has_the_looks(ended: Comparison) -> None:
     assert shown["plan"] is not None
     assert shown["plan"]["margin"] == MARGIN
     assert shown["plan"]["cost"] == cost_section(ended).lines
+
+
+@pytest.mark.slow  # W&B's own process
+def test_the_comparison_at_wandb_has_look_and_states(
+    ended: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline, as W&B writes it: a table of the looks, and the state of each question in the run's summary."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    log_comparison(ended, "mine", tmp_path)
+    wandb.teardown()  # its process writes the last records after `finish`
+    (path,) = tmp_path.rglob("*.wandb")
+    logged = read_run(path)
+    assert logged["summary"]["until/look"] == len(LOOKS)
+    assert {arm: logged["summary"][f"until/state/{arm}"] for arm in STATES} == STATES
+    assert "comparison/looks/path" in {key for row in logged["history"] for key in row}
+    (table,) = tmp_path.rglob("looks_*.table.json")
+    assert [row[0] for row in json.loads(table.read_text())["data"]] == [row["arm"] for row in look_rows(ended)]

@@ -1,5 +1,6 @@
 """A comparison at Weights & Biases: a run with its tables, and a report with verdicts, tables and the runs' curves."""
 
+import json
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.components.logger.wandb import mode
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import metric_names
+from asr_ablations.report.looks import look_rows
 from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.extras import installs
@@ -70,7 +72,8 @@ def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """Log a run of job type `comparison` in the sweep's group, then make a report; a line on what became of the report.
 
-    The run has the table, the differences, the verdicts, and the page in `folder`, if it exists.
+    The run has the table, the differences, the verdicts, and the page in `folder`, if it exists; of a sweep with a plan
+    also the looks, and in its summary the latest look and the state of each question.
     """
     import wandb
 
@@ -82,6 +85,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
         "table": [dict(row) for row in comparison.rows],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
+        "looks": look_rows(comparison),
     }
     for name, rows in tables.items():
         columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
@@ -90,11 +94,16 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
             run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
     if (page := folder / "index.html").exists():
         run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
+    if comparison.course is not None:
+        run.summary["until/look"] = len(comparison.course.looks)
+        run.summary.update(
+            {f"until/state/{question.arm}": question.outcome for question in comparison.course.contrasts}
+        )
     entity = str(run.entity)
     run.finish()
     return save_report(comparison, entity, project)
 
 
 def _cell(value: object) -> object:
-    """W&B's tables hold no tuples."""
-    return str(value) if isinstance(value, tuple) else value
+    """W&B's tables hold no tuples, and no objects whose keys differ from row to row."""
+    return str(value) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else value
