@@ -51,6 +51,8 @@ ARMS = "arms"
 COMPARISON = "comparison"
 LOOKS = "looks.json"
 """Every look of a comparison at the results so far; beside the evaluations of a run, too."""
+STANDING = "verdict.json"
+"""Where each arm of a sweep with a plan stands: its look, its state, and the intervals of its questions."""
 LEASES = ".leases"
 """Which process works on which run."""
 

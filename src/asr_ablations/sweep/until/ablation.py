@@ -16,6 +16,7 @@ from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.sharing import take_over
+from asr_ablations.sweep.until.standing import write_standing
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
 from asr_ablations.tools.files import Json
 
@@ -47,6 +48,8 @@ class Ablation:
             for look in course.looks[printed:]:
                 print_look(look, self.planned, course)
             printed = len(course.looks)
+            if course.looks:
+                write_standing(self.folder, self.planned.plan, course)
             if course.ended:
                 return course
             self._round(course.missing)
