@@ -1,11 +1,17 @@
 """RESULTS.md is made of the records alone."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from asr_ablations.report.results_md import write_results
+from asr_ablations.runs.reader import read_config, read_sweep
+from asr_ablations.runs.verdict_plan import PlannedArm, arm_content
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
+from tests.helpers.planned import plan
 from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
@@ -62,3 +68,22 @@ def test_no_outputs_is_the_users_mistake(tmp_path: Path) -> None:
 def test_no_absolute_path_gets_in(tmp_path: Path) -> None:
     write_sweep(tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2)
     assert str(tmp_path) not in text_of(tmp_path / "outputs", tmp_path / "RESULTS.md")
+
+
+def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure(tmp_path: Path) -> None:
+    """Two looks, of which one is enough for 40 points: 4 of 6 runs. Each run trained for 50 s."""
+    outputs, rates = tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}
+    sweep = write_sweep(outputs, rates, seeds=2, ablation=ABLATION, sweep="planned")
+    configs = {choice: read_config(next(sweep.glob(f"*{choice.replace('=', '-')}*"))) for choice in rates}
+    arms = [
+        PlannedArm(choice.removeprefix("rnn="), {"rnn": choice}, [choice], arm_content(config, ["seed"]))
+        for choice, config in configs.items()
+    ]
+    frozen = replace(plan(["lstm", "gru"], looks=[2, 3]), arms=arms)
+    write_json(sweep / "sweep.json", {**read_sweep(sweep), "plan": frozen.as_json()})
+    text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
+    assert "**Looks**\n\n| arm | look | seeds |" in text
+    assert re.search(r"\| gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
+    assert "Runs used: 4; 3 seeds of every arm would be 6." in text
+    assert f"Training: {4 * 50 / 60:.2g} min." in text
+    assert "![looks](figures/planned/looks.svg)" in text
