@@ -56,6 +56,15 @@ def test_seeds_are_added_look_by_look(ended: tuple[Path, str]) -> None:
 
 
 @pytest.mark.slow
+def test_the_sweep_keeps_where_each_arm_stands(ended: tuple[Path, str]) -> None:
+    folder, output = ended
+    kept = json.loads((folder / "s" / "verdict.json").read_text())
+    assert (kept["look"], kept["looks"], kept["ended"]) == (2, 2, True)
+    assert {name: (arm["look"], arm["seeds"]) for name, arm in kept["arms"].items()} == {"lstm": (2, 3), "gru": (2, 3)}
+    assert kept["arms"]["gru"]["state"] in states(output)[0]
+
+
+@pytest.mark.slow
 def test_the_same_command_trains_nothing_and_says_the_same(ended: tuple[Path, str], corpora: Path) -> None:
     folder, output = ended
     before = results(folder)
