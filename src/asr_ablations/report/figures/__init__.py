@@ -23,8 +23,8 @@ from asr_ablations.report.figures import (
 from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
-    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput, utilisation,
-    scaling,
+    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput,
+    utilisation, scaling,
 )  # fmt: skip
 
 
