@@ -33,7 +33,7 @@ def test_a_clear_answer_is_given_at_the_first_look(effect: float, outcome: str) 
     assert [contrast.outcome for contrast in course.contrasts] == [outcome]
     assert [look.runs for look in course.looks] == [3]
     assert course.ended
-    assert course.runs(setting.plan(), setting.questions()) == {"arm 0": 3, "arm 1": 3}
+    assert course.runs(setting.plan()) == {"arm 0": 3, "arm 1": 3}
 
 
 def test_a_decided_arm_gets_no_more_runs_while_others_go_on() -> None:
@@ -46,7 +46,7 @@ def test_a_decided_arm_gets_no_more_runs_while_others_go_on() -> None:
     assert first.look is not None
     assert second.look is not None
     assert first.look.runs == 3 < second.look.runs
-    assert course.runs(plan, questions) == {"arm 0": second.look.runs, "arm 1": 3, "arm 2": second.look.runs}
+    assert course.runs(plan) == {"arm 0": second.look.runs, "arm 1": 3, "arm 2": second.look.runs}
     fewer = [replace(arm, runs=arm.runs[:3]) if arm.name == "arm 1" else arm for arm in arms]
     assert follow(plan, fewer, questions).contrasts == course.contrasts, "its later runs were never looked at"
 

@@ -98,14 +98,14 @@ def simulate(setting: Setting, sweeps: int, seed: int | Sequence[int]) -> Ends:
     plan, questions, ends = setting.plan(), setting.questions(), Ends()
     for _ in range(sweeps):
         course = follow(plan, invented(setting, generator), questions, describe=False)
-        _count(course, setting, plan, questions, ends)
+        _count(course, setting, plan, ends)
     return ends
 
 
-def _count(course: Course, setting: Setting, plan: VerdictPlan, questions: Sequence[Question], ends: Ends) -> None:
+def _count(course: Course, setting: Setting, plan: VerdictPlan, ends: Ends) -> None:
     assert course.ended
     ends.sweeps += 1
-    ends.runs += sum(course.runs(plan, questions).values())
+    ends.runs += sum(course.runs(plan).values())
     effects = {f"arm {number}": effect for number, effect in enumerate(setting.world.effects)}
     false = False
     for contrast in course.contrasts:

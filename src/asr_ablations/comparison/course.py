@@ -1,9 +1,8 @@
 """What the looks of a sweep with a plan found: made by comparison.planned."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.comparison.contrast import Contrast, Question
+from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.runs.verdict_plan import VerdictPlan
 
 
@@ -30,7 +29,7 @@ class Course:
     def ended(self) -> bool:
         return not self.missing
 
-    def runs(self, plan: VerdictPlan, questions: Sequence[Question]) -> dict[str, int]:
+    def runs(self, plan: VerdictPlan) -> dict[str, int]:
         """How many runs each arm needed for what was found so far."""
         counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
         for look in self.looks:

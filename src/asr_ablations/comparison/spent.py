@@ -32,7 +32,7 @@ class Spent:
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
     """What was spent up to the latest look. arms: those of the plan that have results."""
-    counts, by_name, open_ = course.runs(plan, []), {arm.name: arm for arm in arms}, _open(course)
+    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open(course)
     used = {name: _first(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]

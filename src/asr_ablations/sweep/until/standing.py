@@ -35,7 +35,7 @@ def _arm(name: str, plan: VerdictPlan, course: Course) -> Json:
     numbers = [contrast.look.number for contrast in own if contrast.look is not None]
     return {
         "look": max(numbers, default=0),
-        "seeds": course.runs(plan, [])[name],
+        "seeds": course.runs(plan)[name],
         "state": _state(name, own),
         "questions": {contrast.arm: _question(contrast) for contrast in own},
     }

@@ -65,7 +65,7 @@ def _next(contrast: Contrast, plan: VerdictPlan) -> str:
 def _spent(course: Course, planned: Planned) -> str:
     """The runs so far, and those that the fixed design would have taken beside what is open."""
     plan = planned.plan
-    runs = course.runs(plan, planned.questions)
+    runs = course.runs(plan)
     latest = course.looks[-1]
     open_ = {arm for one in latest.contrasts if one.outcome == "open" for arm in one.question.weights}
     saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
@@ -77,7 +77,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     for verdict in verdicts:
         for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
             console().print(Text(line, style=STYLES.get(verdict.outcome, "")), soft_wrap=True)
-    runs = sum(course.runs(planned.plan, planned.questions).values())
+    runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
     print(f"python src/compare.py {folder} shows it all")
