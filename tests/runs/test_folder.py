@@ -26,6 +26,7 @@ MACHINE = {
     "threads": 2,
     "checkpoint_minutes": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
+    "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"},
     "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},

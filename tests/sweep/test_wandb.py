@@ -106,7 +106,7 @@ def test_what_an_agent_runs_is_an_arm_of_the_sweep_file(file: Path) -> None:
     assert cfg.ablation.question
     for key, value in chosen.items():
         if key not in {folder.name for folder in CONF.iterdir() if folder.is_dir()}:
-            assert value["value"] == _select(cfg, key)
+            assert (None if value["value"] == "null" else value["value"]) == _select(cfg, key)
 
 
 def _select(cfg: Any, key: str) -> Any:

@@ -43,7 +43,7 @@ def main(cfg: DictConfig) -> object:
 
 def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
     """Raises UsageError for a plan of runs that nobody would follow."""
-    if build(cfg.until) is None:
+    if build(cfg.until)() is None:
         return
     if hydra.mode == RunMode.RUN:
         raise UsageError("until=verdict adds runs to the arms of a sweep: expected -m and several arms")

@@ -39,7 +39,7 @@ def check(cfg: DictConfig) -> None:
     if price is not None:
         number("hardware.price_per_hour", price, least=0, also="null for none")
     if "until" in cfg:
-        build(cfg.until)
+        build(cfg.until)()
     if cfg.outputs is None:
         raise choices("outputs", cfg.outputs, "a folder")
 

@@ -59,7 +59,7 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
 
 def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
     """Raises UsageError where runs are to be added until there is a verdict, and another sweeper hands them out."""
-    if configs and configs[0].get("until") and build(configs[0].until) is not None:
+    if configs and configs[0].get("until") and build(configs[0].until)() is not None:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 

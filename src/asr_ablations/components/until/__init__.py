@@ -1,1 +1,11 @@
-"""Until when a sweep adds runs. Contract: a factory without arguments, of Settings, or of None for the runs named."""
+"""Until when a sweep adds runs. Contract: UntilFactory."""
+
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class UntilFactory(Protocol):
+    """until: what a sweeper is told of the runs that it may add. It stands here, since it is built without torch."""
+
+    def __call__(self) -> object | None:
+        """None where the runs are those that the sweep names. Raises UsageError for values out of range."""

@@ -45,7 +45,7 @@ def run_until(sweep: Sweep) -> None:
     arms, named = arms_and_seeds(sweep.runs)
     first = sweep.compose(sweep.runs[0])
     check(first)
-    wanted: Verdict = build(first.until)
+    wanted: Verdict = build(first.until)()
     wanted.stated_margin()  # before anything that takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     compose = _plain(sweep.compose)
