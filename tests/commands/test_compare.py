@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare, compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
 from tests.helpers.command import SHRUNKEN, clean_environment, run
 from tests.helpers.interpreter import SOURCE, python

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.records import read_run

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
@@ -19,6 +18,7 @@ from asr_ablations.comparison.confounds import (
     flatten,
 )
 from asr_ablations.comparison.declaration import declaration
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.identity import MACHINE_KEYS
 from asr_ablations.runs.record import RunRecord

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.description import descriptions, one_arm
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import sections
 from tests.helpers.run_folders import write_run, write_sweep

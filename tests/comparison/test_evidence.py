@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import gather
 from asr_ablations.runs.looks import Look, looks, record_look
 from asr_ablations.runs.reader import UnreadableFileError

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord

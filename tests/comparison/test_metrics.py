@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.errors import UsageError

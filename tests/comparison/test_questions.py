@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.statistics.procedure import FixedLength

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.epochs import COLUMN
 from asr_ablations.comparison.scaling import Scaling, device, processes, scaling
 from asr_ablations.report.sections import sections

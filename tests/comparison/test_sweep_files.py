@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import fetch, from_runs, to_record
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose

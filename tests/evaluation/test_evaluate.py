@@ -11,8 +11,8 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.evaluation import evaluate as job
 from asr_ablations.evaluation.evaluate import evaluate

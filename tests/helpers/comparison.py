@@ -9,8 +9,8 @@ import numpy as np
 import soundfile
 
 from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.epochs import COLUMN
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.metrics.error_counts import character_errors, word_errors

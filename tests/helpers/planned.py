@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import UNDECLARED
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.contrasts import contrast_row, interval_text
 from asr_ablations.report.definitions import DEFINITIONS

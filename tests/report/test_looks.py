@@ -10,8 +10,8 @@ import pytest
 import wandb
 from rich.console import Console
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.spent import spent
 from asr_ablations.report.figures import looks, write_figures

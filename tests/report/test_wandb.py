@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import sections
 from asr_ablations.report.wandb import report, save_report

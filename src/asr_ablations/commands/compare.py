@@ -86,8 +86,8 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
 
 
 def write_comparison(options: argparse.Namespace) -> int:
-    from asr_ablations.comparison.asked import Options
     from asr_ablations.comparison.comparison import compare, compare_runs
+    from asr_ablations.comparison.design import Options
     from asr_ablations.report.files import write_texts
     from asr_ablations.report.terminal import print_answer, print_comparison
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.asked import Asked, Options, ask
 from asr_ablations.comparison.circumstances import circumstance_warnings
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.course import Course
 from asr_ablations.comparison.declaration import Declaration
+from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
 from asr_ablations.comparison.literature import beside_the_literature
 from asr_ablations.comparison.metrics import WER, Metric
@@ -53,70 +53,70 @@ def compare_runs(
             + [f"{run.folder.name} {run.reason}" for run in records.unfinished]
         )
         raise UsageError(f"{title}: no run is finished: {reasons}")
-    asked = ask(records, options, plan)
-    arms, metric = [arm for arm in asked.arms if arm.results], asked.metric
-    course = follow(plan, asked.arms, asked.questions) if plan is not None and _is_planned(asked, plan) else None
+    design = design_of(records, options, plan)
+    arms, metric = [arm for arm in design.arms if arm.results], design.metric
+    course = follow(plan, design.arms, design.questions) if plan is not None and _is_planned(design, plan) else None
     if plan is not None:
         evidence = planned_evidence(plan, course, evidence)
-    measured, uncompared = _measure(asked, evidence, course)
-    noise = "" if course else known_noise(evidence.folder, arms, asked.primary, metric)
+    measured, uncompared = _measure(design, evidence, course)
+    noise = "" if course else known_noise(evidence.folder, arms, design.primary, metric)
     verdicts = [verdict(contrast, arms, noise) for contrast in measured]
-    rows = table_rows(arms, asked.sets)
-    targets = [metric.check_target(target) for target in options.targets or _declared_targets(asked.declared, metric)]
+    rows = table_rows(arms, design.sets)
+    targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     times, untimed = times_to_accuracy(arms, metric, targets)
     return Comparison(
         title=title,
-        question=asked.declared.question,
-        source=asked.declared.source,
-        factor=asked.factor,
-        baseline=asked.baseline.name,
+        question=design.declared.question,
+        source=design.declared.source,
+        factor=design.factor,
+        baseline=design.baseline.name,
         arms=arms,
-        sets=asked.sets,
+        sets=design.sets,
         rows=rows,
         verdicts=verdicts,
         times_to_accuracy=times,
-        literature=beside_the_literature(asked.declared, arms, asked.baseline, rows, verdicts),
+        literature=beside_the_literature(design.declared, arms, design.baseline, rows, verdicts),
         warnings=[
             *records.warnings,
-            *asked.chosen,
-            *_overruled(asked.overruled),
-            *asked.warnings,
+            *design.chosen,
+            *_overruled(design.overruled),
+            *design.warnings,
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
         ],
         unfinished=records.unfinished,
-        differing={key: [value_text(value) for value in values] for key, values in asked.differ.items()},
+        differing={key: [value_text(value) for value in values] for key, values in design.differ.items()},
         metric=metric.name,
-        set=asked.primary,
+        set=design.primary,
         evidence=evidence,
         equal_cost=at_equal_cost(arms, metric),
-        allowed=list(asked.overruled),
+        allowed=list(design.overruled),
         plan=plan if course else None,
         course=course,
     )
 
 
-def _is_planned(asked: Asked, plan: VerdictPlan) -> bool:
+def _is_planned(design: Design, plan: VerdictPlan) -> bool:
     """Whether the comparison asks what the plan asks."""
-    return (asked.baseline.name, asked.metric.name, asked.primary) == (plan.baseline, plan.metric, plan.set)
+    return (design.baseline.name, design.metric.name, design.primary) == (plan.baseline, plan.metric, plan.set)
 
 
-def _measure(asked: Asked, evidence: Evidence, course: Course | None) -> tuple[list[Contrast], list[str]]:
+def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple[list[Contrast], list[str]]:
     """All contrasts, those of the primary set first, and warnings. With a plan the sets that describe, at whatever runs
     there are, get the interval that holds at any time.
     """
-    there = [arm for arm in asked.arms if arm.results]
+    there = [arm for arm in design.arms if arm.results]
     names = {arm.name for arm in there}
-    questions = [question for question in asked.questions if names >= {*question.weights}]
-    if not asked.baseline.results:
-        return [], [f"{asked.baseline.name}, the baseline, has no result yet"]
+    questions = [question for question in design.questions if names >= {*question.weights}]
+    if not design.baseline.results:
+        return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     if course is None:
-        family = Family(there, asked.baseline, questions, evidence.procedure, asked.size)
-        return contrasts(family, asked.sets, asked.primary, asked.metric.name)
-    family = Family(there, asked.baseline, questions, ANYTIME)
-    others = [name for name in asked.sets if name != asked.primary]
-    measured, warnings = contrasts(family, others, asked.primary, asked.metric.name)
+        family = Family(there, design.baseline, questions, evidence.procedure, design.size)
+        return contrasts(family, design.sets, design.primary, design.metric.name)
+    family = Family(there, design.baseline, questions, ANYTIME)
+    others = [name for name in design.sets if name != design.primary]
+    measured, warnings = contrasts(family, others, design.primary, design.metric.name)
     return [*course.contrasts, *measured], warnings
 
 

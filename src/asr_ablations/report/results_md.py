@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
 
-from asr_ablations.comparison.asked import Options
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.description import one_arm
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import differences, looks, seeds, write_figures
 from asr_ablations.report.markdown import body, preamble

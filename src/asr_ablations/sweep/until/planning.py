@@ -7,9 +7,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.asked import Asked, Options, ask
 from asr_ablations.comparison.confounds import flatten
 from asr_ablations.comparison.contrast import Question
+from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
@@ -40,7 +40,7 @@ class Planned:
 
     plan: VerdictPlan
     questions: list[Question]
-    asked: Asked
+    design: Design
 
 
 def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, wanted: Verdict) -> Planned:
@@ -48,24 +48,24 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
 
     Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
     """
-    asked = ask(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
-    if not asked.questions:
+    design = design_of(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
+    if not design.questions:
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
-    if not asked.primary:
+    if not design.primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
-    by_name = {arm.name: (arm, variants[int(arm.runs[0].folder.name)]) for arm in asked.arms}
+    by_name = {arm.name: (arm, variants[int(arm.runs[0].folder.name)]) for arm in design.arms}
     plan = VerdictPlan(
         arms=[
             PlannedArm(name, arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
             for name, (arm, variant) in by_name.items()
         ],
-        baseline=asked.baseline.name,
-        metric=asked.metric.name,
-        set=asked.primary,
-        contrasts=[question.name for question in asked.questions],
-        margin=wanted.stated_margin() / asked.metric.scale,
+        baseline=design.baseline.name,
+        metric=design.metric.name,
+        set=design.primary,
+        contrasts=[question.name for question in design.questions],
+        margin=wanted.stated_margin() / design.metric.scale,
         alpha=wanted.alpha,
         seeds=continued(seeds, looks[-1]),
         looks=looks,
@@ -76,7 +76,7 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         belongs=belongs,
         made=iso(time.time()),
     )
-    return Planned(plan, asked.questions, asked)
+    return Planned(plan, design.questions, design)
 
 
 def continued(seeds: Sequence[int], count: int) -> list[int]:
@@ -89,7 +89,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     """What is known before the first run: the plan in a line, the noise of seeds by earlier sweeps, and how many seeds
     the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
     """
-    plan, metric = planned.plan, planned.asked.metric
+    plan, metric = planned.plan, planned.design.metric
     unit, arms = metric.amount, len(plan.arms)
     looks = " ".join(map(str, plan.looks))
     head = (

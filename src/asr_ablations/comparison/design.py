@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Design:
     """differ: all keys that differ; overruled: those beyond the factor that --allow accepted. primary: the set that
     decides. size: comparisons that are corrected for at least. chosen: warnings about what was chosen afterwards.
     """
@@ -57,7 +57,7 @@ class Asked:
     warnings: list[str]
 
 
-def ask(records: Records, options: Options, plan: VerdictPlan | None = None) -> Asked:
+def design_of(records: Records, options: Options, plan: VerdictPlan | None = None) -> Design:
     """plan: of the sweep, where it has one; its arms are those that it names, with or without results.
 
     Raises ConfoundedError where the runs differ in more than the factor, and UsageError for what cannot be asked.
@@ -75,7 +75,7 @@ def ask(records: Records, options: Options, plan: VerdictPlan | None = None) -> 
     check_comparable(metric, records.runs)
     sets = measured_sets(metric, records.runs)
     chosen, size = _chosen_afterwards(options, declared, arms, baseline)
-    return Asked(
+    return Design(
         declared=declared,
         factor=factor,
         differ=differ,
