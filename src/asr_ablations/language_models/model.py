@@ -54,9 +54,9 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
         remedy = "; its case differs: python src/lm.py lm=arpa lm.file=<file> writes a lower-case copy"
         raise UsageError(
             f"decoder.lm={path}: {len(odd)} of its {len(model.words)} words cannot be spelled with the alphabet "
-            f"{alphabet.characters!r}, for example {(odd or ['none'])[0]!r}{remedy if upper_case else ''}"
+            f"{alphabet.letters!r}, for example {(odd or ['none'])[0]!r}{remedy if upper_case else ''}"
         )
-    if len(alphabet.characters) > 2 and all(len(word) == 1 for word in model.words) and SPACE in model.words:
+    if len(alphabet.letters) > 2 and all(len(word) == 1 for word in model.words) and SPACE in model.words:
         raise UsageError(f"decoder.lm={path}: a model of characters; use decoder=beam_charlm")
     return model
 
@@ -67,10 +67,10 @@ def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
     if any(len(word) > 1 for word in model.words):
         raise UsageError(f"decoder.lm={path}: a model of words; use decoder=beam_lm, or estimate a model of characters "
                          "with python src/lm.py lm.unit=character")  # fmt: skip
-    odd = set(model.words) - {SPACE, *alphabet.characters}
+    odd = set(model.words) - {SPACE, *alphabet.letters}
     if not model.words or odd or not set(model.words) - {SPACE}:
         raise UsageError(f"decoder.lm={path}: its characters {' '.join(sorted(odd))} are not in the alphabet "
-                         f"{alphabet.characters!r}")  # fmt: skip
+                         f"{alphabet.letters!r}")  # fmt: skip
     return model
 
 

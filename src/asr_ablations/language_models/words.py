@@ -27,12 +27,12 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
     if odd := unspellable(words, alphabet):
         raise UsageError(
             f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
-            f"{alphabet.characters!r}, for example {odd[0]!r}"
+            f"{alphabet.letters!r}, for example {odd[0]!r}"
         )
     return file, words
 
 
 def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
-    """Return the words with a character outside the alphabet."""
-    letters = set(alphabet.characters)
+    """Return the words with a character that is no letter of the alphabet."""
+    letters = set(alphabet.letters)
     return [word for word in words if not letters.issuperset(word)]

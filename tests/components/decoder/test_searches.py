@@ -111,6 +111,56 @@ def test_a_lexicon_admits_its_words_only_and_finds_the_best_of_them(frames: int)
         assert read(decode, row) == best(listed), seed
 
 
+SIGNED = [Alphabet("ab _", "_"), Alphabet("_ba ", "_")]
+
+
+@pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm", "lexicon"])
+@pytest.mark.parametrize("alphabet", SIGNED, ids=["last", "first"])
+def test_a_separation_is_in_no_text(name: str, alphabet: Alphabet) -> None:
+    """Exhaustively: the text whose paths, the sign dropped from their labels, have the highest sum (Baunsgaard2020
+    §4.4.3), and with a model that with the highest Q of Ambroszczyk2019 §1.5.
+    """
+    words = ["aa", "ab", "bab", "b"]
+    file = bigrams(f"signed-{name}.arpa", [SPACE, "a", "b"] if name == "beam_charlm" else spelled(LETTERS, 5))
+    listed = file.with_suffix(".txt")
+    listed.write_text("\n".join(words), encoding="utf-8")
+    changes = {
+        "beam": NO_PRUNING,
+        "beam_lm": {**NO_PRUNING, "lm": str(file), "alpha": 0.7, "beta": 0.4},
+        "beam_charlm": {**NO_PRUNING, "lm": str(file), "alpha": 0.7, "beta": 0.4},
+        "lexicon": {**WIDE, "words": str(listed)},
+    }
+    decode = decoder(name, alphabet, **changes[name])
+
+    def extra(text: str) -> float:
+        if "lm" not in changes[name]:
+            return 0.0
+        units = [SPACE if c == " " else c for c in text] if name == "beam_charlm" else text.split()
+        return 0.7 * model_score(text, units, file) + 0.4 * len(text.split())
+
+    for seed in range(4):
+        row = drawn(seed, 5, alphabet.outputs)
+        texts = exhaustive(row, alphabet.characters, alphabet.separation)
+        if name == "lexicon":
+            texts = {text: p for text, p in texts.items() if set(text.split()) <= set(words)}
+        assert read(decode, row) == best(texts, extra), seed
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam", "lexicon"])
+def test_cool_is_spelled_with_a_sign(name: str) -> None:
+    """Baunsgaard2020 §4.4.3: "cool" has the output co_ol. The caller's values are not changed."""
+    alphabet = Alphabet("clo _", "_")
+    file = bigrams("cool.arpa", ["cool"]).with_suffix(".txt")
+    file.write_text("cool\ncol", encoding="utf-8")
+    decode = decoder(name, alphabet, **({"words": str(file)} if name == "lexicon" else {}))
+    for labels, text in {"co_ol": "cool", "col": "col"}.items():
+        row = np.full((len(labels), alphabet.outputs), np.log(0.02))
+        row[range(len(labels)), [1 + alphabet.characters.index(label) for label in labels]] = np.log(0.9)
+        before = row.copy()
+        assert read(decode, row) == text
+        assert (row == before).all()
+
+
 def test_more_beam_is_never_a_less_probable_text() -> None:
     for seed in range(6):
         row = drawn(seed, 6)

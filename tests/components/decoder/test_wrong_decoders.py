@@ -100,6 +100,15 @@ def test_a_list_of_words(tmp_path: Path) -> None:
     assert "cannot be read" in refused("lexicon", LETTERS, words=str(file))
 
 
+def test_a_separation_spells_nothing(tmp_path: Path) -> None:
+    signed = Alphabet("ab _", "_")
+    file = tmp_path / "words.txt"
+    file.write_text("a_a", encoding="utf-8")
+    assert "cannot be spelled with the alphabet 'ab ', for example 'a_a'" in refused("lexicon", signed, words=str(file))
+    model = str(bigrams("signed-letters.arpa", ["a", "_"]))
+    assert "_ are not in the alphabet 'ab '" in refused("beam_charlm", signed, lm=model)
+
+
 def test_a_lexicon_needs_a_space() -> None:
     assert "has no space" in refused("lexicon", Alphabet("ab"))
 

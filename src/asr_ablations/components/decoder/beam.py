@@ -21,10 +21,11 @@ class Beam:
         self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
+        self.alphabet = alphabet
         self.search = prefix_search(alphabet)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [
             best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
-            for row in rows(log_probs, lengths)
+            for row in rows(log_probs, lengths, self.alphabet)
         ]

@@ -7,7 +7,7 @@ import kenlm
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, finite, plain, width
+from asr_ablations.components.decoder.checks import distance, finite, width
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
@@ -47,7 +47,7 @@ class BeamCharLM:
         alpha: float,
         beta: float,
     ) -> None:
-        self.alphabet = plain(alphabet)
+        self.alphabet, self.letters = alphabet, alphabet.letters
         self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
@@ -56,7 +56,7 @@ class BeamCharLM:
         self.files = {"lm": self.model.file}
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        return [self._decode(row) for row in rows(log_probs, lengths)]
+        return [self._decode(row) for row in rows(log_probs, lengths, self.alphabet)]
 
     def _decode(self, row: np.ndarray) -> str:
         scores = Scores(self.model.ngrams, self.alpha, self.beta)
@@ -78,7 +78,7 @@ class BeamCharLM:
                 if index == 0:
                     _add(after, prefix, 0, score.total + p)
                     continue
-                symbol = self.alphabet.characters[index - 1]
+                symbol = self.letters[index - 1]
                 if symbol == " " and (not prefix or prefix[-1] == " "):
                     _add(after, prefix, 1, score.total + p)
                 elif prefix and symbol == prefix[-1]:

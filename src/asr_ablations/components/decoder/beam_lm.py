@@ -34,6 +34,7 @@ class BeamLM:
         beta: float,
         unknown: float,
     ) -> None:
+        self.alphabet = alphabet
         self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
         self.prune_symbols = distance("prune_symbols", prune_symbols)
@@ -46,7 +47,7 @@ class BeamLM:
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [
             best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
-            for row in rows(log_probs, lengths)
+            for row in rows(log_probs, lengths, self.alphabet)
         ]
 
 

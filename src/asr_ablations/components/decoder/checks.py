@@ -2,19 +2,8 @@
 
 import math
 
-from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.checks import is_number, whole
-from asr_ablations.tools.errors import UsageError, choices
-
-
-def plain(alphabet: Alphabet) -> Alphabet:
-    """The alphabet, if it has no separation character.
-
-    Raises UsageError for one that has: the searches do not know yet that it stands for nothing.
-    """
-    if alphabet.separation:
-        raise UsageError(f"alphabet.separation={alphabet.separation}: such models are decoded with decoder=greedy only")
-    return alphabet
+from asr_ablations.tools.errors import choices
 
 
 def width(value: object) -> int:

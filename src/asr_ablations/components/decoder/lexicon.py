@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, plain, width
+from asr_ablations.components.decoder.checks import distance, width
 from asr_ablations.components.decoder.rows import rows
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.words import read_words
@@ -33,17 +33,18 @@ class Lexicon:
     searches = True
 
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, words: str | None) -> None:
-        if " " not in plain(alphabet).characters:
-            raise UsageError(f"decoder=lexicon: the alphabet {alphabet.characters!r} has no space to end a word with")
+        if " " not in alphabet.letters:
+            raise UsageError(f"decoder=lexicon: the alphabet {alphabet.letters!r} has no space to end a word with")
+        self.alphabet = alphabet
         self.beam_width = width(beam_width)
         self.prune_beams = distance("prune_beams", prune_beams)
-        self.space = alphabet.encode(" ")[0]
+        self.space = 1 + alphabet.letters.index(" ")
         file, listed = read_words(words, alphabet)
         self.files = {"words": file}
         self.search = _search(alphabet, listed, self.beam_width, self.prune_beams)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        return [self._decode(row) for row in rows(log_probs, lengths)]
+        return [self._decode(row) for row in rows(log_probs, lengths, self.alphabet)]
 
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
@@ -67,7 +68,7 @@ def _search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float)
         lexicon.write_text("".join(f"{word} {' '.join(word)} {SPACE}\n" for word in words), encoding="utf-8")
         return ctc_decoder(
             lexicon=str(lexicon),
-            tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.characters)],
+            tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.letters)],
             beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
             log_add=True,  # the sum over alignments, as in the other searches; not the best one

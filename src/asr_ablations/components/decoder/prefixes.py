@@ -5,20 +5,18 @@ from pyctcdecode import Alphabet as SearchAlphabet
 from pyctcdecode import BeamSearchDecoderCTC
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.checks import plain
 from asr_ablations.data.alphabet import Alphabet
 
 
 def prefix_search(alphabet: Alphabet, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-    """The search over outputs 0 (blank), 1, …; pyctcdecode's build_alphabet would take `_` and `|` for blank and space.
-
-    Raises UsageError for an alphabet with a separation character.
+    """The search over the blank and the letters; pyctcdecode's build_alphabet would take `_` and `|` for blank and
+    space.
     """
-    return BeamSearchDecoderCTC(SearchAlphabet(["", *plain(alphabet).characters], False), language_model)
+    return BeamSearchDecoderCTC(SearchAlphabet(["", *alphabet.letters], False), language_model)
 
 
 def best_text(search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: float, symbols: float) -> str:
-    """The best text of one utterance, from log-probabilities (T, V) in nats.
+    """The best text of one utterance, from log-probabilities (T, 1 + letters) in nats.
 
     In each frame symbols more than `symbols` nats below certainty are pruned (never the best one), then prefixes more
     than `beams` nats behind the best one, then all prefixes but the best `width`.
