@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.reader import read_config
 from tests.commands.test_survival import CSV, TRAIN, alive, finish, results, start
 from tests.helpers.processes import wait_for
 
@@ -62,6 +64,23 @@ def test_the_sweep_keeps_where_each_arm_stands(ended: tuple[Path, str]) -> None:
     assert (kept["look"], kept["looks"], kept["ended"]) == (2, 2, True)
     assert {name: (arm["look"], arm["seeds"]) for name, arm in kept["arms"].items()} == {"lstm": (2, 3), "gru": (2, 3)}
     assert kept["arms"]["gru"]["state"] in states(output)[0]
+
+
+@pytest.mark.slow
+def test_each_run_keeps_its_look_and_the_state_of_its_arm(ended: tuple[Path, str]) -> None:
+    folder, _ = ended
+    kept = {(run["rnn"]["_target_"].split(".")[-2], run["seed"]): until for run, until in parts(folder)}
+    assert len(kept) == 6
+    assert {seed: until["look"] for (_, seed), until in kept.items()} == {0: 1, 1: 1, 2: 2}
+    assert {until["arm"] for (arm, _), until in kept.items() if arm == "gru"} == {"gru"}
+    assert {until["state"] for until in kept.values()} == {"open"}, "no look has decided on an arm that goes on"
+
+
+def parts(folder: Path) -> list[tuple[Any, Any]]:
+    """Config of each run, and what its summary keeps of the plan."""
+    return [
+        (read_config(run), json.loads((run / "summary.json").read_text())["until"]) for run in runs_in(folder / "s")
+    ]
 
 
 @pytest.mark.slow
@@ -142,3 +161,45 @@ def test_a_sweep_that_is_killed_ends_in_the_same_verdict(
     assert code == 0, errors
     assert states(again) == states(output)
     assert results(tmp_path) == results(folder)
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_folder_reach_one_verdict(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
+    """As two machines that share a disk: each waits for the runs of the other, and both look at the same ones."""
+    folder, output = ended
+    commands = [start(OPEN, corpora, tmp_path) for _ in range(2)]
+    for code, shown, errors in [finish(command) for command in commands]:
+        assert code == 0, errors
+        assert states(shown) == states(output)
+    assert results(tmp_path) == results(folder)
+    assert not [path for path in (tmp_path / "s").iterdir() if re.search(r"\.\d+$", path.name)], "trained twice"
+
+
+@pytest.mark.slow
+def test_it_runs_with_submitit(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
+    folder, output = ended
+    code, shown, errors = finish(start([*OPEN, "hydra/launcher=submitit_local"], corpora, tmp_path))
+    assert code == 0, errors
+    assert states(shown) == states(output)
+    assert results(tmp_path) == results(folder)
+
+
+@pytest.mark.slow
+def test_hours_are_a_budget_that_is_reckoned_once(corpora: Path, tmp_path: Path) -> None:
+    """A few steps of each arm say what a run takes. The same command goes on with the same plan, however long they take
+    the next time.
+    """
+    words = [word for word in OPEN if not word.startswith("until.looks")]
+    code, _, errors = finish(start([*words, "until.hours=1e-9"], corpora, tmp_path))
+    assert code == 2
+    assert "until.hours=1e-09: expected enough for 2 seeds of each of 2 arms" in errors
+    hours = 0.02
+    code, _, errors = finish(start([*words, f"until.hours={hours}", "until.seeds=2"], corpora, tmp_path))
+    assert code == 0, errors
+    content = manifest(tmp_path)
+    assert (content["plan"]["hours"], content["plan"]["looks"]) == (hours, [2])
+    content["plan"] |= {"looks": [3], "seeds": [0, 1, 2]}  # as if the machine had been quicker then
+    (tmp_path / "s" / "sweep.json").write_text(json.dumps(content))
+    code, _, errors = finish(start([*words, f"until.hours={hours}"], corpora, tmp_path))
+    assert code == 0, errors
+    assert len(results(tmp_path)) == 6

@@ -19,8 +19,9 @@ from asr_ablations.report.files import write_texts
 from asr_ablations.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
 from asr_ablations.report.page.content import content
 from asr_ablations.report.sections import sections
-from asr_ablations.report.terminal import STYLES, print_answer
+from asr_ablations.report.terminal import print_answer
 from asr_ablations.report.wandb import log_comparison
+from asr_ablations.tools.terminal import VERDICT_STYLES
 from tests.helpers.invented_records import records
 from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
 from tests.helpers.wandb_file import read_run
@@ -152,7 +153,7 @@ def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) 
     for arm, state in STATES.items():
         assert any(re.search(rf"{arm} .*{state}", line) for line in lines), arm
     assert "30 runs used, 15 h of training; 10 of 40 saved" in " ".join(text.split())
-    assert {*STATES.values(), "open"} <= STYLES.keys()
+    assert {*STATES.values(), "open"} <= VERDICT_STYLES.keys()
 
 
 def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
@@ -10,11 +11,12 @@ from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.summary import finish, log_result, summarise
+from asr_ablations.experiment.summary import finish, log_planned, log_result, summarise
 from asr_ablations.experiment.terminal import print_run
 from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.planned_run import planned_run
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.tools.files import Json, write, write_csv, write_json
 from asr_ablations.tools.machine import rank
@@ -53,6 +55,7 @@ class TrainingRun:
             print(message)
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
         self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
+        self.planned = planned_run(record.folder, cast(Json, OmegaConf.to_container(cfg, resolve=True)))
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
@@ -98,6 +101,7 @@ class TrainingRun:
         if not rank():
             write_json(self.record.folder / layout.DATA, self.data.describe())
             write(self.record.folder / layout.MODEL, drawing(self.task.model, self.task.features.size))
+        log_planned(self.logger, self.planned)
         try:
             self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
         except RuntimeError as error:
@@ -133,7 +137,8 @@ class TrainingRun:
     def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Json:
         self.table.save()  # the summary reads it
         summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
-        return {**summary, "phase_seconds": self.utilisation.phases}
+        planned = {} if self.planned is None else {"until": self.planned.as_json()}
+        return {**summary, "phase_seconds": self.utilisation.phases, **planned}
 
     def _checkpoint_record(self) -> Json:
         """What a checkpoint records of its run: enough to identify the run, and the number of rows in its table."""

@@ -13,13 +13,14 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import METRICS
+from asr_ablations.runs.planned_run import PlannedRun
 from asr_ablations.runs.process import LAUNCHED
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.assembly import STREAMS, seed_of
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
+from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
 from asr_ablations.training.task import CTCTask
 
 EXAMPLES = 10
@@ -99,6 +100,12 @@ def log_result(logger: Logger | None, summary: Json, rows: Sequence[UtteranceRow
             columns=EXAMPLE_COLUMNS,
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
         )
+
+
+def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
+    """Log what the plan of the sweep says of the run, where the logger keeps values of a whole run."""
+    if planned is not None and isinstance(logger, LoggerWithSummary):
+        logger.log_summary({f"until/{name}": value for name, value in planned.as_json().items()})
 
 
 def finish(logger: Logger | None, exit_code: int) -> None:

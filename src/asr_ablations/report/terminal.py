@@ -7,21 +7,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asr_ablations.comparison.contrast import Outcome
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.looks import cost_line
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
+from asr_ablations.tools.terminal import VERDICT_STYLES
 from asr_ablations.tools.terminal import console as standard_console
 
 COLUMNS = 80
 """Width of the answer, which fits every terminal."""
-STYLES: dict[Outcome, str] = {
-    "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan", "open": "dim",
-    "undecided": "yellow",
-}  # fmt: skip
 WARNINGS = 3
 """Warnings that the answer shows; the rest is counted."""
 
@@ -31,7 +27,7 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
     console = console or standard_console()
     _paragraph(console, comparison.question or comparison.title, style="bold")
     for verdict in comparison.answer:
-        _paragraph(console, verdict.sentence, indent="  ", style=STYLES.get(verdict.outcome, ""))
+        _paragraph(console, verdict.sentence, indent="  ", style=VERDICT_STYLES.get(verdict.outcome, ""))
     console.print()
     console.print(_answer_table(comparison), width=COLUMNS)
     evidence = comparison.evidence
@@ -66,12 +62,14 @@ def _answer_table(comparison: Comparison) -> Table:
             table.add_row(*map(Text, [*cells, "", "baseline" if row["arm"] == comparison.baseline else ""]))
             continue
         difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
-        table.add_row(*map(Text, [*cells, difference]), Text(verdict.outcome, style=STYLES.get(verdict.outcome, "")))
+        table.add_row(
+            *map(Text, [*cells, difference]), Text(verdict.outcome, style=VERDICT_STYLES.get(verdict.outcome, ""))
+        )
     for verdict in comparison.answer:
         if verdict.contrast.question.kind != "arm":
             difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
             name = f"{verdict.contrast.question.kind}: {verdict.contrast.arm}"
-            style = STYLES.get(verdict.outcome, "")
+            style = VERDICT_STYLES.get(verdict.outcome, "")
             table.add_row(Text(name), "", "", Text(difference), Text(verdict.outcome, style=style))
     return table
 

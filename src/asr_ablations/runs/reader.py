@@ -86,6 +86,11 @@ def read_sweep(folder: Path) -> Json:
     return _json(folder / layout.SWEEP)
 
 
+def read_standing(folder: Path) -> Json:
+    """Where each arm of a sweep with a plan stood after its latest look. folder: the sweep's."""
+    return _json(folder / layout.STANDING)
+
+
 def read_looks(folder: Path) -> list[Json]:
     """The looks of comparisons at a sweep, or at the evaluations of a run. folder: the sweep's, or theirs."""
     recorded = _json(folder / layout.LOOKS).get("looks")

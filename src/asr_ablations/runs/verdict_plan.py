@@ -39,7 +39,8 @@ class VerdictPlan:
     seeds of an arm.
 
     made: UTC, ISO 8601; seen: runs of these arms that had been compared before; notes: what was said of the noise when
-    the plan was made. They describe, and are no part of what must not change.
+    the plan was made; hours: the budget from which the most runs were reckoned, if it was one in hours. They describe,
+    and are no part of what must not change.
     """
 
     arms: list[PlannedArm]
@@ -59,6 +60,7 @@ class VerdictPlan:
     made: str
     seen: int = 0
     notes: list[str] = field(default_factory=list)
+    hours: float | None = None
 
     def as_json(self) -> Json:
         return asdict(self)
@@ -68,8 +70,14 @@ class VerdictPlan:
         """The most runs of an arm."""
         return self.looks[-1]
 
+    def look_of(self, seed: int) -> int | None:
+        """The number of the first look, from 1, that counts a run of this seed; None for a seed that none counts."""
+        if seed not in self.seeds[: self.most]:
+            return None
+        return next(n for n, runs in enumerate(self.looks, start=1) if self.seeds.index(seed) < runs)
 
-DESCRIBING = ("made", "seen", "notes")
+
+DESCRIBING = ("made", "seen", "notes", "hours")
 """Fields that may differ between two plans that are the same."""
 
 
@@ -109,12 +117,6 @@ def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
     for values in (old, new):  # by name, so that a difference names the arm
         values["arms"] = {arm["name"]: {"overrides": arm["overrides"], **arm["content"]} for arm in values["arms"]}
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]
-
-
-def _compared(plan: VerdictPlan) -> Json:
-    """What makes it this plan, with the content of the arms by name, so that a difference names the arm."""
-    values = {key: value for key, value in plan.as_json().items() if key not in DESCRIBING}
-    return {**values, "arms": {arm.name: arm.content for arm in plan.arms}}
 
 
 def arm_content(config: Json, belongs: Iterable[str]) -> Json:

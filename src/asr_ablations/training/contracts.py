@@ -220,7 +220,8 @@ class LoggerFactory(Protocol):
     def __call__(self, run: Run) -> Logger | None:
         """None for no other logger. Called on the first rank only; must not wait for a network or a person.
 
-        The logger may have methods beyond those of Lightning: see LoggerOfTables and LoggerWithExitCode.
+        The logger may have methods beyond those of Lightning: see LoggerOfTables, LoggerWithSummary and
+        LoggerWithExitCode.
         """
 
 
@@ -230,6 +231,14 @@ class LoggerOfTables(Protocol):
 
     def log_table(self, key: str, columns: list[str], data: list[list[str]]) -> None:
         """Log the table `key`; data: rows with a value for each column."""
+
+
+@runtime_checkable
+class LoggerWithSummary(Protocol):
+    """A logger that keeps values of a whole run beside those of its steps: it is given the run's part in a plan."""
+
+    def log_summary(self, values: Mapping[str, int | str]) -> None:
+        """Keep these values; those of a later call replace them by name."""
 
 
 @runtime_checkable

@@ -1,5 +1,7 @@
 """TensorBoard event files in the run folder."""
 
+from collections.abc import Mapping
+
 from pytorch_lightning.loggers import TensorBoardLogger
 
 from asr_ablations.runs.folder import Run
@@ -8,6 +10,14 @@ from asr_ablations.tools.extras import require
 require("tensorboard", "logger=tensorboard", "tensorboard")  # here, so that a run is refused before it begins
 
 
+class TensorBoardRunLogger(TensorBoardLogger):
+    """Shows values of a whole run among the texts: TensorBoard has no other place for them beside curves."""
+
+    def log_summary(self, values: Mapping[str, int | str]) -> None:
+        for name, value in values.items():
+            self.experiment.add_text(name, str(value))
+
+
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
     """A logger whose files are displayed by: tensorboard --logdir outputs"""
-    return TensorBoardLogger(save_dir=run.folder, name="", version="tensorboard")
+    return TensorBoardRunLogger(save_dir=run.folder, name="", version="tensorboard")

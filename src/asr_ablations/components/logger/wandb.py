@@ -1,6 +1,7 @@
 """Weights & Biases: online where a login exists, else offline without a question; WANDB_MODE overrides both."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
 from asr_ablations.runs.folder import Run
@@ -24,6 +25,9 @@ def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger"
 
     class WandbRunLogger(WandbLogger):
         """Ends W&B's run itself: otherwise W&B shows a crashed run as finished."""
+
+        def log_summary(self, values: Mapping[str, int | str]) -> None:
+            self.experiment.summary.update(dict(values))
 
         def finish(self, exit_code: int) -> None:
             self.experiment.finish(exit_code=exit_code)

@@ -62,13 +62,12 @@ class Verdict:
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
         """Most seeds of an arm, the least that seeds, runs and hours allow.
 
-        hours_per_run: the mean over the arms, where there is a budget in hours. Raises UsageError for a budget that is
-        too small for any verdict.
+        hours_per_run: the mean over the arms, where a budget in hours is to count. Raises UsageError for a budget that
+        is too small for any verdict.
         """
         limits: dict[str, tuple[float | None, int | None]] = {"until.seeds": (self.seeds, self.seeds)}
         limits["until.runs"] = (self.runs, None if self.runs is None else self.runs // arms)
-        if self.hours is not None:
-            assert hours_per_run is not None
+        if self.hours is not None and hours_per_run is not None:
             limits["until.hours"] = (self.hours, int(self.hours / (arms * hours_per_run)))
         given = {key: (value, seeds) for key, (value, seeds) in limits.items() if seeds is not None}
         for key, (value, seeds) in given.items():

@@ -75,6 +75,7 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         hopeless=wanted.hopeless,
         belongs=belongs,
         made=iso(time.time()),
+        hours=wanted.hours,
     )
     return Planned(plan, design.questions, design)
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -49,17 +50,16 @@ def run_until(sweep: Sweep) -> None:
     wanted.stated_margin()  # before anything that takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     compose = _plain(sweep.compose)
-    hours = _hours_per_run(arms, seeds, compose, sweep.slots) if wanted.hours is not None else None
-    most = wanted.most_seeds(len(arms), hours)
+    budget = _Budget(wanted, len(arms), lambda: _hours_per_run(arms, named or [int(first.seed)], compose, sweep.slots))
 
-    def plan_with(seeds: Sequence[int], compose: Compose) -> Planned:
-        return make_plan([_variant(words, seeds, compose) for words in arms], seeds, most, wanted)
+    def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
+        return make_plan([_variant(words, seeds, compose) for words in arms], seeds, budget.seeds_in(folder), wanted)
 
     folder = Path(str(first.outputs)) / slug(str(first.sweep))
     if first.force:
-        folder, seeds = _beside(folder, seeds, lambda fresh: plan_with(fresh, compose))
+        folder, seeds = _beside(folder, seeds, lambda candidate, fresh: plan_in(candidate, fresh, compose))
         compose = _plain(sweep.compose, f"{folder.name}")
-    planned = plan_with(seeds, compose)
+    planned = plan_in(folder, seeds, compose)
     config = compose([*arms[0], f"seed={seeds[0]}"])
     lines = forecast(planned, config, folder.parent)
     if first.plan:
@@ -75,6 +75,24 @@ def run_until(sweep: Sweep) -> None:
     start = sweep.start if not extra else _with(extra, sweep.start)
     Ablation(planned, folder, compose, start, sweep.metadata, wanted.retries, wanted.share).run()
     _print_verdicts(planned, folder)
+
+
+class _Budget:
+    """The most seeds of an arm. A run's hours are measured at most once, and not where they were when a plan was made:
+    another measurement would end in another plan.
+    """
+
+    def __init__(self, wanted: Verdict, arms: int, hours_per_run: Callable[[], float]) -> None:
+        self.wanted, self.arms, self.hours_per_run = wanted, arms, cache(hours_per_run)
+
+    def seeds_in(self, folder: Path) -> int:
+        """folder: of the sweep, which may have a plan."""
+        there = read_plan(folder)
+        if self.wanted.hours is None:
+            return self.wanted.most_seeds(self.arms, None)
+        if there is not None and there.hours == self.wanted.hours:
+            return min(there.most, self.wanted.most_seeds(self.arms, None))
+        return self.wanted.most_seeds(self.arms, self.hours_per_run())
 
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
@@ -115,7 +133,7 @@ def _hours_per_run(arms: Sequence[Sequence[str]], seeds: Sequence[int], compose:
 
 
 def _beside(
-    folder: Path, seeds: Sequence[int], plan_with: Callable[[Sequence[int]], Planned]
+    folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
     """The folder of a plan that is begun although there is another, <folder>.2, .3, …, and its first seeds: those that
     no earlier plan has used, since its results are known. A plan that was begun this way goes on.
@@ -124,7 +142,7 @@ def _beside(
     for candidate in _numbered(folder):
         fresh = seeds if not used & {*seeds} else [max(used) + 1]
         there = read_plan(candidate)
-        if there is None or not runs_in(candidate) or not changes(there, plan_with(fresh).plan):
+        if there is None or not runs_in(candidate) or not changes(there, plan_in(candidate, fresh).plan):
             return candidate, fresh
         used |= {*there.seeds}
     raise AssertionError("there is always another number")

@@ -16,9 +16,7 @@ from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.sweep.until.planning import Planned
-from asr_ablations.tools.terminal import console
-
-STYLES = {"better": "green", "worse": "red", "equivalent": "cyan", "open": "dim", "undecided": "yellow"}
+from asr_ablations.tools.terminal import VERDICT_STYLES, console
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
@@ -46,7 +44,7 @@ def print_look(look: Look, planned: Planned, course: Course) -> None:
 def _row(contrast: Contrast, metric: Metric, plan: VerdictPlan) -> list[Text]:
     low, high = contrast.low, contrast.high
     interval = "" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
-    state = Text(contrast.outcome, style=STYLES.get(contrast.outcome, ""))
+    state = Text(contrast.outcome, style=VERDICT_STYLES.get(contrast.outcome, ""))
     difference = metric.text(contrast.difference, sign=True)
     return [Text(contrast.arm), Text(difference), Text(interval), state, Text(_next(contrast, plan))]
 
@@ -76,7 +74,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     """Print the verdicts, and what they cost."""
     for verdict in verdicts:
         for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
-            console().print(Text(line, style=STYLES.get(verdict.outcome, "")), soft_wrap=True)
+            console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
     runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
