@@ -1,6 +1,5 @@
 """run(cfg): build → fit → evaluate → record."""
 
-import logging
 import os
 import sys
 import tempfile
@@ -14,24 +13,21 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.experiment.earlier import earlier_checkpoint
 from asr_ablations.experiment.finished import print_finished
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, status_of
 from asr_ablations.runs.watchdog import LAUNCHER
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import assemble, device_count
-from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 
-log = logging.getLogger(__name__)
 _has_trained = False
 
 
@@ -92,7 +88,7 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
     if not cfg.force and _remains_pruned(record, cfg):
         return record.folder
     with record:
-        checkpoint = None if cfg.force else _last_checkpoint(record)
+        checkpoint = None if cfg.force else earlier_checkpoint(record)
         if checkpoint is not None:
             _restore_threads(record)
         if not rank():
@@ -130,25 +126,6 @@ def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
         return False
     print(f"pruned already: {status['reason']}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
     return True
-
-
-def _last_checkpoint(record: Run) -> Checkpoint | None:
-    """The last checkpoint of an earlier attempt at this run. An unreadable one is renamed, and the run starts anew."""
-    path = last_checkpoint(record.folder)
-    if not path.exists():
-        return None
-    try:
-        checkpoint = read_checkpoint(path)
-    except Exception as error:
-        log.warning("%s cannot be read (%s): put aside, the run starts anew", path, error)
-        if not rank():
-            path.replace(path.with_suffix(".damaged"))
-        return None
-    if not rank():
-        position = checkpoint["position"]
-        epoch, batch = position["epoch"] + 1, position["batches"]
-        print(f"continues from epoch {epoch}, batch {batch}: {record.folder}", flush=True)
-    return checkpoint
 
 
 def _restore_threads(record: Run) -> None:

@@ -15,6 +15,7 @@ from asr_ablations.runs.process import command, load_frozen
 from asr_ablations.runs.status import status_of
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING, stopping_signals
 
 
 class RunFailedError(Exception):
@@ -50,13 +51,13 @@ def run_frozen(source: Path, config: Path, threads: int | None) -> int:
 
 @contextmanager
 def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Within the context, Ctrl-C and SIGTERM make the run write its checkpoint and end, and this process waits."""
+    """Within the context, the signals to stop make the run write its checkpoint and end, and this process waits."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         yield
     finally:
@@ -70,7 +71,7 @@ def refuse_failure(exit_code: int, folder: Path | None) -> None:
     """
     if not exit_code:
         return
-    if exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM):
+    if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
         raise KeyboardInterrupt
     if exit_code == 2:
         raise UsageError("the run was refused (above); --checkout runs the recorded code")

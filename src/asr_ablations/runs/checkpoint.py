@@ -6,14 +6,15 @@ import warnings
 import zipfile
 from pathlib import Path
 
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.errors import UsageError, is_lack_of_memory
+from asr_ablations.tools.files import Json, sha256
 
 
 def read_checkpoint(path: Path) -> Json:
     """Tensors, on the CPU, and plain values of a checkpoint.
 
-    Raises UsageError for one that is damaged or holds more, and OSError where it cannot be opened.
+    Raises UsageError for one that is damaged or holds more, and OSError or MemoryError where it cannot be read here and
+    now, which says nothing of the file.
     """
     import torch
 
@@ -23,7 +24,12 @@ def read_checkpoint(path: Path) -> Json:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UsageError(f"{path}: refused, it is damaged or holds more than weights and plain values") from error
-    except (RuntimeError, EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except RuntimeError as error:
+        if is_lack_of_memory(error):
+            raise MemoryError(first_line(error)) from error
+        sha256(path)  # torch calls an error of the disk by this name, too: reading it again raises that
+        raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
+    except (EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
     if not isinstance(content, dict) or "state_dict" not in content:
         raise UsageError(f"{path}: no checkpoint of a run (it has no state_dict)")

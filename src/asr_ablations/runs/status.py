@@ -6,7 +6,7 @@ from typing import Literal
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import UnreadableFileError, read_status
-from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.errors import Stopped, is_lack_of_memory
 from asr_ablations.tools.files import Json
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
@@ -98,7 +98,4 @@ def reason(error: BaseException) -> str:
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())
-    lack_of_memory = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")
-    if isinstance(error, MemoryError) or any(words in message.lower() for words in lack_of_memory):
-        return f"out of memory: {message}"
-    return message
+    return f"out of memory: {message}" if is_lack_of_memory(error) else message

@@ -15,6 +15,7 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess
 from asr_ablations.sweep.slots import Slots, share_of_cores
 from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State, memory_kills
+from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1
 """Seconds between two looks at the processes."""
@@ -134,7 +135,7 @@ class Runner:
             process.kill()
 
     def _handle_signals(self) -> dict[int, Handler]:
-        """Make Ctrl-C and SIGTERM stop the arms; the second one ends this process at once, and the arms with it.
+        """Make a signal to stop end the arms in order; the second one ends this process at once, and the arms with it.
 
         Returns the previous handlers.
         """
@@ -146,7 +147,7 @@ class Runner:
                 raise KeyboardInterrupt
             self.stop_signal = number
 
-        return {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        return {number: signal.signal(number, receive) for number in stopping_signals()}
 
 
 def _skip_if_ended(state: State) -> None:

@@ -10,6 +10,7 @@ from asr_ablations.runs.reader import UnreadableFileError, read_progress
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 WAITING, STOPPED, ELSEWHERE = "waiting", "stopped", "elsewhere"
 """States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
@@ -58,7 +59,7 @@ class State:
         elif kill_reason is not None:
             self.status, self.reason = FAILED, kill_reason
             self._record(recorded)
-        elif exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM) or _was_interrupted(recorded):
+        elif exit_code in STOPPED_EXIT_CODES or _was_interrupted(recorded):
             self.status, self.reason = STOPPED, "stopped; it can be continued"
         elif recorded.get("status") == FAILED:
             self.status, self.reason = FAILED, recorded["reason"]

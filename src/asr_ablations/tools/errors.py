@@ -22,3 +22,9 @@ class Stopped(BaseException):
         self.signal_number = signal_number
         name = signal.Signals(signal_number).name
         super().__init__("interrupted" if signal_number == signal.SIGINT else f"interrupted: {name}")
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an error means too little memory: it comes under a dozen names."""
+    words = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc")
+    return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)

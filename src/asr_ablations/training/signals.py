@@ -6,19 +6,20 @@ from collections.abc import Callable
 from types import FrameType
 
 from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.signals import STOPPING
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 """What signal.getsignal returns: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+SIGNALS = (*STOPPING, signal.SIGUSR2)
 
 
 class StopRequest:
-    """SIGINT, SIGTERM and SIGUSR2 as a request while `holding`; at any other time, and when one comes a second time,
-    they end the run at once. received: the number of the signal that came, or None.
+    """SIGINT, SIGTERM, SIGHUP and SIGUSR2 as a request while `holding`; at any other time, and when one comes a second
+    time, they end the run at once. received: the number of the signal that came, or None.
 
-    A cluster's launcher has handlers of its own. Its handler of SIGTERM stays. Its handler of SIGUSR2, the warning
-    before the job's time is over, is called when the checkpoint is written (submitit's puts the job in the queue
-    again).
+    Under nohup, SIGHUP stays ignored. A cluster's launcher has handlers of its own. Its handler of SIGTERM stays. Its
+    handler of SIGUSR2, the warning before the job's time is over, is called when the checkpoint is written (submitit's
+    puts the job in the queue again).
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,8 @@ class StopRequest:
 
 
 def _is_for_us(number: int, handler: Handler) -> bool:
+    if number == signal.SIGHUP:
+        return handler is signal.SIG_DFL
     if number == signal.SIGTERM:  # or what an earlier fit of Lightning's has left behind
         return handler is signal.SIG_DFL or type(handler).__module__.startswith("pytorch_lightning")
     return number == signal.SIGINT or callable(handler)

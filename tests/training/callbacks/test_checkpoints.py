@@ -2,17 +2,21 @@
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
+from asr_ablations.experiment.earlier import earlier_checkpoint
+from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.runs.reader import read_metrics
-from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
 from tests.helpers.run_results import SignalAt, results, same
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
@@ -46,7 +50,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
 ) -> None:
     """Stopped after each batch of each epoch in turn; after the last of all only the evaluation is left."""
     cfg = config(tiny_corpus, tmp_path)
-    number = signal.SIGTERM if moment[1] % 2 else signal.SIGINT
+    number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
     with monkeypatch.context() as patched:
         usual = fitting.trainer
         disturbed = lambda *args: usual(*args[:-1], [*args[-1], SignalAt(*moment, number)])  # noqa: E731
@@ -78,6 +82,19 @@ def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
 
 def _validations(folder: Path) -> list[dict[str, Any]]:
     return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
+
+
+def test_under_nohup_the_end_of_the_terminal_is_ignored(
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    usual = fitting.trainer
+    monkeypatch.setattr(fitting, "trainer", lambda *args: usual(*args[:-1], [*args[-1], SignalAt(0, 1, signal.SIGHUP)]))
+    try:
+        folder = experiment.run(config(tiny_corpus, tmp_path))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert same(results(folder), undisturbed)
 
 
 def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -120,18 +137,83 @@ def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, 
     assert same(results(kept), results(folder))
 
 
-def test_a_damaged_checkpoint_is_put_aside_and_the_run_starts_anew(
-    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def begun(tiny_corpus: Path, tmp_path: Path) -> tuple[DictConfig, Path]:
+    """A run that was interrupted, and its last checkpoint."""
     cfg = config(tiny_corpus, tmp_path)
     folder = experiment.run(cfg)
-    path = folder / "checkpoints" / "last.ckpt"
-    path.write_bytes(path.read_bytes()[:1000])
     (folder / "status.json").write_text(json.dumps({"status": "running"}))
-    experiment.run(cfg)
-    assert "cannot be read" in caplog.text
-    assert path.with_suffix(".damaged").stat().st_size == 1000
-    assert same(results(folder), undisturbed)
+    return cfg, folder / "checkpoints" / "last.ckpt"
+
+
+def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice: what was put aside is not overwritten, and the best checkpoint is kept with the last."""
+    cfg, path = begun(tiny_corpus, tmp_path)
+    best = path.with_name("best.ckpt").read_bytes()
+    for number in (1, 2):
+        path.write_bytes(path.read_bytes()[:1000])
+        (path.parents[1] / "status.json").write_text(json.dumps({"status": "running"}))
+        experiment.run(cfg)
+        kept = path.parents[1] / f"checkpoints.{number}"
+        assert str(kept) in caplog.text
+        assert (kept / "last.ckpt").stat().st_size == 1000
+        assert (kept / "best.ckpt").read_bytes() == best or number == 2
+        assert same(results(path.parents[1]), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.pop("position"), "lacks 'position'"),
+        (lambda content: content.pop("ranks"), "lacks 'ranks'"),
+        (lambda content: content["run"].pop("rows"), "lacks 'rows'"),
+        (lambda content: content["position"].update(epoch="x"), "its position is no number"),
+        (lambda content: content["run"].update(id="00000000"), "it belongs to the run 00000000"),
+    ],
+)
+def test_from_what_is_no_checkpoint_of_this_run_it_does_not_continue(
+    change: Callable[[Any], Any], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
+    content = {
+        "state_dict": {}, "position": {"epoch": 1, "batches": 2}, "ranks": [{}], "run": {"id": record.id, "rows": 3},
+    }  # fmt: skip
+    record.checkpoints.mkdir(parents=True)
+    torch.save(content, record.checkpoints / "last.ckpt")
+    assert earlier_checkpoint(record) == content
+    change(content)
+    torch.save(content, record.checkpoints / "last.ckpt")
+    assert earlier_checkpoint(record) is None
+    assert message in caplog.text
+    assert (record.folder / "checkpoints.1" / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(13, "Permission denied", "last.ckpt"), "Permission denied"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(
+    error: Exception, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lack of rights or memory, or a failing disk, is no damage: a second start may read it."""
+    record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
+    record.checkpoints.mkdir(parents=True)
+    path = record.checkpoints / "last.ckpt"
+    path.write_bytes(b"weeks of training")
+
+    def fail(*arguments: object, **keywords: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(UsageError, match=message):
+        earlier_checkpoint(record)
+    assert path.read_bytes() == b"weeks of training"
+    assert [entry.name for entry in record.folder.iterdir()] == ["checkpoints"]
 
 
 def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,133 @@
+"""What a config may build: exactly what the files of conf/ name, each in its own group. A config can come from a
+stranger's run folder.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.paths import CONF
+
+MARKS = ("_target_", "_partial_")
+"""Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""
+GROUP = re.compile(r"\$\{(\w+)\}")
+"""A value that is what another group has chosen."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What the files of a group name. options: the targets of its options; parts: those that may stand below a key of
+    a target's; loose: those of the folders in the group's, which its files put below keys of their own.
+    """
+
+    options: frozenset[str]
+    parts: dict[tuple[str, str], frozenset[str]]
+    loose: frozenset[str]
+
+    def below(self, target: str, key: str) -> frozenset[str]:
+        """What may stand below a key of a target's."""
+        loose = self.loose if target in self.options | self.loose else frozenset()
+        return self.parts.get((target, key), frozenset()) | loose
+
+
+@cache
+def groups() -> list[str]:
+    return sorted(folder.name for folder in CONF.iterdir() if folder.is_dir())
+
+
+def check_group(group: str, node: object) -> None:
+    """Raises UsageError for a node of this group that would build what its files do not name."""
+    _check(node, group, named(group).options)
+
+
+def check_free(key: str, value: object) -> None:
+    """Raises UsageError for a value of a key that is no group and builds something."""
+    _check(value, key, frozenset())
+
+
+def check_node(node: object) -> None:
+    """Raises UsageError for a node of no known group that would build what no file of conf/ names."""
+    _check(node, "", _all())
+
+
+def _check(node: object, place: str, allowed: frozenset[str]) -> None:
+    if isinstance(node, list):
+        for value in node:
+            _check(value, place, allowed)
+    elif isinstance(node, str) and "${" in node:
+        # Hydra resolves once more when it instantiates: what appears then has been checked by nobody
+        raise UsageError(f"{node}: refused, an interpolation within a resolved config")
+    elif isinstance(node, dict):
+        target = node.get("_target_")
+        if "_target_" in node and not (isinstance(target, str) and target in allowed):
+            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names it there")
+        for key, value in node.items():
+            if str(key).startswith("_") and key not in MARKS:
+                raise UsageError(f"{key}={value}: refused, no option in conf/ has this key")
+            _check(value, place, allowed if target is None else _parts(target, str(key)))
+
+
+@cache
+def named(group: str) -> Named:
+    """Read from the files of conf/<group>, at most once."""
+    nodes = list(_options(group))
+    options = frozenset(str(node["_target_"]) for node in nodes)
+    parts: dict[tuple[str, str], frozenset[str]] = {}
+    for node in (inner for option in nodes for inner in _built(option)):
+        for key, value in node.items():
+            below = frozenset(str(inner["_target_"]) for inner in _built(value))
+            if isinstance(value, str) and (match := GROUP.fullmatch(value)) and match[1] in groups():
+                below |= named(match[1]).options
+            if below & options:  # a chain of options: any of them may be in it
+                below |= options
+            place = (str(node["_target_"]), str(key))
+            parts[place] = parts.get(place, frozenset()) | below
+    loose = {
+        str(inner["_target_"]) for file in sorted((CONF / group).glob("*/**/*.yaml")) for inner in _built(_read(file))
+    }
+    return Named(options, parts, frozenset(loose))
+
+
+def _options(group: str) -> Iterator[Json]:
+    """The nodes of a group's files, those that set keys of the whole config too."""
+    for file in sorted((CONF / group).glob("*.yaml")):
+        content = _read(file)
+        node = content if "_target_" in content else content.get(group)
+        if isinstance(node, dict) and "_target_" in node:
+            yield node
+
+
+def _read(file: Path) -> Json:
+    return yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}
+
+
+def _built(node: object) -> Iterator[Json]:
+    """Every node at any depth that builds something."""
+    if isinstance(node, dict) and "_target_" in node:
+        yield node
+    if isinstance(node, (dict, list)):
+        for value in node.values() if isinstance(node, dict) else node:
+            yield from _built(value)
+
+
+@cache
+def _parts(target: str, key: str) -> frozenset[str]:
+    """What may stand below a key of a target, wherever conf/ names the target."""
+    return frozenset().union(*(named(group).below(target, key) for group in groups()))
+
+
+@cache
+def _all() -> frozenset[str]:
+    known = [named(group) for group in groups()]
+    parts = (below for one in known for below in one.parts.values())
+    return frozenset().union(*(one.options | one.loose for one in known), *parts)
+
+
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where it is there: ten times as fast, and this runs before every run."""

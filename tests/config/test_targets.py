@@ -1,0 +1,151 @@
+"""What a config may build is exactly what conf/ names, in the group that names it: nothing else of ours or torch's."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.config.build import build, check_targets
+from asr_ablations.config.targets import check_group, groups, named
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import SOURCE
+from tests.helpers.support import compose, group_options
+
+GADGETS = [
+    "asr_benchmarks.project.launch._quietly",
+    "torch.nn.attention._fa3._fa3_import_module",
+    "asr_ablations.synthesis.recordings.write",
+    "asr_ablations.data.download._verify",
+    "asr_ablations.data.download.download",
+    "asr_ablations.components.data.kaldi.Kaldi._audio",
+    "asr_ablations.components.lm.ngram.lmplz",
+    "asr_ablations.components.decoder.beam_lm.load_model",
+]
+"""Functions that start a process, import a module, or write or delete a file."""
+
+
+def definitions() -> Iterator[str]:
+    """The dotted name of every class, function and method of the project, private ones too."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        yield from inside(ast.parse(path.read_text(encoding="utf-8")), module)
+
+
+def inside(node: ast.AST, name: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            yield f"{name}.{child.name}"
+            yield from inside(child, f"{name}.{child.name}")
+
+
+def torch_callables() -> Iterator[str]:
+    for module in (
+        torch.nn,
+        torch.nn.functional,
+        torch.nn.utils,
+        torch.optim,
+        torch.optim.lr_scheduler,
+        torch,
+        torch.hub,
+    ):
+        yield from (f"{module.__name__}.{name}" for name in dir(module) if callable(getattr(module, name)))
+
+
+def accepts(group: str, target: str) -> bool:
+    try:
+        check_group(group, {"_target_": target, "_partial_": True})
+    except UsageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("group", groups())
+def test_a_group_builds_what_its_files_name_and_nothing_else(group: str) -> None:
+    everything = {*definitions(), *torch_callables(), *GADGETS}
+    assert len(everything) > 4000
+    named_by_a_file = {
+        str(target)
+        for name in group_options(group)
+        if (target := OmegaConf.select(compose_option(group, name), "_target_"))
+    }
+    assert {target for target in everything if accepts(group, target)} == named_by_a_file
+
+
+def compose_option(group: str, name: str) -> Any:
+    from asr_ablations.tools.paths import CONF
+
+    content: Any = OmegaConf.load(CONF / group / f"{name}.yaml")
+    return content if "_target_" in content else content[group]
+
+
+def recorded() -> DictConfig:
+    """A config as a run's folder has it."""
+    cfg = compose()
+    OmegaConf.resolve(cfg)
+    return cfg
+
+
+@pytest.mark.parametrize("target", GADGETS)
+@pytest.mark.parametrize("group", ["data", "features", "rnn", "loss", "order", "cache", "decoder"])
+def test_gadgets_are_refused_wherever_they_stand(group: str, target: str) -> None:
+    cfg = recorded()
+    OmegaConf.update(cfg, group, {"_target_": target, "words": ["touch", "x"]}, merge=False)
+    with pytest.raises(UsageError, match="refused"):
+        check_targets(cfg)
+    with pytest.raises(UsageError, match="refused"):
+        build(cfg[group])
+    cfg = recorded()
+    OmegaConf.update(cfg, f"{group}.planted", {"deep": [{"_target_": target}]}, force_add=True)
+    with pytest.raises(UsageError, match="refused"):
+        check_targets(cfg)
+    with pytest.raises(UsageError, match="refused"):
+        build(cfg[group])
+
+
+def test_what_one_group_names_another_does_not_build() -> None:
+    cfg = recorded()
+    OmegaConf.update(cfg, "data", {"_target_": "asr_benchmarks.toolkit.measure.toolkit_speed"}, merge=False)
+    with pytest.raises(UsageError, match=r"conf/data"):
+        check_targets(cfg)
+    with pytest.raises(UsageError, match=r"conf/data"):
+        build(cfg.data)
+
+
+@pytest.mark.parametrize("key", ["dropout", "ablation", "seeds", "new"])
+def test_a_key_that_is_no_group_builds_nothing(key: str) -> None:
+    cfg = recorded()
+    OmegaConf.update(cfg, key, {"_target_": "asr_ablations.components.rnn.lstm.LSTM"}, merge=False, force_add=True)
+    with pytest.raises(UsageError, match="refused"):
+        check_targets(cfg)
+
+
+@pytest.mark.parametrize("key", ["_args_", "_recursive_", "_convert_", "_call_"])
+def test_other_keys_of_hydra_are_refused(key: str) -> None:
+    cfg = recorded()
+    OmegaConf.update(cfg, f"rnn.{key}", ["x"], force_add=True)
+    with pytest.raises(UsageError, match=f"{key}=.*refused"):
+        check_targets(cfg)
+
+
+def test_options_may_be_parts_of_a_chain_and_of_a_cache() -> None:
+    assert check_targets(compose("augment=speed_specaugment", "cache=features")) is None
+    chain = "asr_ablations.components.augment.chain.Chain"
+    assert "asr_ablations.components.augment.noise.Noise" in named("augment").below(chain, "steps")
+    assert not named("augment").below(chain, "other")
+
+
+def test_a_new_yaml_adds_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from asr_ablations.config import targets
+
+    (tmp_path / "rnn").mkdir()
+    (tmp_path / "rnn" / "mine.yaml").write_text("_target_: asr_ablations.components.rnn.mine.Mine\n_partial_: true\n")
+    monkeypatch.setattr(targets, "CONF", tmp_path)
+    named.cache_clear()
+    try:
+        assert named("rnn").options == {"asr_ablations.components.rnn.mine.Mine"}
+    finally:
+        named.cache_clear()
