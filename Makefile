@@ -93,8 +93,9 @@ format: EXTRAS = dev
 format: install  ## let ruff rewrite
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
-docs: install  ## write docs/options.md from conf/
+docs: install  ## write docs/options.md from conf/, and commands and cost into the heads of sweeps/
 	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.options
+	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.sweep_heads
 
 clean:  ## remove caches, not the environment, not outputs
 	rm -rf .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info

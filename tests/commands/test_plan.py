@@ -27,6 +27,8 @@ def test_a_plan_tells_steps_time_memory_and_disk_of_what_is_still_to_run(corpora
     trained = run([*SWEEP[:-2], "rnn=lstm", "sweep=s"], corpora, tmp_path)
     assert trained.returncode == 0, trained.stderr
     (folder,) = run_folders(tmp_path)
+    (speech,) = re.findall(r"; (\S+) hours of speech;", done.stdout)
+    assert float(speech) == pytest.approx(2 * 3 * 0.02, rel=0.2)  # two arms of three epochs of data.hours
     steps, time, gpu_hours, memory, disk = found["rnn=lstm"]
     assert int(steps) == len((folder / "losses.csv").read_text().splitlines()) - 1
     assert re.fullmatch(r"\d+:\d\d:\d\d", time)

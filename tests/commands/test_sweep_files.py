@@ -1,7 +1,5 @@
 """Every file in sweeps/: its declarations are consistent, every arm composes, and it runs in miniature."""
 
-import itertools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,11 @@ from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_env
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, shared_data
-from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
+from tests.helpers.sweep_files import NAMES, arms, choices, composed, is_decoding, is_search
 
 every_sweep = pytest.mark.parametrize("name", NAMES)
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 SHORT = ["max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
-
-
-def header(name: str) -> str:
-    lines = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    return "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
 
 
 def on_librispeech(cfg: Any) -> bool:
@@ -52,11 +45,7 @@ def miniature(cfg: Any) -> list[str]:
 
 
 @every_sweep
-def test_it_says_what_it_asks_and_what_it_costs(name: str) -> None:
-    text = header(name)
-    script = "evaluate" if is_decoding(name) else "train"
-    assert f"python src/{script}.py -m -cd sweeps -cn {name}" in text
-    assert re.search("Cost:|minutes each", text)
+def test_it_says_what_it_asks(name: str) -> None:
     ablation = composed(name).ablation
     assert ablation.question
     assert ablation.factor

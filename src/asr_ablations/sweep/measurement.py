@@ -41,7 +41,8 @@ def measure(config: Path, threads: int) -> Cost:
     seconds = cfg.max_epochs * sets["train"] * train / together + recognised * recognition
     gpus = together * int(next(task.model.parameters()).is_cuda)
     steps = -(-len(data.train_dataloader()) // together) * cfg.max_epochs
-    return Cost(steps, seconds, gpus, _peak_memory(gpus), disk=2 * checkpoint)
+    speech = cfg.max_epochs * sets["train"] / 3600
+    return Cost(steps, speech, seconds, gpus, _peak_memory(gpus), disk=2 * checkpoint)
 
 
 class StepClock(pl.Callback):

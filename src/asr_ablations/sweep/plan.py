@@ -56,7 +56,8 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
     seconds, side_by_side = sum(cost.seconds for cost in costs), max(1, min(jobs, len(costs)))
     return (
         f"to run: {len(costs)} of {arms} arms, {_clock(seconds)} in total, {_clock(seconds / side_by_side)} with "
-        f"{side_by_side} at a time; {sum(cost.gpu_hours for cost in costs):.2f} GPU hours; "
+        f"{side_by_side} at a time; {sum(cost.speech for cost in costs):.3g} hours of speech; "
+        f"{sum(cost.gpu_hours for cost in costs):.2f} GPU hours; "
         f"{sum(cost.disk for cost in costs) / 2**20:.0f} MiB of checkpoints"
     )
 
