@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.components.logger.wandb import mode
+from asr_ablations.components.logger.wandb import begin, mode
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.looks import look_rows
@@ -77,10 +77,8 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """
     import wandb
 
-    run = wandb.init(
-        project=project, group=comparison.title, job_type="comparison", name=f"comparison-{comparison.title}",
-        dir=str(folder), mode=mode(), settings=wandb.Settings(silent=True, console="off"),
-    )  # fmt: skip
+    name = f"comparison-{comparison.title}"
+    run = begin(project=project, group=comparison.title, job_type="comparison", name=name, dir=str(folder))
     tables: dict[str, list[dict[str, object]]] = {
         "table": [dict(row) for row in comparison.rows],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
