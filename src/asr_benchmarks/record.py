@@ -30,7 +30,7 @@ def measure(cfg: DictConfig) -> Path:
 
     Raises UsageError for a wrong config.
     """
-    check(cfg)
+    check(cfg, "benchmarks")
     quiet()
     record = Run(cfg)
     if (record.folder / RESULT).exists():
