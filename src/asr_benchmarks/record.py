@@ -1,22 +1,25 @@
 """Run the benchmark that a config describes, and record its result."""
 
 import os
+import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
-from asr_ablations.runs.environment import hardware, versions
+from asr_ablations.runs.environment import hardware
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import REPORT, RESULT
-from asr_ablations.tools.files import write, write_json
+from asr_ablations.tools.files import Json, write, write_json
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.plots import draw
-from asr_benchmarks.result import Result
+from asr_benchmarks.result import FRAMEWORKS, Result
 from asr_benchmarks.tables import markdown, show
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -84,16 +87,32 @@ def machine(load_before: str) -> dict[str, object]:
     described = hardware()
     gpus = ", ".join(described["gpus"]) or "none"
     driver = {"driver": driver_version()} if described["gpus"] else {}
-    packages = {name: version for name, version in versions().items() if name in ("python", "torch")}
     return {
         **{key: described[key] for key in ("processor", "cores", "threads")},
         **clocking(CPUS),
         "gpus": gpus,
+        **_connected(described),
         **driver,
-        **packages,
+        **frameworks(),
         "load before": load_before,
         "load after": _load(),
     }
+
+
+def _connected(hardware: Json) -> dict[str, str]:
+    """Bus and links of the GPUs (Baunsgaard2020 figure 5), as far as they are known."""
+    links = ", ".join(f"{pair} {link}" for pair, link in hardware.get("links", {}).items())
+    shown = {"buses": ", ".join(hardware.get("buses", [])), "links": links}
+    return {name: text for name, text in shown.items() if text}
+
+
+def frameworks() -> dict[str, str]:
+    """Versions of Python and of what is measured, as far as it is installed (Braun2018 table 1)."""
+    installed = {"python": platform.python_version()}
+    for package in FRAMEWORKS[1:]:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    return installed
 
 
 def clocking(cpus: Path) -> dict[str, object]:

@@ -15,6 +15,9 @@ Table: TypeAlias = Sequence[Row]
 PUBLISHED = "published"
 """How the names of tables and lines begin that hold the numbers of a paper, the same for every machine."""
 
+FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu", "returnn")
+"""What a result's machine says the version of, where it is installed."""
+
 
 @dataclass
 class Result:

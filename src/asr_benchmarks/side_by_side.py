@@ -1,4 +1,4 @@
-"""Results of benchmarks side by side: the arms of a sweep, or the results of several machines."""
+"""Results of benchmarks side by side: the arms of a sweep, or those of several machines or versions of a framework."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from asr_ablations.sweep.terminal import print_arms, what_varies
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import read_json, write, write_json
 from asr_benchmarks.plots import Plot, draw
-from asr_benchmarks.result import PUBLISHED, Result, Table
+from asr_benchmarks.result import FRAMEWORKS, PUBLISHED, Result, Table
 from asr_benchmarks.tables import join_tables, markdown, show
 
 
@@ -27,7 +27,7 @@ def results(path: Path) -> list[Path]:
 def read(files: Sequence[Path]) -> dict[str, Result]:
     """Each result by what distinguishes it from the others. Raises UsageError for a file that is no result."""
     contents = [_read(file) for file in files]
-    names = _names(files)
+    names = _with_versions(_names(files), contents)
     return {
         name if names.count(name) == 1 else f"{name} {number}": result
         for number, (name, result) in enumerate(zip(names, contents, strict=True), start=1)
@@ -64,6 +64,19 @@ def _names(files: Sequence[Path]) -> list[str]:
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return what_varies([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
+
+
+def _with_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
+    """The names, those that several results share with the versions of frameworks in which these differ (Braun2018
+    table 1).
+    """
+    named = []
+    for name, result in zip(names, contents, strict=True):
+        alike = [other.machine for other_name, other in zip(names, contents, strict=True) if other_name == name]
+        differing = [key for key in FRAMEWORKS if len({str(machine.get(key)) for machine in alike}) > 1]
+        versions = ", ".join(f"{key} {result.machine.get(key, 'not installed')}" for key in differing)
+        named.append(versions if name == "default" and versions else " ".join(filter(None, [name, versions])))
+    return named
 
 
 def _joined(by_name: Mapping[str, Result]) -> Result:

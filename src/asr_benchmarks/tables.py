@@ -49,7 +49,7 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
     """The tables that any of the results has, each once for all results.
 
     Rows are matched by the columns that hold no decimal numbers; each decimal column stands once per result, with the
-    result's name behind its own. The numbers of a paper stand only once.
+    result's name behind its own. The numbers of a paper stand only once: they are the same for all.
     """
     tables_of = {name: tables(result) for name, result in results.items()}
     titles = dict.fromkeys(title for by_title in tables_of.values() for title in by_title)
@@ -57,10 +57,7 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
     joined: dict[str, Table] = {}
     for title in titles:
         same = {name: by_title.get(title, []) for name, by_title in tables_of.items()}
-        if title.startswith(PUBLISHED):
-            joined[title] = next(rows for rows in same.values() if rows)
-        else:
-            joined[title] = _joined(same, relative.get(title, ()))
+        joined[title] = _joined(same, relative.get(title, ()), title.startswith(PUBLISHED))
     return joined
 
 
@@ -77,8 +74,8 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _joined(table_of: Mapping[str, Table], relative: Sequence[str]) -> Table:
-    """The tables of several results, by the results' names, as one."""
+def _joined(table_of: Mapping[str, Table], relative: Sequence[str], published: bool) -> Table:
+    """The tables of several results, by the results' names, as one. published: columns that are the same stand once."""
     every = [row for rows in table_of.values() for row in rows]
     columns = list(dict.fromkeys(column for row in every for column in row))
     measured = [column for column in columns if any(isinstance(row.get(column), float) for row in every)]
@@ -87,13 +84,22 @@ def _joined(table_of: Mapping[str, Table], relative: Sequence[str]) -> Table:
     for row in every:
         joined.setdefault(_place(row, named), {column: row.get(column) for column in named})
     for column in measured:
-        for name, rows in table_of.items():
-            values = {_place(row, named): row.get(column) for row in rows}
+        values = {name: {_place(row, named): row.get(column) for row in rows} for name, rows in table_of.items()}
+        if published and (printed := _same([own for own in values.values() if own])) is not None:
             for place, cells in joined.items():
-                cells[f"{column} {name}"] = values.get(place)
+                cells[column] = printed[place]
+            continue
+        for name, own in values.items():
+            for place, cells in joined.items():
+                cells[f"{column} {name}"] = own.get(place)
         if column in relative:
             _relate(list(joined.values()), column, list(table_of))
     return list(joined.values())
+
+
+def _same(columns: Sequence[dict[tuple[str, ...], object]]) -> dict[tuple[str, ...], object] | None:
+    """The column that all are, None where they differ."""
+    return columns[0] if all(column == columns[0] for column in columns) else None
 
 
 def _relate(rows: Sequence[dict[str, object]], column: str, names: Sequence[str]) -> None:

@@ -60,6 +60,28 @@ def test_runs_are_named_by_what_varies_and_kept_ones_left_out(tmp_path):
     assert results(tmp_path / "a") == [tmp_path / "a" / "result.json"]
 
 
+def test_results_of_the_same_command_are_named_by_the_versions_that_differ(tmp_path):
+    for number, (torch, processor) in enumerate((("2.10.0", "A"), ("2.11.0", "A"), ("2.11.0", "B"))):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        (folder / "overrides").write_text("benchmark=lstm")
+        machine = {"processor": processor, "torch": torch, "python": "3.11.4"}
+        (folder / "result.json").write_text(json.dumps({**MINE, "machine": machine}))
+    files = [tmp_path / name / "result.json" for name in "012"]
+    assert list(read(files[:2])) == ["torch 2.10.0", "torch 2.11.0"]
+    assert list(read(files[1:])) == ["default 1", "default 2"]
+    assert list(read(files)) == ["torch 2.10.0", "torch 2.11.0 2", "torch 2.11.0 3"]
+
+
+def test_what_a_paper_printed_stands_once_and_what_stands_beside_it_for_each():
+    tables = {
+        name: Result(tables={"published": [{"slower": "basic", "times": 2.2, "ours": ours}]})
+        for name, ours in (("mine", 3.0), ("theirs", 4.0))
+    }
+    row = {"slower": "basic", "times": 2.2, "ours mine": 3.0, "ours theirs": 4.0}
+    assert join_tables(tables) == {"published": [row]}
+
+
 @pytest.mark.parametrize("content", ["[1]", "{", '{"ratio": 1}'])
 def test_a_file_that_is_no_result_is_one_line(tmp_path, content):
     (tmp_path / "x.json").write_text(content)

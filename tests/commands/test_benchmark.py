@@ -1,6 +1,7 @@
 """python src/benchmark.py, in miniature."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -291,6 +292,27 @@ def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
     assert all(max(row["logits differ"], row["loss differs"]) < 1e-4 < row["peak GB"] for row in numbers)
     assert any(line.startswith("4x320/CTC-long: torch_lstm not measured") for line in result["notes"])
     assert (folder / "training-step-of-lstm-networks.png").is_file()
+    _stand_beside_another_version(folder, result, tmp_path)
+
+
+def _stand_beside_another_version(folder, result, tmp_path):
+    """The result as another version of PyTorch would have measured it, in twice the time, in a checkout of its own."""
+    other, torch = tmp_path / "other" / folder.name, result["machine"]["torch"]
+    shutil.copytree(folder, other)
+    slower = [{**row, "ms": 2 * row["ms"]} for row in result["steps"]]
+    changed = {**result, "steps": slower, "machine": {**result["machine"], "torch": "0.2.0"}}
+    (other / "result.json").write_text(json.dumps(changed))
+    done = python(
+        ["src/compare.py", folder, other, "--out", tmp_path / "compared"], clean_environment(tmp_path, tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    compared = json.loads((tmp_path / "compared" / "comparison.json").read_text())
+    for row, before in zip(compared["steps"], result["steps"], strict=True):
+        assert row["implementation"] == before["implementation"]
+        assert row[f"ms torch {torch}"] == before["ms"]
+        assert row[f"ms torch 0.2.0, % of torch {torch}"] == pytest.approx(200)
+    (versions,) = [row for row in compared["machines"] if row["machine"] == "torch"]
+    assert versions == {"machine": "torch", f"torch {torch}": torch, "torch 0.2.0": "0.2.0"}
 
 
 def test_a_wrong_implementation_is_one_line(corpora, tmp_path):

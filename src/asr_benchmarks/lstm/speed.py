@@ -159,6 +159,7 @@ def _result(
         },
         notes=[*notes, *own_notes, *_noise(measured), f"versions: {listed}"],
         plots=[_plot(measured, variants)],
+        relative={"steps": ["ms"]},
     )
 
 
