@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from asr_ablations.runs.launches import logarithmic
 from tests.helpers.command import SHORT_SPEECH, run, run_folders
 
 TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
@@ -19,6 +20,7 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
     folders = run_folders(tmp_path)
     rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
     assert len(rates) == 2
+    assert logarithmic(folders[0].parent) == {"optimizer.lr"}
     told = yaml.safe_load((tmp_path / "optimization_results.yaml").read_text())
     assert told["best_value"] == min(rates.values())
     best = [

@@ -1,5 +1,6 @@
 """The launches of a sweep, as its manifest has them: which runs, and whether a search proposed them."""
 
+import re
 from pathlib import Path
 from typing import TypedDict
 
@@ -42,3 +43,12 @@ def searched_arms(sweep: Path) -> frozenset[str]:
         if launch["search"]:
             proposed |= new
     return frozenset(proposed)
+
+
+def logarithmic(sweep: Path) -> frozenset[str]:
+    """The keys whose values a search drew on a logarithmic scale: tag(log, interval(…))."""
+    try:
+        space = read_sweep(sweep).get("space", {})
+    except (FileNotFoundError, UnreadableFileError):
+        return frozenset()
+    return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))

@@ -1,10 +1,11 @@
 """The look of all figures: arms differ in colour, line style, marker and hatch, so that they can be read in grey."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -68,9 +69,14 @@ def log_scale(axes: Axes, values: Iterable[float]) -> None:
     if not numbers or min(numbers) <= 0 or max(numbers) / min(numbers) < 2:
         return
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    plain_numbers(axes.yaxis, (1, 2, 5))
+
+
+def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
+    """Plain numbers at a logarithmic axis, those with these leading digits."""
+    axis.set_major_locator(LogLocator(subs=leading))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend(figure: Figure, axes: Axes) -> None:

@@ -111,8 +111,16 @@ def how_started(config: DictConfig, started: float) -> "Json":
         "config_name": job.config_name,
         "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
         "overrides": list(config.hydra.overrides.task),
+        "space": space(config),
         "search": not str(config.hydra.sweeper.get("_target_")).endswith(DECLARING),
     }
+
+
+def space(config: DictConfig) -> dict[str, str]:
+    """What the sweep varies, as it was written: by its file, and by the command line, which comes last."""
+    declared = {str(key): str(values) for key, values in (config.hydra.sweeper.get("params") or {}).items()}
+    typed = dict(override.split("=", 1) for override in config.hydra.overrides.task if "=" in override)
+    return {**declared, **{key: values for key, values in typed.items() if key in declared}}
 
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:

@@ -14,6 +14,7 @@ from asr_ablations.report.figures import (
     loss_against_wer,
     rates,
     scaling,
+    search,
     seeds,
     throughput,
     time_to_accuracy,
@@ -24,7 +25,7 @@ from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
     curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput,
-    utilisation, scaling,
+    utilisation, scaling, search,
 )  # fmt: skip
 
 

@@ -1,0 +1,56 @@
+"""What a search tried, by each hyperparameter (Ambroszczyk2019 §2.9)."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from asr_ablations.comparison.metrics import WER
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.search import Hyperparameter, hyperparameters
+from asr_ablations.tools.plotting import COLOURS, legend, marker, panels, plain_numbers, save
+
+ACROSS = 4
+"""Panels in a row."""
+FEW = 6
+"""Different values, of which each has its own tick."""
+
+
+def draw(comparison: Comparison, folder: Path) -> list[Path]:
+    """search: a small panel per hyperparameter, a point per run that the search proposed, a star for the best of them.
+    The axis is logarithmic where the search drew logarithmically.
+    """
+    tried = hyperparameters(comparison.arms, comparison.factor)
+    if not tried:
+        return []
+    columns = min(ACROSS, len(tried))
+    figure, axes = panels(columns, -(-len(tried) // columns), size=(2.7, 2.4), sharey=True)
+    for panel, hyperparameter in zip(axes, tried, strict=False):
+        _panel(panel, hyperparameter)
+    for empty in axes[len(tried) :]:
+        figure.delaxes(empty)
+    for left in axes[::columns]:
+        left.set_ylabel(f"best validation {WER.label}, {WER.unit}")
+    legend(figure, axes[0])
+    return save(figure, folder, "search")
+
+
+def _panel(panel: Axes, tried: Hyperparameter) -> None:
+    rates = [WER.scale * rate for rate in tried.rates]
+    others = {**marker(0), "linestyle": "", "label": "a run"}
+    panel.plot(tried.values, rates, **others)
+    star = {
+        "marker": "*",
+        "markersize": 12,
+        "linestyle": "",
+        "color": COLOURS[1],
+        "label": f"best: {rates[tried.best]:.1f} %",
+    }
+    panel.plot([tried.values[tried.best]], [rates[tried.best]], **star)
+    panel.set_xlabel(tried.key)
+    panel.margins(x=0.1, y=0.12)
+    different = sorted({value for value in tried.values if isinstance(value, float)})
+    if tried.logarithmic:
+        panel.set_xscale("log")
+        plain_numbers(panel.xaxis, (1, 3))
+    elif 0 < len(different) <= FEW:
+        panel.set_xticks(different)
