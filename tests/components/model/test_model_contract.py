@@ -287,7 +287,7 @@ def parameters(network: nn.Module) -> int:
 
 
 def test_ds2_has_the_kernels_of_deep_speech_2_and_five_layers_of_800() -> None:
-    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11 (frequency × time). The layers' size is this project's choice."""
+    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11 (frequency × time). Baunsgaard2020 §4.4.3: five layers of 800."""
     network = deep_speech_2(161)
     convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
     assert [c.kernel_size[::-1] for c in convolutions] == [(41, 11), (21, 11)]
