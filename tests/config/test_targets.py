@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.targets import check_group, groups, named
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import SOURCE
-from tests.helpers.support import compose, group_options
+from tests.helpers.support import CONF, compose, group_options, loader
 
 GADGETS = [
     "asr_benchmarks.project.launch._quietly",
@@ -136,6 +137,22 @@ def test_options_may_be_parts_of_a_chain_and_of_a_cache() -> None:
     chain = "asr_ablations.components.augment.chain.Chain"
     assert "asr_ablations.components.augment.noise.Noise" in named("augment").below(chain, "steps")
     assert not named("augment").below(chain, "other")
+
+
+@pytest.mark.parametrize("name", group_options("benchmark"))
+def test_a_benchmark_may_put_options_of_other_groups_below_its_keys(name: str) -> None:
+    words = [f"benchmark={name}", "overrides=[]"]
+    cfg = loader(CONF).load_configuration("benchmarks", words, RunMode.RUN, from_shell=False)
+    OmegaConf.set_struct(cfg, False)
+    del cfg["hydra"]
+    OmegaConf.resolve(cfg)
+    assert check_targets(cfg) is None
+
+
+def test_what_a_benchmark_borrows_opens_nothing_in_the_group_that_it_is_from() -> None:
+    layer, borrower = "asr_ablations.components.rnn.lstm.LSTM", "asr_benchmarks.lstm.torch_cells.TorchCells"
+    assert layer in named("benchmark").below(borrower, "layer")
+    assert not named("benchmark").below(layer, "layer")
 
 
 def test_a_new_yaml_adds_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,22 +18,26 @@ MARKS = ("_target_", "_partial_")
 """Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""
 GROUP = re.compile(r"\$\{(\w+)\}")
 """A value that is what another group has chosen."""
+BORROWED = re.compile(r"/(\w+)@")
+"""How an entry of a defaults list begins that puts an option of another group below a key."""
 
 
 @dataclass(frozen=True)
 class Named:
     """What the files of a group name. options: the targets of its options; parts: those that may stand below a key of
-    a target's; loose: those of the folders in the group's, which its files put below keys of their own.
+    a target's; loose: those of the folders in the group's, which its files put below keys of their own; borrowed: the
+    options of other groups that they put there, as `/rnn@model.layer: lstm` does.
     """
 
     options: frozenset[str]
     parts: dict[tuple[str, str], frozenset[str]]
     loose: frozenset[str]
+    borrowed: frozenset[str] = frozenset()
 
     def below(self, target: str, key: str) -> frozenset[str]:
         """What may stand below a key of a target's."""
-        loose = self.loose if target in self.options | self.loose else frozenset()
-        return self.parts.get((target, key), frozenset()) | loose
+        anywhere = self.loose | self.borrowed if target in self.options | self.loose else frozenset()
+        return self.parts.get((target, key), frozenset()) | anywhere
 
 
 @cache
@@ -91,7 +95,14 @@ def named(group: str) -> Named:
     loose = {
         str(inner["_target_"]) for file in sorted((CONF / group).glob("*/**/*.yaml")) for inner in _built(_read(file))
     }
-    return Named(options, parts, frozenset(loose))
+    others = (match[1] for entry in _entries(group) if (match := BORROWED.match(entry)))
+    return Named(options, parts, frozenset(loose), frozenset().union(*(named(other).options for other in others)))
+
+
+def _entries(group: str) -> Iterator[str]:
+    """The entries with an option in the defaults lists of a group's files, those of its folders too."""
+    for file in sorted((CONF / group).rglob("*.yaml")):
+        yield from (str(key) for entry in _read(file).get("defaults", []) if isinstance(entry, dict) for key in entry)
 
 
 def _options(group: str) -> Iterator[Json]:
