@@ -8,29 +8,13 @@ import pytest
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.search import Hyperparameter, hyperparameters
 from asr_ablations.report.figures import search, write_figures
-from asr_ablations.tools.files import write_json
 from tests.helpers.comparison import comparison
-from tests.helpers.invented_records import record
-
-SPACE = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}
-TRIED = {(0.001, 64): 0.4, (0.003, 128): 0.2, (0.01, 64): 0.3}
-FACTOR = ["optimizer.lr", "width", "layers"]
+from tests.helpers.search import FACTOR, searched
 
 
 @pytest.fixture
 def arms(tmp_path: Path) -> list[Arm]:
-    sweep = tmp_path / "sweep"
-    sweep.mkdir()
-    write_json(sweep / "sweep.json", {"launches": [], "space": SPACE})
-    arms = []
-    for (rate, width), wer in TRIED.items():
-        levels = {"optimizer.lr": str(rate), "width": str(width), "layers": "1"}
-        run = record(f"width={width}", 0, wer)
-        summary = {**run.summary, "best_validation_wer": wer}
-        arms.append(
-            Arm(f"{rate}", [replace(run, folder=sweep / f"{rate}", searched=True, summary=summary)], levels=levels)
-        )
-    return arms
+    return searched(tmp_path)
 
 
 def test_what_was_tried_stands_by_key_with_the_best(arms: list[Arm]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from asr_ablations.report.page import write_page
 from tests.helpers.comparison import comparison, scaled
 from tests.helpers.planned import planned
+from tests.helpers.search import FACTOR, searched
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -115,6 +116,24 @@ def test_the_looks_of_a_plan_are_drawn_with_a_row_each(browser: Any, visited: Si
     assert all(points == pytest.approx(expected[name], abs=0.005) for name, points in drawn)
     (band,) = shown.page.evaluate("document.getElementById('looks-chart').layout.shapes")
     assert (band["y0"], band["y1"]) == (pytest.approx(-3), pytest.approx(3))
+    assert shown.errors == []
+    shown.page.close()
+
+
+def test_a_search_has_a_panel_for_each_hyperparameter(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
+    """On the scale that it drew from, the best marked; what was no search has no such section."""
+    assert visited.page.is_hidden("#s-search")
+    whole = comparison(tmp_path / "runs", seeds=1)
+    tried = replace(whole, arms=[*searched(tmp_path), *whole.arms], factor=FACTOR)
+    shown = visit(browser, write_page(tried, tmp_path)[0])
+    shown.page.wait_for_selector("#search-chart .scatterlayer .trace", state="attached")
+    chart = "document.getElementById('search-chart')"
+    drawn = shown.page.evaluate(f"{chart}.data.map((trace) => [trace.name, [...trace.x], [...trace.y]])")
+    assert drawn == [
+        ["optimizer.lr", [0.001, 0.003, 0.01], pytest.approx([40, 20, 30])], ["best", [0.003], [20]],
+        ["width", [64, 128, 64], pytest.approx([40, 20, 30])], ["best", [128], [20]],
+    ]  # fmt: skip
+    assert shown.page.evaluate(f"[{chart}.layout.xaxis.type, {chart}.layout.xaxis2.type]") == ["log", "linear"]
     assert shown.errors == []
     shown.page.close()
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from asr_ablations.comparison.metrics import WER
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.search import Hyperparameter, hyperparameters
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import COLOURS, legend, marker, panels, plain_numbers, save
 
 ACROSS = 4
@@ -38,7 +39,7 @@ def _panel(panel: Axes, tried: Hyperparameter) -> None:
     rates = [WER.scale * rate for rate in tried.rates]
     others = {**marker(0), "linestyle": "", "label": "a run"}
     panel.plot(tried.values, rates, **others)
-    star = {
+    star: Json = {
         "marker": "*",
         "markersize": 12,
         "linestyle": "",

@@ -14,6 +14,7 @@ from asr_ablations.comparison.epochs import EpochTimes, epoch_times
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.scaling import Scaling, scaling
+from asr_ablations.comparison.search import hyperparameters
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
@@ -55,6 +56,7 @@ def content(comparison: Comparison) -> Json:
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
+        "search": [asdict(tried) for tried in hyperparameters(comparison.arms, comparison.factor)],
         "looks": look_rows(comparison),
         "plan": _plan(comparison),
         "equal": comparison.equal_cost,

@@ -102,13 +102,38 @@ function lookTraces(rows, scale) {
   });
 }
 
+const isNarrow = () => window.innerWidth < 640;
+const axisLook = () => ({ gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true });
+const chartLook = () => ({
+  paper_bgcolor: style("--card"), plot_bgcolor: style("--card"), showlegend: false, margin: { l: 56, r: 16, t: 28, b: 58 },
+  font: { family: "system-ui, sans-serif", size: 12, color: style("--ink") }, hoverlabel: { bgcolor: style("--card"), font: { color: style("--ink") } },
+});
+const chartTools = () => ({ responsive: true, displaylogo: false, displayModeBar: isNarrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], showLink: false });
+
+/* What a search tried: a panel per hyperparameter, a point per run, a star for the best of them. */
+function drawSearch(place, tried, title) {
+  const columns = isNarrow() ? 1 : Math.min(4, tried.length), rows = Math.ceil(tried.length / columns);
+  at(place).style.height = `${4 + 17 * rows}rem`;
+  const layout = { ...chartLook(), hovermode: "closest", grid: { rows, columns, pattern: "independent" } };
+  const points = tried.flatMap((each, number) => {
+    const axis = number ? String(number + 1) : "";
+    const scale = each.logarithmic ? "log" : typeof each.values[0] === "number" ? "linear" : "category";
+    layout[`xaxis${axis}`] = { ...axisLook(), zeroline: false, title: { text: plain(each.key) }, type: scale, nticks: 6 };
+    layout[`yaxis${axis}`] = { ...axisLook(), zeroline: false, title: { text: number % columns ? "" : title } };
+    const rates = each.rates.map((rate) => data.metrics.wer.scale * rate);
+    const own = { xaxis: `x${axis}`, yaxis: `y${axis}`, mode: "markers", name: plain(each.key) };
+    return [
+      { ...own, x: each.values, y: rates, marker: { symbol: "circle-open", size: 8, color: colour(0) } },
+      { ...own, x: [each.values[each.best]], y: [rates[each.best]], name: "best", marker: { symbol: "star", size: 14, color: colour(1) } },
+    ];
+  });
+  return Plotly.react(place, points, layout, chartTools());
+}
+
 function draw(place, data, xTitle, yTitle, options = {}) {
-  const grid = { gridcolor: style("--line"), zerolinecolor: style("--line"), linecolor: style("--line"), automargin: true };
-  const narrow = window.innerWidth < 640;
+  const grid = axisLook();
   const layout = {
-    paper_bgcolor: style("--card"), plot_bgcolor: style("--card"), showlegend: false, hovermode: narrow ? "closest" : "x unified",
-    font: { family: "system-ui, sans-serif", size: 12, color: style("--ink") }, hoverlabel: { bgcolor: style("--card"), font: { color: style("--ink") } },
-    margin: { l: 56, r: 16, t: 28, b: 58 },
+    ...chartLook(), hovermode: isNarrow() ? "closest" : "x unified",
     xaxis: { ...grid, title: { text: xTitle }, zeroline: false },
     yaxis: { ...grid, title: { text: yTitle }, type: options.log ? "log" : "linear", rangemode: options.log ? "normal" : "tozero", zeroline: false },
   };
@@ -118,8 +143,7 @@ function draw(place, data, xTitle, yTitle, options = {}) {
     Object.assign(layout, { shapes: [band], hovermode: "closest" });
     Object.assign(layout.yaxis, { zeroline: true, zerolinecolor: style("--soft"), range: [-options.reach, options.reach] });
   }
-  const config = { responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], showLink: false };
-  return Plotly.react(place, data, layout, config);
+  return Plotly.react(place, data, layout, chartTools());
 }
 
 /* Load plotly.js, which the page itself holds compressed. */

@@ -91,6 +91,10 @@ function differences() {
   ], "Differences");
 }
 
+function search() {
+  at("s-search").hidden = !data.search.length;
+}
+
 function looks() {
   at("s-looks").hidden = !data.looks.length;
   if (!data.looks.length) return;
@@ -119,6 +123,7 @@ function redrawLooks() {
 
 function redraw() {
   if (window.Plotly && data.looks.length) redrawLooks();
+  if (window.Plotly && data.search.length) drawSearch("search-chart", data.search, `best validation ${data.metrics.wer.heading}`);
   if (!window.Plotly || !choice.metric) return;
   const logarithmic = at("log").checked;
   draw("curves", traces(data.arms, choice), AXIS_TITLES[choice.axis], plain(metricTitle(choice.metric)), { log: logarithmic });
@@ -210,7 +215,7 @@ controls();
 theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-for (const part of [head, results, differences, looks, utterances, networks, environments]) part();
+for (const part of [head, results, differences, search, looks, utterances, networks, environments]) part();
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
-  for (const id of ["curves", "utilisation", "looks-chart"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
+  for (const id of ["curves", "utilisation", "looks-chart", "search-chart"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));
