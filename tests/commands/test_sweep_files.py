@@ -1,5 +1,7 @@
 """Every file in sweeps/: its declarations are consistent, every arm composes, and it runs in miniature."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +36,37 @@ def speech(cfg: Any) -> list[str]:
 
 
 def miniature(cfg: Any) -> list[str]:
-    """Overrides that leave two arms: the first value of each key, and the first two of the key with most values."""
+    """Overrides that leave two arms, or four of two crossed factors: the first value of each key, and two of the key
+    with most values, or of both factors, the baseline's among them.
+    """
     if is_search(cfg):
         return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
     values = choices(cfg)
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
-    hours = {"data.hours": "0.02,0.03"}
-    kept = {key: ",".join(listed[: 2 if key == longest else 1]) for key, listed in values.items()}
-    return [f"{key}={hours.get(key, value)}" for key, value in kept.items()]
+    varied = list(cfg.ablation.factor) if "contrasts" in cfg.ablation else [longest]
+    kept = {key: two(listed, cfg) if key in varied else listed[:1] for key, listed in values.items()}
+    if "data.hours" in kept:
+        kept |= {"data.hours": ["0.02", "0.03"], "ablation.baseline": ["0.02"]}
+    return [f"{key}={','.join(listed)}" for key, listed in kept.items()]
+
+
+def two(values: list[str], cfg: Any) -> list[str]:
+    """The first of the values and the baseline's, or the second."""
+    baselines = [part.rpartition("=")[2] for part in str(cfg.ablation.get("baseline", "")).split(",")]
+    wanted = [values[0], *(value for value in values if value in baselines), *values]
+    return list(dict.fromkeys(wanted))[:2]
+
+
+def answered(cfg: Any, sweep: Path, folder: Path) -> None:
+    """The runs are compared for real: each question's verdict is printed, and the claim that it is held against."""
+    done = python(["src/compare.py", sweep, "--full", "--no-page", "--out", folder], clean_environment(folder, folder))
+    assert done.returncode == 0, done.stderr
+    comparison = json.loads((folder / "comparison.json").read_text())
+    assert len(comparison["arms"]) == (1 if cfg.ablation.factor == "seed" else 4 if "contrasts" in cfg.ablation else 2)
+    assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1)
+    assert all(verdict in done.stdout for verdict in comparison["verdicts"])
+    assert cfg.ablation.question in done.stdout
+    assert f"{cfg.ablation.source}): {cfg.ablation.claim}" in done.stdout or "claim" not in cfg.ablation
 
 
 @every_sweep
@@ -94,8 +119,10 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     fixed = [word for key, word in small.items() if key not in varied]
     done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(run_folders(tmp_path)) == 2
+    folders = run_folders(tmp_path)
+    assert len(folders) == (4 if "contrasts" in cfg.ablation else 2)
     assert "WER" in done.stdout[done.stdout.rindex("arms") :]
+    answered(cfg, folders[0].parent, tmp_path / "compared")
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +137,15 @@ def trained(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if is_decoding(name)])
 def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_path: Path) -> None:
-    few = [f"run={trained}", "untrained=decode", "sets=[dev-clean]", *miniature(composed(name))]
+    model = shutil.copytree(trained, tmp_path / trained.name)
+    few = [f"run={model}", "untrained=decode", "sets=[dev-clean]", *miniature(composed(name))]
     if "decoder.lm" in composed(name).ablation.factor:
         few.append(f"decoder.lm={bigrams('sweep.arpa', ['a', 'the', 'i', 'and'])}")
     words = ["src/evaluate.py", "-m", "-cd", "sweeps", "-cn", name, *few]
     done = python(words, clean_environment(corpora, tmp_path))
     assert done.returncode == 0, done.stderr
     assert "WER" in done.stdout
+    answered(composed(name), model / "evaluations", tmp_path / "compared")
 
 
 @pytest.mark.slow
