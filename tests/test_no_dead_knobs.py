@@ -31,7 +31,7 @@ sys.path[:0] = [{source!r}, {tests!r}]
 from omegaconf import OmegaConf
 from asr_ablations.tools.machine import rank
 from tests.helpers.observation import observe
-seen = observe(OmegaConf.load({config!r}))
+seen = observe(OmegaConf.create(json.load(open({config!r}))))
 if not rank():
     open({result!r}, "w").write(json.dumps(seen))
 """
@@ -51,7 +51,7 @@ def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @functools.cache
 def seen(text: str) -> Seen:
     """Configs are observed once each, in as many processes as they ask for."""
-    cfg: Any = OmegaConf.create(text)
+    cfg = thawed(text)
     return _in_processes(text) if cfg.ranks == 2 else observe(cfg)
 
 
@@ -59,7 +59,7 @@ def _in_processes(text: str) -> Seen:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
-        config, result, script = (Path(folder) / name for name in ("config.yaml", "seen.json", "worker.py"))
+        config, result, script = (Path(folder) / name for name in ("config.json", "seen.json", "worker.py"))
         config.write_text(text, encoding="utf-8")
         paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
         script.write_text(TWO_RANKS.format(config=str(config), result=str(result), **paths), encoding="utf-8")
@@ -70,7 +70,12 @@ def _in_processes(text: str) -> Seen:
 
 
 def frozen(cfg: DictConfig) -> str:
-    return OmegaConf.to_yaml(cfg, resolve=True)
+    """All values, in text: YAML would take longer than many a fit."""
+    return json.dumps(OmegaConf.to_container(cfg, resolve=True))
+
+
+def thawed(text: str) -> Any:
+    return OmegaConf.create(json.loads(text))
 
 
 @pytest.mark.slow
@@ -99,7 +104,7 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(
 def _changes(knob: Knob, before: str, after: str) -> list[str]:
     """An option is fitted to the end; of a key the first change is enough."""
     try:
-        one, cfg = seen(before), OmegaConf.create(after)
+        one, cfg = seen(before), thawed(after)
         return differing(one, seen(after) if cfg.ranks == 2 or not knob.key else observe(cfg, unlike=one))
     except UsageError as error:
         if knob.case.refused and knob.case.refused in str(error):

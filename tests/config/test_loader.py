@@ -84,10 +84,19 @@ def test_any_override_is_as_hydra_takes_it_the_first_time_and_later(overrides: l
     assert composed(ours, []) == composed(hydras, []), "what one command line changes does not reach another"
 
 
-def composed(loader: ConfigLoaderImpl, overrides: list[str]) -> str:
+@pytest.mark.parametrize("modes", [[RunMode.MULTIRUN, RunMode.RUN], [RunMode.RUN, RunMode.MULTIRUN]])
+def test_a_choice_that_nobody_has_made_is_forgiven_to_sweeps_alone(modes: list[RunMode], tmp_path: Path) -> None:
+    (tmp_path / "open.yaml").write_text("defaults:\n  - rnn: ???\n", encoding="utf-8")
+    ours, hydras = Loader(search_path(tmp_path)), ConfigLoaderImpl(search_path(tmp_path))
+    texts = [[composed(loader, [], "open", mode) for mode in modes * 2] for loader in (ours, hydras)]
+    assert texts[0] == texts[1]
+    assert any("You must specify 'rnn'" in text for text in texts[0])
+
+
+def composed(loader: ConfigLoaderImpl, overrides: list[str], name: str = "config", mode: RunMode = RunMode.RUN) -> str:
     """The config as yaml, or the error."""
     try:
-        return OmegaConf.to_yaml(loader.load_configuration("config", overrides, RunMode.RUN))
+        return OmegaConf.to_yaml(loader.load_configuration(name, overrides, mode))
     except (HydraException, ValueError) as error:
         return f"{type(error).__name__}: {error}"
 

@@ -1,5 +1,7 @@
 """The alphabet of a language: the characters of conf/alphabet/<language>.yaml, for ${characters_of:…} in a config."""
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -12,13 +14,18 @@ def look_up_in(conf: Path) -> None:
     """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`.
 
     The configs of a process are composed from one folder conf/, except where it reproduces a run by its recorded code.
+    The files are read once: a resolved config asks several times.
     """
-    OmegaConf.register_new_resolver("characters_of", lambda language: characters_of(conf, language), replace=True)
+
+    @functools.cache
+    def known() -> dict[str, str]:
+        return alphabets(conf)
+
+    OmegaConf.register_new_resolver("characters_of", lambda language: characters_of(language, known()), replace=True)
 
 
-def characters_of(conf: Path, language: object) -> str:
+def characters_of(language: object, known: Mapping[str, str]) -> str:
     """The characters of a language's alphabet. Raises UsageError, with the choices, for one without a file."""
-    known = alphabets(conf)
     if str(language) not in known:
         other = "or any with an alphabet of its own: alphabet=derived"
         raise choices("data.language", language, [*known, other])

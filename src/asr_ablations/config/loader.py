@@ -17,6 +17,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
@@ -80,14 +81,22 @@ def list_files(
     prepend_hydra: bool,
     skip_missing: bool,
 ) -> DefaultsList:
-    """Hydra's `create_defaults_list`, once for all command lines that choose the same files."""
+    """Hydra's `create_defaults_list`, once for all command lines that choose the same files. A list from which nothing
+    is missing is the same whether that is forgiven, as where Hydra only looks for its mode, or not.
+    """
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing)
     values = Overrides(repo, overrides_list).config_overrides
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]
-    key = config_name, prepend_hydra, skip_missing, *(override.input_line for override in groups)
+    key = config_name, prepend_hydra, *(override.input_line for override in groups)
     if key not in repo.defaults:
-        repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, skip_missing)
+        try:
+            repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, False)
+        except HydraException:
+            if not skip_missing:
+                raise
+            key = *key, "without what is missing"
+            repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, True)
     return replace(repo.defaults[key], config_overrides=values)
 
 
