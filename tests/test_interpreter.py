@@ -68,6 +68,44 @@ def test_a_forked_command_finds_what_a_fresh_one_does(tmp_path: Path) -> None:
     assert len({number for pair in drawn for number in pair}) == 9, "random numbers that nobody has seeded are alike"
 
 
+STARTS = f"""
+import json, os, subprocess, sys
+os.environ |= {{"PYTHONPATH": {str(SOURCE)!r}, "OMP_NUM_THREADS": "1"}}
+words = [sys.executable, "-m", "asr_ablations.runs.process", "probe.py", "config.yaml"]
+done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=os.environ, start_new_session=True)
+seen, parent, others = json.loads(done.stdout)
+assert (parent, others) == (os.getpid(), []), (parent, os.getpid(), others)
+ends = [*words[:3], "ends.py", "config.yaml"]
+codes = [subprocess.run(ends, env={{**os.environ, "CODE": code}}).returncode for code in ("0", "3", "-9")]
+slow = subprocess.Popen(ends, env={{**os.environ, "CODE": "1e6"}})
+slow.terminate()
+print(json.dumps([seen, codes, slow.wait()]))
+"""
+FILES = "[os.readlink(f'/proc/self/fd/{n}') for n in range(3, 200) if os.path.exists(f'/proc/self/fd/{n}')]"
+ENDS = """
+import os, sys, time
+def main(cfg):
+    code = float(os.environ["CODE"])
+    os.kill(os.getpid(), 9) if code < 0 else sys.exit(int(code)) if code < 1e6 else time.sleep(code)
+"""
+
+
+def test_what_a_forked_command_starts_is_its_child_and_finds_what_a_fresh_one_does(tmp_path: Path) -> None:
+    probe = "".join(f"    {line}\n" for line in PROBE.splitlines())
+    probe = probe.replace("[seen, drawn]", f"[seen, os.getppid(), {FILES}]")
+    (tmp_path / "probe.py").write_text(f"def main(cfg):\n{probe}")
+    (tmp_path / "starts.py").write_text(STARTS)
+    (tmp_path / "ends.py").write_text(ENDS)
+    (tmp_path / "config.yaml").write_text("overrides: [a=b]\n")
+    environment = clean_environment(tmp_path, tmp_path)
+    done = [python(["starts.py"], environment, tmp_path, fresh=fresh) for fresh in (True, False)]
+    assert [one.stderr for one in done] == ["", ""]
+    fresh, forked = (json.loads(one.stdout) for one in done)
+    assert fresh[0]["arguments"] == ["probe.py", "a=b"]
+    assert fresh[1:] == forked[1:] == [[0, 3, -9], -signal.SIGTERM]
+    assert {key: (value, forked[0][key]) for key, value in fresh[0].items() if forked[0][key] != value} == {}
+
+
 @pytest.mark.parametrize(
     "ending",
     [

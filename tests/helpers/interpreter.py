@@ -26,7 +26,7 @@ BEFORE_IMPORTS = ("OMP_", "MKL_", "KMP_", "PYTHON", "LD_", "MALLOC_", "MPL")
 """How the names of those variables begin that libraries read when they are loaded."""
 
 
-_started: set[int] = set()
+_started: dict[int, socket.socket] = {}
 
 
 class Command:
@@ -45,7 +45,7 @@ class Command:
             json.dump(request, file)
             file.seek(0)
             files = [file.fileno(), *(one.fileno() for one in (self.given, self.out, self.errors)), theirs]
-            socket.send_fds(loaded(_before_imports(environment))[0], [b"\n"], files)
+            socket.send_fds(_interpreter(environment, how.get("program")), [b"\n"], files)
         os.close(theirs)
         self._answer = b""
         pid = self._number(0, SECONDS)
@@ -167,6 +167,11 @@ def program(
         return command.finish()
 
 
+def _interpreter(environment: Mapping[str, str], program: Sequence[str] | None) -> socket.socket:
+    """The one that has read these variables; any starts a program, which reads its own."""
+    return next(iter(_started.values())) if program and _started else loaded(_before_imports(environment))[0]
+
+
 def _before_imports(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, value) for name, value in environment.items() if name.startswith(BEFORE_IMPORTS)))
 
@@ -205,6 +210,6 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subpr
         printed.seek(0)
         text = printed.read()
     assert (ready, text) == ("ready\n", ""), f"imports end or print: {text}"
-    _started.add(process.pid)
+    _started[process.pid] = ours
     atexit.register(_leave, ours, process)
     return ours, process

@@ -12,13 +12,14 @@ import gc
 import importlib
 import json
 import multiprocessing.process
-import multiprocessing.util
 import os
 import resource
+import runpy
 import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ SOURCE = HERE.parents[2] / "src"
 sys.path[:0] = [str(SOURCE), str(HERE.parents[2])]
 
 from tests.helpers.ending import end_with_parent, kill_session  # noqa: E402
+from tests.helpers.interpreter_children import Order, set_apart  # noqa: E402
 
 SET_BY_IMPORTS: dict[str, str] = {}
 """Environment variables that the imports add."""
@@ -114,8 +116,7 @@ def become(files: Sequence[int]) -> NoReturn:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a program inherits
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(program[0], program, request["environment"])
-    if "-m" in request["words"]:
-        fork_server_for_arms(standard)
+    set_apart(str(SOURCE), standard, become_child)
     take_over(dict(enumerate(standard)), SET_BY_IMPORTS | request["environment"], request["folder"])
     if request["words"][0] == "-u":
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
@@ -153,6 +154,7 @@ def take_over(files: dict[int, int], environment: dict[str, str], folder: str) -
     multiprocessing.process.ORIGINAL_DIR = folder
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # known of another environment
 
 
 def end(run: Callable[[], Any], script: str) -> NoReturn:
@@ -198,45 +200,32 @@ def from_script(trace: types.TracebackType | None, script: str) -> types.Traceba
     return frame or trace
 
 
-def fork_server_for_arms(standard: Sequence[int]) -> None:
-    """Have the server that this command forks its arms from forked now, while nothing is known of the command, where
-    multiprocessing would start an interpreter and import everything once more.
-    """
-    ours, theirs = socket.socketpair()
-    if (pid := os.fork()) == 0:
-        ours.close()
-        for file in standard:
-            os.close(file)
-        wait_for_arms(theirs)
-    theirs.close()
-
-    def spawn(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
-        if "forkserver" not in arguments[-1] or ours.fileno() < 0:
-            return started(path, arguments, passed)
-        order = {"code": arguments[-1], "environment": dict(os.environ), "folder": os.getcwd()}
-        numbers = [0, 1, 2, *passed]
-        socket.send_fds(ours, [json.dumps([order, numbers]).encode()], numbers)
-        ours.close()  # for a second server there is no second process
-        return pid
-
-    started = multiprocessing.util.spawnv_passfds
-    multiprocessing.util.spawnv_passfds = spawn
-
-
-def wait_for_arms(orders: socket.socket) -> NoReturn:
-    """Become the server when the command asks for it; end with the command where it never does."""
-    message, files, *_ = socket.recv_fds(orders, 2**20, 16)
-    if not message:
-        os._exit(0)
-    order, numbers = json.loads(message)
-    orders.close()
+def become_child(order: Order, files: list[int]) -> NoReturn:
+    """Run what a command has ordered in this process."""
     high = [os.dup2(file, 200 + at) for at, file in enumerate(files)]  # out of the way of the numbers asked for
     for file in files:
         os.close(file)
-    take_over(dict(zip(numbers, high, strict=True)), order["environment"], order["folder"])
+    if order["session"]:
+        os.setsid()
+    environment, words = order["environment"], order["words"]
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    take_over(dict(zip(order["numbers"], high, strict=True)), SET_BY_IMPORTS | environment, order["folder"])
     be_unlike_others()
-    sys.argv = ["-c"]
-    end(lambda: exec(order["code"], {"__name__": "__main__"}), "<string>")
+    if words[0] == "-c":
+        sys.argv = ["-c"]
+        end(lambda: exec(words[1], {"__name__": "__main__"}), "<string>")
+    if words[0] == "-u":
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    _, name, *arguments = words[words.index("-m") :]
+    if name == "torch.distributed.run":  # which starts processes of its own
+        set_apart(str(SOURCE), [], become_child)
+    if threads := environment.get("OMP_NUM_THREADS"):  # read when torch is loaded
+        sys.modules["torch"].set_num_threads(int(threads))
+    own = [place for place in sys.path[1:] if place not in before]
+    sys.path[:] = [order["folder"], *environment["PYTHONPATH"].split(os.pathsep), *own]
+    sys.argv = ["-m", *arguments]
+    sys.modules.pop(name, None)  # it is to be __main__
+    end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), "<frozen runpy>")
 
 
 if __name__ == "__main__":
