@@ -19,10 +19,14 @@ def test_two_ranks_make_one_record(corpora, tmp_path):
     config = yaml.safe_load((single / "config.yaml").read_text())
     frozen = tmp_path / "frozen.yaml"
     frozen.write_text(yaml.safe_dump({**config, "outputs": str(tmp_path / "two"), "sweep": "ranks"}))
-    environment = clean_environment(corpora, tmp_path, PYTHONPATH=child_environment()["PYTHONPATH"])
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    settings = {"PYTHONPATH": child_environment()["PYTHONPATH"], "TMPDIR": str(temporary)}
+    environment = clean_environment(corpora, tmp_path, **settings)
     done = program(command(REPOSITORY / "src" / "train.py", frozen, devices=2), environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("run folder") == 1
+    assert [path for path in temporary.iterdir() if "torchinductor" not in path.name] == []
     (folder,) = run_folders(tmp_path / "two")
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
     with (folder / "utterances.csv").open(newline="") as file:

@@ -14,9 +14,15 @@ NOTICE = "precision=16 on a CPU is bfloat16"
 
 
 @pytest.fixture(scope="module")
-def sweep(corpora, tmp_path_factory):
+def temporary(tmp_path_factory):
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def sweep(corpora, temporary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
-    done = run(["src/train.py", "-m", "rnn=lstm,gru", "precision=16", *SHRUNKEN], corpora, folder, WANDB_MODE="")
+    command = ["src/train.py", "-m", "rnn=lstm,gru", "precision=16", *SHRUNKEN]
+    done = run(command, corpora, folder, WANDB_MODE="", TMPDIR=str(temporary))
     assert done.returncode == 0, done.stderr
     return done, run_folders(folder)
 
@@ -27,6 +33,10 @@ def test_two_arms_finish_each_in_its_own_process(sweep):
     assert [content["status"] for content in status] == ["done", "done"]
     assert status[0]["pid"] != status[1]["pid"]
     assert folders[0].parent == folders[1].parent
+
+
+def test_nothing_is_left_in_the_temporary_folder(sweep, temporary):
+    assert [path for path in temporary.iterdir() if "torchinductor" not in path.name] == []
 
 
 def test_the_arms_differ_in_the_rnn_alone(sweep):

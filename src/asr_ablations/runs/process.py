@@ -20,7 +20,9 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
     """The command line that runs a frozen config; several processes go under torchrun, never under a relaunch of
     sys.argv, which would replay the sweep in every rank.
     """
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}"] if devices > 1 else []
+    # without a log folder torchrun would leave one in the temporary folder
+    ranks = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
+    torchrun = ranks if devices > 1 else []
     limit = [str(threads)] if threads else []
     return [sys.executable, *torchrun, "-m", "asr_ablations.runs.process", str(script), str(config), *limit]
 
