@@ -1,8 +1,10 @@
 """Fixtures of the whole suite."""
 
+import getpass
 import itertools
 import json
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +18,14 @@ from asr_ablations.tools.paths import CONF
 from tests.helpers.command import clean_environment, run_folders
 from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import python
-from tests.helpers.sharing import made_once
+from tests.helpers.sharing import common_folder, made_once
 
 DEAR_FIXTURES = {"corpora", "memorised_run"}
 """Who wants them starts commands, or waits for a training."""
+LONGEST_TEMPORARY = 72
+"""Characters: addresses of sockets in it may have 107."""
+COMPILED = os.environ.get("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}")
+"""Where torch keeps what it has compiled, for the next time."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 
@@ -70,10 +76,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the tests find out of audio files is kept for the tests alone, also by the processes that they start."""
-    os.environ["ASR_ABLATIONS_INDEX"] = str(tmp_path_factory.mktemp("memory") / "audio.sqlite")
-    yield
-    del os.environ["ASR_ABLATIONS_INDEX"]
+    """What the tests find out of audio files is kept for the tests alone, also by the processes that they start; what
+    killed ones leave in the temporary folder goes with that of the tests.
+    """
+    own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory") / "audio.sqlite")}
+    own |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # of several, each is a process that imports torch
+    if len(str(folder := common_folder(tmp_path_factory, "left"))) < LONGEST_TEMPORARY:
+        own |= {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": COMPILED}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own.items():
+            patch.setenv(name, value)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(scope="session")
