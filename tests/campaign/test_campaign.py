@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.campaign.__main__ import main
 from tests.campaign.part import find_parts
-from tests.helpers.interpreter import REPOSITORY
+from tests.helpers.interpreter import REPOSITORY, program
 
 PASSING = """
 NAME, DESCRIPTION = "{name}", "two cases"
@@ -109,7 +108,7 @@ def test_every_part_is_reported_whatever_becomes_of_the_others(tmp_path: Path) -
         assert json.loads((folder / f"{name}.json").read_text())["name"] == name
 
 
-def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path) -> None:
     parts, outputs = tmp_path / "parts", tmp_path / "outputs"
     write_part(parts, "a")
     write_part(parts, "b", f"import pathlib; pathlib.Path({str(tmp_path)!r}, 'b').touch(exist_ok=False)")
@@ -118,13 +117,13 @@ def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path, capfd: p
     stop = f"os.kill(os.getpid(), {int(signal.SIGINT)}); time.sleep(600)"
     write_part(parts, "c", f"(context.folder / 'work').mkdir(); import os, time; {stop}")
     (parts / "b.py").write_text((parts / "b.py").read_text().replace("exist_ok=False", "exist_ok=number > 0"))
-    first = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False, timeout=600)
-    assert first.returncode == 130
+    first = program(command, environment)
+    assert first.returncode == 130, first.stderr
     folder = only(outputs)
     assert verdicts(folder) == {"a": True, "b": True, "c": False}
     assert "| c | interrupted |" in (folder / "report.md").read_text()
     assert json.loads((folder / "c.json").read_text())["report"]["rows"] == [["0", "fine"]]
-    assert "report of what ended" in capfd.readouterr().err
+    assert "report of what ended" in first.stderr
     write_part(parts, "c", "number or (context.folder / 'work').mkdir()")
     assert campaign(parts, outputs, "--resume", str(folder)) == 0, "b would fail if it ran twice"
     assert verdicts(folder) == {"a": True, "b": True, "c": True}
@@ -151,7 +150,7 @@ def test_a_part_without_time_does_one_case(tmp_path: Path) -> None:
 def test_make_campaign(tmp_path: Path) -> None:
     """The target with so little time that each scenario's first block of trials is all."""
     command = ["make", "campaign", "PARTS=coverage", "HOURS=0.00001", f"ARGS=--outputs {tmp_path / 'outputs'}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=600)
+    done = program(command, os.environ)
     assert done.returncode == 0, done.stderr
     folder = only(tmp_path / "outputs")
     assert f"report  {folder / 'report.md'}" in done.stdout

@@ -78,6 +78,12 @@ def test_an_untouched_run_matches_whatever_the_threads_of_today(copied, tmp_path
     assert len(run_folders(tmp_path / "elsewhere")) == 1
 
 
+def test_a_finished_reproduction_is_kept(copied, tmp_path):
+    assert [reproduce(copied, folder=tmp_path).returncode for _ in range(2)] == [0, 0]
+    home = tmp_path / "outputs" / "reproductions" / "single" / copied.name
+    assert sorted(path.name for path in home.iterdir()) == ["1", "2"]
+
+
 def test_one_changed_weight_decay_differs(copied, tmp_path):
     path = copied / "config.yaml"
     path.write_text(path.read_text().replace("weight_decay: 0.01", "weight_decay: 0.5"))
@@ -220,8 +226,8 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 
-def test_an_interrupted_reproduction_continues_and_a_finished_one_is_kept(tiny_corpus, tmp_path):
-    run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=60")
+def test_an_interrupted_reproduction_continues(tiny_corpus, tmp_path):
+    run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=40")
     command = ["-u", REPOSITORY / "src" / "reproduce.py", run]
     with interpreter.start(command, clean_environment(tmp_path, tmp_path)) as process:
         next(line for line in process.lines() if line.startswith("epoch   3"))
@@ -233,5 +239,3 @@ def test_an_interrupted_reproduction_continues_and_a_finished_one_is_kept(tiny_c
     assert done.returncode == 0, done.stderr
     assert "continues from epoch" in done.stdout
     assert verdict_of(run)["verdict"] == "match"
-    assert reproduce(run, folder=tmp_path).returncode == 0
-    assert sorted(path.name for path in home.iterdir()) == ["1", "2"]

@@ -18,6 +18,7 @@ from tests.helpers.processes import wait_for
 UNTIL = [
     *TRAIN,
     CSV,
+    "max_epochs=1",
     "rnn=lstm,gru",
     "until=verdict",
     "until.looks=[2,3]",
@@ -153,7 +154,7 @@ def test_a_sweep_that_is_killed_ends_in_the_same_verdict(
     folder, output = ended
     command = start(OPEN, corpora, tmp_path)
     wait_for(lambda: list(tmp_path.glob("s/*/status.json")))
-    time.sleep(random.Random(moment).uniform(0, 6))
+    time.sleep(random.Random(moment).uniform(0, 4))
     command.kill()
     finish(command)
     wait_for(lambda: not alive(tmp_path))
