@@ -36,6 +36,8 @@ WRONG = {
     "ranks": ([0, -1, 1.5, "auto", True], "1 or more"),
     "threads": ([0, -1, 1.5, "all", True], "1 or more"),
     "checkpoint_minutes": ([-1, "often", None, True], "0 or more"),
+    "transcripts.every": ([0, 1.5, "often", True], "1 or more, or null"),
+    "transcripts.utterances": ([0, 1.5, None], "1 or more"),
     "outputs": ([None], "a folder"),
     "best": (["ter", 1, None, True], "loss, wer, cer"),
 }
@@ -56,6 +58,7 @@ RIGHT = {
     "ranks": [None, 1, 4],
     "threads": [None, 1, 64],
     "checkpoint_minutes": [0, 0.5, 60],
+    "transcripts.every": [None, 1, 1000],
     "hardware.price_per_hour": [None, 0, 2.5],
     "sweep": [None, "a", 2024],
     "outputs": ["elsewhere"],
@@ -96,7 +99,7 @@ def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None,
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation"} == {
+    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation", "transcripts"} == {
         key for key in WRONG if "." not in key
     }
 

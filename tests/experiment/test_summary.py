@@ -1,5 +1,6 @@
 """What a run gives to its logger at its end."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     logger = wandb_logger(record, project="tests", entity=None)
     assert isinstance(logger, LoggerOfTables)
     log_planned(logger, PLANNED)
+    logger.log_table("transcripts", ["id", "hypothesis"], [["a", "b c"]], step=50)
     log_result(logger, SUMMARY, [])
     finish(logger, exit_code)
     wandb.teardown()  # its service writes the file to the end
@@ -42,6 +44,10 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     assert any((row.get("final/test/wer"), row.get("final/test/loss")) == (0.25, 0.5) for row in recorded["history"])
     kept = {key: value for key, value in recorded["summary"].items() if key.startswith("until/")}
     assert kept == {"until/look": 2, "until/looks": 3, "until/arm": "rnn=gru", "until/state": "open"}
+    (table,) = (row for row in recorded["history"] if "transcripts/path" in row)
+    assert table["trainer/global_step"] == 50
+    (file,) = record.folder.rglob("transcripts_*.table.json")
+    assert json.loads(file.read_text())["data"] == [["a", "b c"]]
 
 
 def test_a_logger_without_an_end_is_left_alone(record: Run) -> None:

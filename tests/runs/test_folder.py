@@ -25,6 +25,8 @@ MACHINE = {
     "plan": True,
     "threads": 2,
     "checkpoint_minutes": 1,
+    "transcripts.every": 50,
+    "transcripts.utterances": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
     "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"},
     "hardware.price_per_hour": 2.5,

@@ -27,6 +27,7 @@ from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLos
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.transcripts import Transcripts
 from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.drawing import drawing
@@ -69,8 +70,13 @@ class TrainingRun:
         best = best_checkpoint(self.record.checkpoints, first, self.cfg.best)
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
         pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer")
-        own = [self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
+        own = [*self._transcripts(), self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
         return own if pruning is None else [*own, pruning]
+
+    def _transcripts(self) -> list[pl.Callback]:
+        """Before the others: its time counts as a step's, and not as a wait for data."""
+        every, utterances = self.cfg.transcripts.every, self.cfg.transcripts.utterances
+        return [] if every is None else [Transcripts(self.record.folder, every, utterances)]
 
     def run(self) -> None:
         """Train, evaluate, record. Raises Pruned for a run that is not worth continuing, Diverged for one that cannot

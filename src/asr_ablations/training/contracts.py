@@ -227,10 +227,10 @@ class LoggerFactory(Protocol):
 
 @runtime_checkable
 class LoggerOfTables(Protocol):
-    """A logger that shows tables: it is given example transcripts of the final evaluation."""
+    """A logger that shows tables: it is given example transcripts of training and of the final evaluation."""
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]]) -> None:
-        """Log the table `key`; data: rows with a value for each column."""
+    def log_table(self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None) -> None:
+        """Log the table `key`; data: rows with a value for each column; step: of the optimizer, None after training."""
 
 
 @runtime_checkable

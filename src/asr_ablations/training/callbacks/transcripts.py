@@ -1,0 +1,86 @@
+"""Transcripts of some training utterances while training goes on (Baunsgaard2020 §4.4.2, figure 6)."""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.dataset import Speech, collate
+from asr_ablations.runs.layout import TRANSCRIPTS
+from asr_ablations.runs.metrics import keep_batches
+from asr_ablations.training.contracts import LoggerOfTables
+from asr_ablations.training.task import task_of
+
+COLUMNS = ["batches", "id", "reference", "hypothesis"]
+
+
+class Transcripts(pl.Callback):
+    """Decodes the same `utterances` of the training set after every `every` batches, with the run's decoder. Writes
+    transcripts.csv into `folder`, and a table `transcripts` where a logger shows tables.
+
+    The utterances are evenly spaced over the set, not augmented, and decoded in one forward pass without dropout, by
+    the first rank. Only at these moments the host waits for the device. Weights, running statistics and random numbers
+    stay as they are: a run without transcripts trains to the same bits.
+    """
+
+    def __init__(self, folder: Path, every: int, utterances: int) -> None:
+        self.path, self.every, self.utterances = folder / TRANSCRIPTS, every, utterances
+        self._batch: Batch | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            keep_batches(self.path, trainer.fit_loop.epoch_loop.total_batch_idx + 1)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        if batches % self.every or not trainer.is_global_zero:
+            return
+        rows = [[str(batches), *row] for row in self._decoded(trainer, pl_module)]
+        _append(self.path, rows)
+        for logger in trainer.loggers:
+            if isinstance(logger, LoggerOfTables):
+                logger.log_table("transcripts", COLUMNS, rows, step=trainer.global_step)
+
+    def _decoded(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> list[tuple[str, str, str]]:
+        """(id, reference, hypothesis) of each utterance."""
+        if self._batch is None:
+            speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
+            self._batch = evenly_spaced(speech, self.utterances)
+        task = task_of(pl_module)
+        with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():
+            texts = task.decoder(*task(self._batch.to(task.device)))
+        return list(zip(self._batch.ids, self._batch.texts, texts, strict=True))
+
+
+def evenly_spaced(speech: Speech, count: int) -> Batch:
+    """A batch of `count` utterances of a set, or of all where it has fewer. Raises UsageError for an unreadable one."""
+    places = np.linspace(0, len(speech) - 1, min(count, len(speech))).round().astype(int).tolist()
+    batch = collate([speech[place] for place in places])
+    assert isinstance(batch, Batch)
+    return batch
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """As `eval`; each part returns to the mode that it had."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _append(path: Path, rows: list[list[str]]) -> None:
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *rows] if new else rows)
