@@ -14,6 +14,7 @@ from asr_ablations.comparison.loss_against_wer import loss_against_wer as loss_a
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
+    batch_phases,
     curves,
     loss_against_wer,
     scaling,
@@ -23,6 +24,7 @@ from asr_ablations.report.figures import (
     write_figures,
 )
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.plotting import HATCHES, LINES, MARKERS
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
@@ -98,6 +100,30 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handma
     text = (tmp_path / "utilisation.svg").read_text()
     assert "GPU 0" not in text
     assert "GPU, mean" in text
+
+
+def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path) -> None:
+    """Baunsgaard2020 figure 8: batches of 4 s, sampled every 0.1 s; the window holds 25 s of them. Sampled every
+    second as in the other tests, whose batches are shorter, there is no figure.
+    """
+    compared = comparison(tmp_path / "runs", seeds=1)
+    assert batch_phases.draw(compared, tmp_path) == []
+    run = compared.arms[0].runs[0]
+    parts = ["data"] * 5 + ["forward"] * 10 + ["backward"] * 20 + ["update"] * 5
+    lines = ",".join(COLUMNS) + "\n" + "".join(
+        f"{number / 10},train,50,1,0,80,9,250,0.1,90 70,{parts[number % 40]}\n" for number in range(1000)
+    )  # fmt: skip
+    (run.folder / "utilisation.csv").write_text(lines)
+    dense = replace(run, summary={**run.summary, "steps": 25, "train_batch_seconds": 100.0})
+    rows = batch_phases.window(dense)
+    assert rows[-1]["seconds"] - rows[0]["seconds"] == pytest.approx(25)
+    first, *others = compared.arms
+    write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [batch_phases])
+    text = (tmp_path / "batch_phases.svg").read_text()
+    assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *batch_phases.PARTS))
+    assert (
+        text.count(batch_phases.PARTS["backward"]) == 1 + 7
+    )  # in the legend, and from the middle of one batch to the middle of the seventh
 
 
 def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:

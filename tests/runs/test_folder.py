@@ -25,6 +25,7 @@ MACHINE = {
     "plan": True,
     "threads": 2,
     "checkpoint_minutes": 1,
+    "utilisation_seconds": 0.03,
     "transcripts.every": 50,
     "transcripts.utterances": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},

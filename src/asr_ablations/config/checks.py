@@ -40,6 +40,7 @@ def check(cfg: DictConfig, primary: str = "config") -> None:
     if cfg.ranks is not None and cfg.gpus not in ("auto", 0, cfg.ranks):
         raise choices("ranks", cfg.ranks, f"null, or one per GPU with gpus={cfg.gpus}")
     number("checkpoint_minutes", cfg.checkpoint_minutes, least=0)
+    number("utilisation_seconds", cfg.utilisation_seconds, above=0)
     if cfg.transcripts.every is not None:
         whole("transcripts.every", cfg.transcripts.every, 1, also="null for none")
     whole("transcripts.utterances", cfg.transcripts.utterances, 1)

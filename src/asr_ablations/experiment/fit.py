@@ -28,7 +28,7 @@ from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.transcripts import Transcripts
-from asr_ablations.training.callbacks.utilisation import INTERVAL, Utilisation
+from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.drawing import drawing
 from asr_ablations.training.precision import notice
@@ -58,7 +58,7 @@ class TrainingRun:
         self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
         self.planned = planned_run(record.folder, cast(Json, OmegaConf.to_container(cfg, resolve=True)))
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
-        self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, INTERVAL)
+        self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, cfg.utilisation_seconds)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
         restore = RestoreState(checkpoint["ranks"] if checkpoint else None)
         loggers = [self.table, *([self.logger] if self.logger else [])]

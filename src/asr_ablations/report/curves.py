@@ -10,7 +10,7 @@ from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import read_utilisation
+from asr_ablations.runs.utilisation import by_second, read_utilisation
 
 Values = NDArray[np.float64]
 
@@ -65,10 +65,11 @@ def loss_curve(run: RunRecord, axis: str) -> Curve:
 
 
 def throughput_curve(run: RunRecord) -> Curve:
-    """Seconds of audio trained per second, between a sample of the utilisation and the next, before the final
-    evaluation. Empty for a run without samples.
+    """Seconds of audio trained per second, second by second of the utilisation's samples, before the final evaluation.
+    Empty for a run without samples.
     """
-    rows = [r for r in read_utilisation(run.folder) if r["audio_hours"] is not None and r["phase"] != "evaluate"]
+    samples = by_second(read_utilisation(run.folder))
+    rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
     seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
     if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
         return _empty()

@@ -16,7 +16,8 @@ identity."""
 
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
-    *("force", "plan", "threads", "checkpoint_minutes", "transcripts", "pruning", "until"),
+    *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
+    *("pruning", "until"),
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 

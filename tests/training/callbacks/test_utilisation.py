@@ -14,7 +14,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
-from asr_ablations.runs.utilisation import COLUMNS, read_utilisation
+from asr_ablations.report.figures.batch_phases import PARTS
+from asr_ablations.runs.utilisation import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.utilisation import Utilisation
@@ -98,6 +99,8 @@ def test_samples_are_in_order_of_time_with_their_phases(recorded):
         assert 0 <= row["cpu_percent"] <= 100
         assert 0.05 < row["host_memory_gib"] < 100
         assert row["gpu_percent"] is None
+        assert row["part"] in (PARTS if row["phase"] == "train" else [""])
+    assert "data" in {row["part"] for row in samples}  # most of the time of a reader that sleeps
 
 
 def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
@@ -136,6 +139,42 @@ def test_time_and_audio_stand_beside_every_validation(recorded):
     hours = [float(row["time/audio_hours"]) for row in validated]
     assert hours == pytest.approx([audio / 3600, 2 * audio / 3600], rel=1e-4)
     assert read_utilisation(recorded[0])[-1]["audio_hours"] == pytest.approx(utilisation.audio_hours, abs=1e-5)
+
+
+def test_a_step_has_its_parts_in_order(tmp_path):
+    """By hooks called as Lightning does; between two batches the host waits for data."""
+    utilisation = Utilisation(tmp_path, 1)
+    batch = SimpleNamespace(lengths=torch.tensor([16000]))
+    module, fitter = SimpleNamespace(), SimpleNamespace(world_size=1, is_last_batch=False)
+    hooks = {
+        "forward": lambda: utilisation.on_train_batch_start(fitter, module, batch, 0),
+        "backward": lambda: utilisation.on_before_backward(fitter, module, torch.zeros(())),
+        "update": lambda: utilisation.on_before_optimizer_step(fitter, module, None),
+        "data": lambda: utilisation.on_train_batch_end(fitter, module, None, batch, 0),
+    }
+    seen = []
+    for hook in hooks.values():
+        hook()
+        seen.append(utilisation._part)
+    assert seen == list(hooks)
+    assert set(seen) == set(PARTS)
+
+
+def test_samples_of_less_than_a_second_are_joined_within_their_phase():
+    """Means of percents, sums of what was read, the last of what is a state."""
+    columns = {"host_memory_gib": 1.0, "gpu_percent": None, "gpu_power_watts": None, "gpu_memory_gib": None}
+    samples = [
+        {**columns, "seconds": number / 2, "phase": phase, "cpu_percent": 10.0 * number, "disk_read_mib": 1.0,
+         "audio_hours": number, "gpu_percents": [number, 2 * number], "part": "data"}
+        for number, phase in enumerate(["train"] * 5 + ["validate"])
+    ]  # fmt: skip
+    joined = by_second(samples)
+    assert [row["seconds"] for row in joined] == [0.5, 1.5, 2, 2.5]
+    assert [row["cpu_percent"] for row in joined] == [5, 25, 40, 50]
+    assert [row["disk_read_mib"] for row in joined] == [2, 2, 1, 1]
+    assert [row["audio_hours"] for row in joined] == [1, 3, 4, 5]
+    assert joined[1]["gpu_percents"] == [2.5, 5]
+    assert by_second(samples[::2]) == samples[::2]
 
 
 def test_the_thread_ends_with_the_run(recorded):

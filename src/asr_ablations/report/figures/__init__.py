@@ -8,6 +8,7 @@ from matplotlib import rc_context
 
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import (
+    batch_phases,
     curves,
     differences,
     looks,
@@ -25,7 +26,7 @@ from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
     curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput,
-    utilisation, scaling, search,
+    utilisation, batch_phases, scaling, search,
 )  # fmt: skip
 
 

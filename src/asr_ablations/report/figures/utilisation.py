@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.utilisation import read_utilisation
+from asr_ablations.runs.utilisation import by_second, read_utilisation
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import HATCHES, LINES, panels, save
 
@@ -28,7 +28,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
-    read = {arm.name: read_utilisation(arm.runs[0].folder) for arm in comparison.arms if arm.runs}
+    read = {arm.name: by_second(read_utilisation(arm.runs[0].folder)) for arm in comparison.arms if arm.runs}
     samples = {name: rows for name, rows in read.items() if len(rows) > 1}
     if not samples:
         return []
@@ -49,25 +49,26 @@ def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
 def _column(column: Sequence[Axes], name: str, rows: Sequence[Json], power: bool) -> None:
     """The panels of an arm: use, memory and, where it is known, power."""
     column[0].set_title(name)
-    _each_gpu(column[0], rows)
-    _lines(column[0], rows, PERCENT)
+    draw_each_gpu(column[0], rows)
+    draw_lines(column[0], rows, PERCENT)
     column[0].set_ylim(0, 103)
-    _lines(column[1], rows, MEMORY)
+    draw_lines(column[1], rows, MEMORY)
     if power:
-        _lines(column[2], rows, POWER)
+        draw_lines(column[2], rows, POWER)
     for panel in column:
         _shade(panel, rows)
     column[-1].set_xlabel("time in seconds")
 
 
-def _lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]]) -> None:
+def draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]]) -> None:
+    """A line per column that has values, with its label, style and colour."""
     for column, (label, style, colour) in columns.items():
         known = [(row["seconds"], row[column]) for row in rows if row[column] is not None]
         if known:
             panel.plot(*zip(*known, strict=True), style, color=colour, linewidth=1.3, label=label)
 
 
-def _each_gpu(panel: Axes, rows: Sequence[Json]) -> None:
+def draw_each_gpu(panel: Axes, rows: Sequence[Json]) -> None:
     """Thin lines, distinguished by style and shade, a line per GPU; the mean of several GPUs is the thick line."""
     for gpu in range(gpu_lines(rows)):
         known = [row for row in rows if len(row["gpu_percents"]) > gpu]

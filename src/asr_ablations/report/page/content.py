@@ -25,7 +25,7 @@ from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
 from asr_ablations.runs.reader import read_model
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import COLUMNS, TEXTS, read_utilisation
+from asr_ablations.runs.utilisation import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.tools.files import Json
 
 POINTS = 300
@@ -144,7 +144,7 @@ def _utilisation(arm: Arm) -> dict[str, Series]:
     """Samples of the first seed, by column: seconds and values."""
     if not arm.runs:
         return {}
-    rows = read_utilisation(arm.runs[0].folder)
+    rows = by_second(read_utilisation(arm.runs[0].folder))
     rows = rows[:: max(1, len(rows) // POINTS)]
     series = {}
     for column in COLUMNS:

@@ -21,9 +21,6 @@ from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint, Decoder
 from asr_ablations.training.task import task_of
 
-INTERVAL = 1.0
-"""Seconds between two samples."""
-
 
 class Utilisation(pl.Callback):
     """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
@@ -31,7 +28,8 @@ class Utilisation(pl.Callback):
     phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate. They add up to the time from the
     construction of this object to `close`. decode is the decoding of validations and of the final evaluation, and is
     not counted in these. Samples begin with training, and so do their seconds and hours of audio; both continue from
-    where a checkpoint left them.
+    where a checkpoint left them. In the phase train they also have the part of a step that the host is in: data
+    (between two batches), forward, backward or update; the device may be behind.
 
     Logs train/waiting_percent (%) in each epoch: the share of an epoch's training time before the first batch and
     between the end of a batch and the start of the next. It covers reading and collating audio, the transfer to the
@@ -51,6 +49,7 @@ class Utilisation(pl.Callback):
         self._sampler: threading.Thread | None = None
         self._stop = threading.Event()
         self._waited = self._epoch_began = self._batch_ended = 0.0
+        self._part = "data"
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         trainer.strategy.checkpoint_io = TimedCheckpoints(self)
@@ -100,12 +99,22 @@ class Utilisation(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._waited += time.perf_counter() - self._batch_ended
+        self._part = "forward"
+
+    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor) -> None:
+        self._part = "backward"
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        self._part = "update"
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
         self.audio_hours += int(batch.lengths.sum()) * trainer.world_size / SAMPLE_RATE / 3600
         self._batch_ended = time.perf_counter()
+        self._part = "data"
         if trainer.is_last_batch:
             percent = 100 * self._waited / (self._batch_ended - self._epoch_began)
             pl_module.log("train/waiting_percent", percent, on_step=False, on_epoch=True, batch_size=1)
@@ -142,12 +151,12 @@ class Utilisation(pl.Callback):
             last = time.perf_counter()
             host.read(1)  # the start of the counters
             while not self._stop.wait(self.interval):
-                now, phase = time.perf_counter(), self._phase  # reading the counters takes a while
+                now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
                 counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
                 last = now
                 row = {key: _cell(value) for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
-                table.writerow({**trained, "phase": phase, **row})
+                table.writerow({**trained, "phase": phase, "part": part if phase == "train" else "", **row})
                 file.flush()
 
 
