@@ -16,7 +16,8 @@ class Batch:
     audio: concatenated int16 samples of all utterances (sum of lengths,); lengths: samples (B,), kept on the CPU, where
     sizes can be read without a synchronisation; targets: concatenated label indices; target_lengths: labels (B,), CPU;
     ids, texts: B strings; features: concatenated float16 frames of all utterances (sum of frames, F), where they were
-    computed beforehand and there is no audio.
+    computed beforehand and there is no audio; frame_labels: the label of each output frame (B, T), where utterances are
+    cut into chunks.
     """
 
     audio: torch.Tensor
@@ -26,6 +27,7 @@ class Batch:
     ids: list[str]
     texts: list[str]
     features: torch.Tensor | None = None
+    frame_labels: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -19,6 +19,7 @@ from asr_ablations.tools.machine import rank
 from asr_ablations.tools.seeds import stream
 from asr_ablations.training.callbacks.loss_scale import LossScale
 from asr_ablations.training.callbacks.step_on_validation import StepOnValidation
+from asr_ablations.training.chunks import cutting_order
 from asr_ablations.training.contracts import (
     AcousticModel,
     Features,
@@ -63,11 +64,13 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         seed=cfg.seed,
         augment_seed=seed_of(cfg, "augment"),
     )
+    order = build(cfg.order)
+    task.cutting = cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
     data = SpeechData(
         corpus,
         alphabet,
-        build(cfg.order),
+        order,
         task.output_frames,
         batch_count=cfg.batch.size,
         batch_seconds=cfg.batch.seconds,

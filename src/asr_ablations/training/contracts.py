@@ -174,6 +174,22 @@ class Loss(Protocol):
 
 
 @runtime_checkable
+class FrameLoss(Loss, Protocol):
+    """A loss with a label for each frame: that of `batch.frame_labels` where it is set, its own otherwise."""
+
+    def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+        """Labels (B, T) on the targets' device, for utterances of lengths (B,) in frames of any kind and T = frames."""
+
+
+@runtime_checkable
+class CuttingOrder(Protocol):
+    """An order whose utterances are trained on in chunks, with a FrameLoss; validation sees them whole."""
+
+    def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """For lengths (B,) in frames, on the CPU: utterance, first frame and length of each chunk, (N,) each."""
+
+
+@runtime_checkable
 class Penalty(Protocol):
     """penalty: what the weights themselves add to the number that is minimised; validation leaves it out."""
 

@@ -16,9 +16,11 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.contracts import Augmentation
 from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.training.chunks import Chunks
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
+    CuttingOrder,
     Decoder,
     Features,
     GradientTreatment,
@@ -40,6 +42,9 @@ class CTCTask(pl.LightningModule):
 
     sixteen_bit_copies = False
     """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
+
+    cutting: CuttingOrder | None = None
+    """What cuts training utterances into chunks; None trains on whole ones."""
 
     def __init__(
         self,
@@ -110,14 +115,20 @@ class CTCTask(pl.LightningModule):
         """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
         features, lengths = self.normalised_features(batch)
         features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
-        log_probs, lengths = self.log_probs(features, lengths)
+        padding = batch.padding()
+        if self.cutting is None:
+            log_probs, lengths = self.log_probs(features, lengths)
+        else:
+            chunks = Chunks(self.cutting, self.loss, batch, features, lengths)
+            log_probs, lengths = self.log_probs(chunks.features, chunks.lengths)
+            batch = chunks.labelled(lengths, log_probs.shape[1])
         loss = self.loss(log_probs, lengths, batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks; where ranks must not wait for each other, the first one's
         together = self.ranks_step_together
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
-        self.log("train/padding_percent", 100 * batch.padding(), on_step=False, on_epoch=True, batch_size=1)
+        self.log("train/padding_percent", 100 * padding, on_step=False, on_epoch=True, batch_size=1)
         penalty = self.penalty(self.model)
         if penalty is None:
             return loss

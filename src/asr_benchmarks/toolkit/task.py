@@ -24,10 +24,10 @@ from asr_benchmarks.toolkit.network import Network
 
 @dataclass
 class FrameBatch:
-    """features (B, T, D), labels (B, T), lengths (B,) on the CPU."""
+    """features (B, T, D), frame_labels (B, T), which the framewise loss takes, and lengths (B,) on the CPU."""
 
     features: torch.Tensor
-    labels: torch.Tensor
+    frame_labels: torch.Tensor
     lengths: torch.Tensor
     ids: tuple[str, ...] = ()
 
@@ -35,7 +35,7 @@ class FrameBatch:
         return len(self.lengths)
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "FrameBatch":
-        features, labels = (x.to(device, non_blocking=non_blocking) for x in (self.features, self.labels))
+        features, labels = (x.to(device, non_blocking=non_blocking) for x in (self.features, self.frame_labels))
         return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
@@ -55,14 +55,6 @@ class Batches:
     def __iter__(self) -> Iterator[FrameBatch]:
         for x, y in self.frames.batches(self.number, self.rank, self.ranks):
             yield FrameBatch(x, y, torch.full((len(x),), x.shape[1]))
-
-
-class LabelledFrames(Framewise):
-    """The framewise loss, with the labels that the batch holds."""
-
-    def labels(self, batch: object, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        assert isinstance(batch, FrameBatch)
-        return batch.labels
 
 
 class GivenFeatures(nn.Module):
@@ -87,7 +79,7 @@ class FrameTask(CTCTask):
             optimizer=optimizer,
             schedule=constant,
             gradient=ClipNorm(limit=None),
-            loss=LabelledFrames(reduction="frame"),
+            loss=Framewise(reduction="frame"),
             penalty=NoPenalty(),
             alphabet=Alphabet("-"),
             validation_sets=[],
@@ -111,7 +103,7 @@ class MinimalTask(FrameTask):
     def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
         assert isinstance(batch, FrameBatch)
         logits, _ = self.model(batch.features, batch.lengths)
-        loss = cross_entropy(logits.float().flatten(0, 1), batch.labels.flatten())
+        loss = cross_entropy(logits.float().flatten(0, 1), batch.frame_labels.flatten())
         self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch))
         return loss
 

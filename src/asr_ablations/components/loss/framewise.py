@@ -30,7 +30,7 @@ class Framewise:
         return linear_alignment(batch, lengths, frames)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        labels = self.labels(batch, lengths, log_probs.shape[1])
+        labels = self._frame_labels(log_probs, lengths, batch)
         nats = -log_probs.gather(2, labels[..., None])[..., 0]
         return self.reduction(_sum_over_frames(nats, lengths), lengths)
 
@@ -40,9 +40,12 @@ class Framewise:
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
         """The frame error rate `fer`: the share of all frames of the batch whose best symbol is not the label."""
-        labels = self.labels(batch, lengths, log_probs.shape[1])
+        labels = self._frame_labels(log_probs, lengths, batch)
         wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
         return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
+
+    def _frame_labels(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return self.labels(batch, lengths, log_probs.shape[1]) if batch.frame_labels is None else batch.frame_labels
 
 
 def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:

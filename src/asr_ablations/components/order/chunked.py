@@ -1,14 +1,42 @@
-"""RETURNN's overlapping chunks of utterances (Doetsch2016 §4), which CTC cannot train on."""
+"""Utterances at random, cut into overlapping chunks of constant length (Doetsch2016 §4)."""
 
+import numpy as np
+import torch
+
+from asr_ablations.components.order.shuffled import shuffled
+from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError
 
 
 class Chunked:
-    """Raises UsageError: no loss of this project can be trained on chunks."""
+    """Batches as of order=shuffled, whose utterances are trained on in chunks of `length` feature frames; neighbours
+    share `overlap` frames, which count twice. The last chunk of an utterance may be shorter.
 
-    def __init__(self) -> None:
-        raise UsageError(
-            "order=chunked: CTC cannot train on chunks, since its labels belong to a whole utterance and nothing says "
-            "in which chunk one is spoken: chunks need a label for each frame; expected bucketed, shuffled, sortagrad "
-            "or sorted"
-        )
+    Features are normalised over the whole utterance, then cut; recurrences start anew in each chunk. Needs a loss with
+    a label for each frame. Raises UsageError for a length below 1 and for an overlap that is not below it.
+    """
+
+    def __init__(self, *, length: int, overlap: int) -> None:
+        if not (is_whole(length, 1) and is_whole(overlap, 0) and overlap < length):
+            raise UsageError(
+                f"order.length={length}, order.overlap={overlap}: expected whole numbers of frames, a length of "
+                "1 or more and an overlap that is less than the length"
+            )
+        self.length, self.overlap = length, overlap
+
+    def __call__(
+        self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Batches of indices in random order."""
+        return shuffled(durations, batch_size, epoch, generator)
+
+    def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """For lengths (B,) in frames on the CPU: utterance, first frame and length of each chunk, (N,) each. No chunk
+        lies within its predecessor; an utterance without frames is one empty chunk.
+        """
+        step = self.length - self.overlap
+        counts = 1 + (lengths - self.length).clamp(min=0).add(step - 1).div(step, rounding_mode="floor")
+        utterance = torch.repeat_interleave(torch.arange(len(lengths)), counts)
+        starts = step * (torch.arange(len(utterance)) - (counts.cumsum(0) - counts)[utterance])
+        return utterance, starts, (lengths[utterance] - starts).clamp(max=self.length)
