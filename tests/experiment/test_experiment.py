@@ -66,6 +66,17 @@ def test_the_final_loss_is_that_of_the_last_validation(folder: Path) -> None:
     assert final["test"]["loss"] > 0
 
 
+def test_the_norm_of_each_steps_gradient_is_recorded(folder: Path) -> None:
+    """Lightning's mean over an epoch is that of the epoch's steps, three of them; so is the loss beside it."""
+    with (folder / "losses.csv").open() as file:
+        steps = list(csv.DictReader(file))
+    with (folder / "metrics.csv").open() as file:
+        epochs = [float(row["train/gradient_norm"]) for row in csv.DictReader(file) if row["train/gradient_norm"]]
+    norms = [float(row["gradient_norm"]) for row in steps]
+    assert [sum(norms[at : at + 3]) / 3 for at in range(0, len(norms), 3)] == pytest.approx(epochs, rel=1e-5)
+    assert len(set(norms)) == len(norms) == 3 * EPOCHS
+
+
 def test_seconds_of_the_epochs_add_up_to_those_of_all_training_batches(folder: Path) -> None:
     with (folder / "metrics.csv").open() as file:
         seconds = [float(row["train/epoch_seconds"]) for row in csv.DictReader(file) if row["train/epoch_seconds"]]

@@ -9,6 +9,7 @@ import numpy as np
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.description import descriptions
 from asr_ablations.comparison.epochs import epoch_times
+from asr_ablations.comparison.gradients import gradients
 from asr_ablations.comparison.loss_against_wer import loss_against_wer
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.scaling import scaling
@@ -63,6 +64,7 @@ def as_json(comparison: Comparison) -> Json:
         "epochs": [asdict(times) for times in epoch_times(comparison.arms, comparison.baseline)],
         "one_arm": [asdict(description) for description in descriptions(comparison.arms)],
         "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
+        "gradient_norm": [asdict(row) for row in gradients(comparison.arms)],
         "scaling": [asdict(row) for row in scaling(comparison.arms)],
         "allowed": comparison.allowed,
         "plan": None if comparison.plan is None else _plan(comparison.plan),

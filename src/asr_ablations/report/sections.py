@@ -7,6 +7,7 @@ from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.description import description_section
+from asr_ablations.report.gradients import gradient_section
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.losses import loss_section
 from asr_ablations.report.section import Section, number, spread
@@ -24,6 +25,7 @@ def sections(comparison: Comparison) -> list[Section]:
         _training(comparison),
         _differences(comparison),
         loss_section(comparison),
+        gradient_section(comparison),
         Section("The literature", lines=comparison.literature),
         time_to_accuracy_section(comparison),
         equal_cost_section(comparison),

@@ -113,6 +113,17 @@ def read_losses(folder: Path) -> list[str]:
         return [row["loss"] for row in _rows(path)]
 
 
+def read_gradient_norms(folder: Path) -> list[float]:
+    """The norm of the gradient at every step, nan where it was not recorded; empty for a run without a record, as from
+    W&B.
+    """
+    path = folder / layout.LOSSES
+    if not path.exists():
+        return []
+    with _damage_of(path):
+        return [float(row.get("gradient_norm") or "nan") for row in _rows(path)]
+
+
 def read_utterances(path: Path) -> list[Json]:
     """The rows of a table of utterances: utterances.csv, or that of an evaluation. Counts are whole numbers."""
     with _damage_of(path):

@@ -43,6 +43,9 @@ class CTCTask(pl.LightningModule):
     sixteen_bit_copies = False
     """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
+    gradient_norm: torch.Tensor | None = None
+    """The latest norm that the treatment of the gradient has logged, () on the device, before clipping."""
+
     cutting: CuttingOrder | None = None
     """What cuts training utterances into chunks; None trains on whole ones."""
 
@@ -170,7 +173,7 @@ class CTCTask(pl.LightningModule):
     ) -> None:
         """Treat the gradients, unscaled, before the optimizer's step."""
         parameters = list(self.model.parameters())
-        self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_step)
+        self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_gradient)
 
     def optimizer_step(
         self,
@@ -182,6 +185,11 @@ class CTCTask(pl.LightningModule):
         """Take the optimizer's step, then treat the weights."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         self.gradient.after_step(list(self.model.parameters()), self._log_step)
+
+    def _log_gradient(self, name: str, value: float | torch.Tensor) -> None:
+        if name == "train/gradient_norm":
+            self.gradient_norm = torch.as_tensor(value).detach()
+        self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
         self.log(name, value, on_step=False, on_epoch=True, batch_size=1)

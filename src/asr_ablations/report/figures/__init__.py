@@ -11,6 +11,7 @@ from asr_ablations.report.figures import (
     batch_phases,
     curves,
     differences,
+    gradient_norm,
     looks,
     loss_against_wer,
     rates,
@@ -25,8 +26,8 @@ from asr_ablations.report.figures import (
 from asr_ablations.tools.plotting import LOOK
 
 KINDS = (
-    curves, training_loss, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks, throughput,
-    utilisation, batch_phases, scaling, search,
+    curves, training_loss, gradient_norm, seeds, rates, loss_against_wer, time_to_accuracy, differences, looks,
+    throughput, utilisation, batch_phases, scaling, search,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The tables metrics.csv and losses.csv: what training logs, kept across interruptions."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +15,7 @@ from asr_ablations.runs.metrics import truncate
 from asr_ablations.tools.files import write_csv
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.task import task_of
 
 
 class MetricsTable(CSVLogger):
@@ -52,14 +53,16 @@ class _ContinuedWriter(ExperimentWriter):
 
 
 class StepLosses(pl.Callback):
-    """Writes losses.csv: the exact training loss of every step, where a difference between two runs shows first.
+    """Writes losses.csv: the exact training loss of every step, where a difference between two runs shows first, and
+    the norm of its gradient before clipping, nothing where the treatment of the gradient logs none.
 
-    The losses stay on their device until an epoch or a checkpoint ends, so that no step waits for its loss.
+    Both stay on their device until an epoch or a checkpoint ends, so that no step waits for them.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOSSES
         self._losses: list[torch.Tensor] = []
+        self._norms: list[torch.Tensor | None] = []
         self._first = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -71,6 +74,7 @@ class StepLosses(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         self._losses.append(step_loss(outputs).detach())
+        self._norms.append(task_of(pl_module).gradient_norm)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._flush(trainer)
@@ -80,16 +84,25 @@ class StepLosses(pl.Callback):
 
     def _flush(self, trainer: pl.Trainer) -> None:
         losses, self._losses = self._losses, []
+        norms, self._norms = self._norms, []
         if not losses or not trainer.is_global_zero:
             return
-        values = torch.stack(losses).float().cpu().tolist()
+        values, norm_values = _numbers(losses), _numbers(norms)
         new = not self.path.exists()
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             if new:
-                table.writerow(["batch", "loss"])
-            table.writerows((self._first + i, repr(value)) for i, value in enumerate(values))
+                table.writerow(["batch", "loss", "gradient_norm"])
+            pairs = zip(values, norm_values, strict=True)
+            table.writerows((self._first + i, value, norm) for i, (value, norm) in enumerate(pairs))
         self._first += len(values)
+
+
+def _numbers(values: Sequence[torch.Tensor | None]) -> list[str]:
+    """The exact numbers as text, fetched from their device at once; "" for None."""
+    known = [value.float() for value in values if value is not None]
+    numbers = iter(torch.stack(known).cpu().tolist() if known else [])
+    return ["" if value is None else repr(next(numbers)) for value in values]
 
 
 def step_loss(outputs: object) -> torch.Tensor:
