@@ -36,7 +36,8 @@ class Graph(nn.Module):
 
     def forward(self, audio: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features, frames = self.features(pad(audio.float() * self.scale, (0, self.padding)), lengths)
-        logits, frames = self.model(normalise_utterances(features, frames), frames)
+        normalised = normalise_utterances(features, frames, getattr(self.features, "variance", True))
+        logits, frames = self.model(normalised, frames)
         return logits.log_softmax(dim=-1), frames
 
 

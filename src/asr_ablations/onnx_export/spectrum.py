@@ -2,9 +2,9 @@
 
 import torch
 from torch import nn
-from torch.nn.functional import conv1d, pad
+from torch.nn.functional import conv1d
 
-from asr_ablations.components.features.framing import PREEMPHASIS, PowerSpectrum
+from asr_ablations.components.features.framing import PowerSpectrum
 
 
 class ConvolvedSpectrum(nn.Module):
@@ -22,7 +22,8 @@ class ConvolvedSpectrum(nn.Module):
         size, window = spectrum.window_size, spectrum.window.double().cpu()
         impulses = torch.eye(size, dtype=torch.float64)
         centred = impulses - 1 / size  # a frame without its mean, for each sample of it
-        emphasised = centred - PREEMPHASIS * pad(centred, (1, 0))[:, :-1]
+        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # the first sample is its own
+        emphasised = centred - spectrum.preemphasis * previous
         transformed = torch.fft.rfft(emphasised * window, n=spectrum.fft_size)  # (size, F)
         kernels = torch.cat([transformed.real, transformed.imag], dim=1).T
         self.register_buffer("kernels", kernels[:, None].float())

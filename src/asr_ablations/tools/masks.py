@@ -8,11 +8,15 @@ def valid_frames(lengths: torch.Tensor, frames: int, device: torch.device) -> to
     return torch.arange(frames, device=device) < lengths.to(device, non_blocking=True)[:, None]
 
 
-def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Mean 0 and deviation 1 of each bin over the valid frames of each utterance; padding becomes 0. (B, T, F)."""
+def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor, variance: bool = True) -> torch.Tensor:
+    """Mean 0 and, with `variance`, deviation 1 of each bin over the valid frames of each utterance; padding becomes 0.
+    (B, T, F).
+    """
     mask = valid_frames(lengths, features.shape[1], features.device)[..., None]
     count = lengths.to(features.device).clamp(min=1)[:, None, None]
     mean = (features * mask).sum(dim=1, keepdim=True) / count
     centred = (features - mean) * mask
+    if not variance:
+        return centred
     deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
     return centred / (deviation + 1e-5)

@@ -32,7 +32,8 @@ class Features(Protocol):
     """features: from waveforms to frames. Also an nn.Module, whose buffers move to the model's device.
 
     Computed in float32 and without gradients, whatever the precision of the run. The caller normalises each bin of each
-    utterance to mean 0 and deviation 1 afterwards: a constant factor or offset changes nothing.
+    utterance to mean 0 and deviation 1 afterwards: a constant factor or offset changes nothing. Optional attribute:
+    `variance`, false where the caller is to remove the mean alone.
     """
 
     size: int

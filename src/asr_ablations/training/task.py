@@ -95,6 +95,7 @@ class CTCTask(pl.LightningModule):
 
     def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (B, T, F) with mean 0 and deviation 1 in each bin of each utterance, and lengths (B,) in frames.
+        Features that say so keep their deviation.
 
         They are float32 whatever the precision: power spectra do not fit into 16 bits.
         """
@@ -104,7 +105,7 @@ class CTCTask(pl.LightningModule):
             else:
                 lengths = self.features.frames(batch.lengths)
                 features = batch.padded_features(lengths)
-            return normalise_utterances(features, lengths), lengths
+            return normalise_utterances(features, lengths, getattr(self.features, "variance", True)), lengths
 
     def log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """From normalised features (B, T, F) to log-probabilities (B, T', V) in nats, float32, and their lengths."""

@@ -8,8 +8,10 @@ import soundfile
 import torch
 import torchaudio
 
-from asr_ablations.components.features.framing import PREEMPHASIS, PowerSpectrum
+from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, TAPERS, PowerSpectrum
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.masks import normalise_utterances
+from tests.helpers.every_key import exempt
 from tests.helpers.support import component, group_options, knobs, shared_data, turned
 
 LENGTHS = torch.tensor([8000, 0, 4321, 5, 16000])
@@ -70,7 +72,11 @@ def test_batches_of_less_than_a_window_have_no_frames(name: str) -> None:
     assert frames.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("name", "key"), knobs("features"))
+def in_the_features(name: str, key: str) -> bool:
+    return not exempt(f"features={name}", f"{key} in the features")
+
+
+@pytest.mark.parametrize(("name", "key"), [pair for pair in knobs("features") if in_the_features(*pair)])
 def test_no_dead_knobs(name: str, key: str) -> None:
     written, changed = (
         f(waveforms(), LENGTHS)[0] for f in (component("features", name), turned("features", name, key))
@@ -147,7 +153,10 @@ def test_power_spectrum_is_kaldis_spectrogram() -> None:
     to the frame's whole power, as float32 leaves nothing of a bin ten million times below it.
     """
     expected = kaldi("test-spectrogram.txt")
-    result = PowerSpectrum(400, 160, 512)(kaldis_wav())[0].double().numpy() * 32768.0**2
+    result = (
+        PowerSpectrum(400, 160, 512, preemphasis=PREEMPHASIS, taper=POVEY)(kaldis_wav())[0].double().numpy()
+        * 32768.0**2
+    )
     power = np.exp(expected)[:, 1:]
     assert (np.abs(result[:, 1:] - power) / power.sum(axis=1, keepdims=True)).max() < 1e-5
     loud = power > 1e-4 * power.sum(axis=1, keepdims=True)
@@ -166,6 +175,42 @@ def test_spectrogram_is_the_discrete_fourier_transform_of_its_windows() -> None:
     result, _ = component("features", "spectrogram")(waveforms()[4:, :2000], torch.tensor([2000]))
     np.testing.assert_allclose(result[0].numpy(), expected, atol=2e-2)
     assert np.abs(result[0].numpy() - expected).mean() < 1e-4
+
+
+@pytest.mark.parametrize("preemphasis", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("taper", TAPERS)
+def test_emphasis_and_window_are_those_of_kaldis_port_in_torchaudio(taper: str, preemphasis: float) -> None:
+    """torchaudio.compliance.kaldi.spectrogram, whose FFT is as long as the next power of two: 512 samples. Bins are
+    compared to the frame's whole power.
+    """
+    samples = waveforms()[4:]
+    expected = torchaudio.compliance.kaldi.spectrogram(
+        samples, frame_length=32.0, frame_shift=10.0, window_type=NAMES.get(taper, taper),
+        preemphasis_coefficient=preemphasis, raw_energy=False, dither=0.0,
+    ).exp()[:, 1:]  # fmt: skip
+    result = PowerSpectrum(512, 160, 512, preemphasis=preemphasis, taper=taper)(samples)[0, :, 1:]
+    assert result.shape == expected.shape
+    assert float(((result - expected).abs() / expected.sum(dim=1, keepdim=True)).max()) < 1e-5
+
+
+NAMES = {"hann": "hanning"}
+"""Kaldi's name of a window, where ours is another."""
+
+
+@pytest.mark.parametrize(("key", "value"), [("preemphasis", 1.5), ("preemphasis", -0.1), ("taper", "triangle")])
+def test_a_wrong_window_or_emphasis_is_refused(key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"{key}={value}: expected"):
+        component("features", "spectrogram", **{key: value})
+
+
+def test_without_variance_only_the_mean_of_each_bin_is_removed() -> None:
+    """Of valid frames, and padding becomes 0."""
+    features, frames = component("features", "spectrogram", variance=False)(waveforms(), LENGTHS)
+    kept = normalise_utterances(features, frames, variance=False)
+    for row, count in zip((0, 2, 4), frames[[0, 2, 4]].tolist(), strict=True):
+        expected = features[row, :count] - features[row, :count].mean(dim=0)
+        torch.testing.assert_close(kept[row, :count], expected, atol=1e-4, rtol=1e-4)
+        assert not kept[row, count:].any()
 
 
 @pytest.mark.parametrize("hertz", [250.0, 1000.0, 4000.0])

@@ -4,30 +4,51 @@ Povey et al. 2011 (Kaldi, feat/feature-window.cc), dither 0: whole frames only, 
 Povey window. Ambroszczyk2019 §1.1 uses spectrograms, Baunsgaard2020 §2.1 filter banks and cepstra of the same frames.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import nn
 
 PREEMPHASIS = 0.97
+POVEY = "povey"
+TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
+    POVEY: lambda size: torch.hann_window(size, periodic=False, dtype=torch.float64).pow(0.85),
+    "hann": partial(torch.hann_window, periodic=False, dtype=torch.float64),
+    "hamming": partial(torch.hamming_window, periodic=False, dtype=torch.float64),
+    "blackman": partial(torch.blackman_window, periodic=False, dtype=torch.float64),
+    "rectangular": partial(torch.ones, dtype=torch.float64),
+}
+"""Kaldi's windows (feat/feature-window.cc) by size; only the Povey window is its own."""
 
 
 class PowerSpectrum(nn.Module):
     """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples.
 
-    Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear, and the window begins with
-    0: so the emphasis can be done once for the waveform, and the mean can be removed from the spectrum. That takes two
-    passes over the frames instead of six, which is most of the time.
+    preemphasis: the share of the previous sample that is subtracted, from 0 to 1; taper: one of TAPERS. Raises
+    ValueError for others.
+
+    Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear: so the emphasis is done
+    once for the waveform, and the mean is removed from the spectrum. That takes two passes over the frames instead of
+    six, which is most of the time. The first sample of a frame has no previous one, for Kaldi; that matters only where
+    the window does not begin with 0.
     """
 
     window: torch.Tensor
     offset: torch.Tensor
 
-    def __init__(self, window: int, hop: int, fft_size: int) -> None:
+    def __init__(self, window: int, hop: int, fft_size: int, *, preemphasis: float, taper: str) -> None:
         super().__init__()
-        self.window_size, self.hop, self.fft_size = window, hop, fft_size
-        povey = torch.hann_window(window, periodic=False, dtype=torch.float64).pow(0.85)
+        if not 0 <= preemphasis <= 1:
+            raise ValueError(f"preemphasis={preemphasis}: expected a number from 0 to 1")
+        if taper not in TAPERS:
+            raise ValueError(f"taper={taper}: expected one of {', '.join(TAPERS)}")
+        self.window_size, self.hop, self.fft_size, self.preemphasis = window, hop, fft_size, preemphasis
+        shape = TAPERS[taper](window)
+        self.begins_with = float(shape[0])
         # the spectrum of a mean of 1 after emphasis and window
-        offset = torch.fft.rfft((1 - PREEMPHASIS) * povey, n=fft_size)
-        self.register_buffer("window", povey.float(), persistent=False)
+        offset = torch.fft.rfft((1 - preemphasis) * shape, n=fft_size)
+        self.register_buffer("window", shape.float(), persistent=False)
         self.register_buffer("offset", torch.view_as_real(offset).float(), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
@@ -37,8 +58,19 @@ class PowerSpectrum(nn.Module):
     def forward(self, waveforms: torch.Tensor) -> torch.Tensor:
         if waveforms.shape[-1] < self.window_size:
             return waveforms.new_zeros(len(waveforms), 0, self.fft_size // 2 + 1)
-        emphasised = waveforms - PREEMPHASIS * nn.functional.pad(waveforms[:, :-1], (1, 0))
+        previous = nn.functional.pad(waveforms[:, :-1], (1, 0))
+        emphasised = waveforms - self.preemphasis * previous
         frames = emphasised.unfold(-1, self.window_size, self.hop) * self.window
         means = nn.functional.avg_pool1d(waveforms[:, None], self.window_size, self.hop)[:, 0, :, None, None]
         spectrum = torch.view_as_real(torch.fft.rfft(frames, n=self.fft_size))
+        if self.begins_with and self.preemphasis:
+            spectrum = self._with_first_samples(spectrum, waveforms, previous)
         return (spectrum - means * self.offset).square().sum(dim=-1)
+
+    def _with_first_samples(
+        self, spectrum: torch.Tensor, waveforms: torch.Tensor, previous: torch.Tensor
+    ) -> torch.Tensor:
+        """The spectrum (B, T, F, 2) where each frame's first sample is its own previous one: an impulse is real."""
+        starts = self.hop * torch.arange(spectrum.shape[1], device=waveforms.device)
+        impulse = self.begins_with * self.preemphasis * (previous[:, starts] - waveforms[:, starts])
+        return torch.stack([spectrum[..., 0] + impulse[..., None], spectrum[..., 1]], dim=-1)

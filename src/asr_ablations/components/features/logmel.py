@@ -5,7 +5,7 @@ from torch import nn
 from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.features.framing import PowerSpectrum
+from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum
 
 
 class LogMel(nn.Module):
@@ -19,7 +19,7 @@ class LogMel(nn.Module):
         size = round(window * SAMPLE_RATE)
         fft_size = 1 << (size - 1).bit_length()
         self.size = bins
-        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), fft_size)
+        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), fft_size, preemphasis=PREEMPHASIS, taper=POVEY)
         banks, _ = get_mel_banks(bins, fft_size, float(SAMPLE_RATE), low, high, 100.0, -500.0, 1.0)
         self.register_buffer("filters", nn.functional.pad(banks, (0, 1)).T.contiguous(), persistent=False)
 

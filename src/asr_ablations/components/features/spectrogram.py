@@ -10,14 +10,16 @@ from asr_ablations.components.features.framing import PowerSpectrum
 class Spectrogram(nn.Module):
     """(waveforms (B, S), lengths (B,) in samples) → (log power (B, T, F), lengths (B,) in frames).
 
-    window and hop in seconds; F = window · 16000 / 2 + 1: 161 bins for 20 ms.
+    window and hop in seconds; F = window · 16000 / 2 + 1: 161 bins for 20 ms. preemphasis and taper as in
+    PowerSpectrum. variance: whether the caller divides each bin by its deviation, or removes its mean alone.
     """
 
-    def __init__(self, *, window: float, hop: float) -> None:
+    def __init__(self, *, window: float, hop: float, preemphasis: float, taper: str, variance: bool) -> None:
         super().__init__()
+        self.variance = variance
         size = round(window * SAMPLE_RATE)
         self.size = size // 2 + 1
-        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), size)
+        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), size, preemphasis=preemphasis, taper=taper)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
         return self.spectrum.frames(lengths)
