@@ -18,8 +18,8 @@ class Recurrence(nn.Module):
     """One layer and direction with the weights of one of our recurrent layers: (x (B, T, D), lengths (B,)) → (B, T, H).
 
     For export only: called otherwise it returns zeros. Raises UsageError for a layer that does not keep its weights in
-    a torch module `cell`, as all but min_gru do. A layer that computes something else with them is detected when the
-    numbers are compared.
+    a torch module `cell`, as all but min_gru and associative_lstm do. A layer that computes something else with them is
+    detected when the numbers are compared.
     """
 
     def __init__(self, layer: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""The cells that torch has not: the LSTM written out twice, the clipped ReLU, minGRU."""
+"""The cells that torch has not: the LSTM written out twice, the clipped ReLU, minGRU, the associative LSTM."""
 
 import pytest
 import torch
@@ -111,3 +111,71 @@ def test_min_gru_survives_enormous_inputs() -> None:
     result = module(x, LENGTHS)
     gradients = torch.autograd.grad(result.sum(), [x, *module.parameters()])
     assert all(torch.isfinite(value).all() for value in (result, *gradients))
+
+
+EVEN = 6
+
+
+def associative(copies: int) -> nn.Module:
+    torch.manual_seed(1)
+    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(INPUTS, EVEN)
+    return module
+
+
+def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Danihelka et al. 2016 in torch's own complex numbers, a frame and a copy after the other, in float64; a
+    permutation is a product with its matrix.
+    """
+    half = EVEN // 2
+    weights = {name: value.double() for name, value in module.state_dict().items()}
+    matrices = [torch.eye(half, dtype=torch.complex128)[order] for order in module.permutations]  # type: ignore[operator, union-attr]
+    hidden, traces = torch.zeros(len(x), EVEN, dtype=torch.float64), [torch.zeros(len(x), half) + 0j for _ in matrices]
+
+    def number(sums: torch.Tensor) -> torch.Tensor:
+        both = torch.complex(sums[:, :half], sums[:, half:])
+        return both / both.abs().clamp(min=1)
+
+    outputs = []
+    for frame in x.double().unbind(1):
+        sums = [
+            frame @ weights[f"inputs.{part}.weight"].T
+            + weights[f"inputs.{part}.bias"]
+            + hidden @ weights[f"recurrent.{part}.weight"].T
+            for part in range(6)
+        ]
+        forget, enter, leave = (gate.sigmoid() for gate in sums[:3])
+        key, query, value = map(number, sums[3:])
+        traces = [
+            forget * trace + (key @ matrix.T) * (enter * value) for trace, matrix in zip(traces, matrices, strict=True)
+        ]
+        read = sum((query @ matrix.T) * trace for trace, matrix in zip(traces, matrices, strict=True)) / len(traces)
+        read = read / read.abs().clamp(min=1)
+        hidden = torch.cat([leave * read.real, leave * read.imag], dim=1)
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize(("copies", "scale"), [(1, 1.0), (4, 1.0), (4, 10.0)])
+def test_the_associative_lstm_is_its_equations(copies: int, scale: float) -> None:
+    """Loud inputs reach the bound of keys and values, where a modulus is cut to 1."""
+    module, x = associative(copies), inputs(scale=scale).detach()
+    with torch.no_grad():
+        result, expected = module(x, LENGTHS), associative_reference(module, x)
+    torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)
+    assert (result.unflatten(2, (2, -1)).square().sum(dim=2) <= 1 + 1e-6).all()
+
+
+def test_copies_of_the_memory_have_no_weights_of_their_own() -> None:
+    """The point of the cell: a larger memory with the same parameters."""
+    one, eight = ([p.shape for p in associative(copies).parameters()] for copies in (1, 8))
+    assert one == eight
+    assert not torch.equal(associative(1)(inputs(), LENGTHS), associative(8)(inputs(), LENGTHS))
+    rows = associative(8).permutations.tolist()  # type: ignore[union-attr, operator]
+    assert all(sorted(row) == [0, 1, 2] for row in rows)
+    assert len({tuple(row) for row in rows}) > 1
+
+
+@pytest.mark.parametrize(("width", "copies"), [(5, 4), (6, 0), (6, 1.5)])
+def test_an_odd_width_is_refused(width: int, copies: object) -> None:
+    with pytest.raises(ValueError, match=f"width={width}, copies={copies}: expected an even width"):
+        component("rnn", "associative_lstm", copies=copies)(INPUTS, width)

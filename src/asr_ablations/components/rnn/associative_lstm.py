@@ -1,0 +1,65 @@
+"""The associative LSTM: a memory of complex numbers that is written and read by keys (Danihelka et al. 2016)."""
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from asr_ablations.tools.checks import is_whole
+
+
+class AssociativeLSTM(nn.Module):
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H): the real parts of H / 2 numbers, then the
+    imaginary ones.
+
+    The memory holds `copies` traces. Each adds up products of a key and a value, element by element; the key of each is
+    permuted in its own way, so that the noise of reading differs between the copies, and their mean has less of it. The
+    permutations are the same in every layer, whatever the seed. torch has no such cell: it goes frame by frame, and is
+    slow. Raises ValueError for an odd H, and for copies below 1.
+    """
+
+    permutations: torch.Tensor
+
+    def __init__(self, input_size: int, hidden_size: int, *, copies: int) -> None:
+        super().__init__()
+        if hidden_size % 2 or not is_whole(copies, 1):
+            raise ValueError(f"width={hidden_size}, copies={copies}: expected an even width, and copies of 1 or more")
+        size = hidden_size // 2
+        self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
+        # a matrix each, so that initialisations know how many outputs it has
+        self.inputs = nn.ModuleList(nn.Linear(input_size, outputs) for outputs in self.sizes)
+        self.recurrent = nn.ModuleList(nn.Linear(hidden_size, outputs, bias=False) for outputs in self.sizes)
+        generator = torch.Generator().manual_seed(0)
+        drawn = [torch.randperm(size, generator=generator) for _ in range(copies)]
+        self.register_buffer("permutations", torch.stack(drawn))  # (copies, H / 2)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        entering = torch.cat([layer(x) for layer in self.inputs], dim=-1)
+        recurrent = torch.cat([layer.weight for layer in self.recurrent])  # type: ignore[misc]  # Linear's own
+        hidden = entering.new_zeros(len(x), recurrent.shape[1])
+        memory = entering.new_zeros(len(x), 2, *self.permutations.shape)  # (B, real and imaginary, copies, H / 2)
+        outputs = []
+        for frame in entering.unbind(1):
+            hidden, memory = self._step(frame + linear(hidden, recurrent), memory)
+            outputs.append(hidden)
+        return torch.stack(outputs, dim=1)
+
+    def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sums (B, 9 H / 2) of inputs and past to (hidden (B, H), memory)."""
+        *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
+        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # one for both parts of a number
+        enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))
+        written = product(enter_key[:, :, self.permutations], (enter * value)[:, :, None])
+        memory = forget[:, :, None] * memory + written
+        read = product(leave_key[:, :, self.permutations], memory).mean(dim=2)
+        return (leave * bound(read)).flatten(1), memory
+
+
+def bound(x: torch.Tensor) -> torch.Tensor:
+    """Complex numbers (B, 2, …) scaled down to a modulus of at most 1."""
+    return x * x.square().sum(dim=1, keepdim=True).clamp(min=1).rsqrt()
+
+
+def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The complex products of (B, 2, …) and (B, 2, …). torch's own complex numbers have no kind for bfloat16."""
+    (a, b), (c, d) = x.unbind(1), y.unbind(1)
+    return torch.stack([a * c - b * d, a * d + b * c], dim=1)
