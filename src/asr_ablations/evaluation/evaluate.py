@@ -11,8 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
+from asr_ablations.evaluation.activations import check_layers, stored_activations
 from asr_ablations.evaluation.decoders import decoder_name, files, searches
-from asr_ablations.evaluation.log_probs import LogProbs, stored_log_probs
+from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
 from asr_ablations.evaluation.record import Evaluation, evaluation_name, set_content, set_rows
 from asr_ablations.evaluation.request import finished_runs
@@ -54,6 +55,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
         trained.data.corpus.prepare()
     with Pool([arm.decoder for arm in arms], process_count(requests[0].processes)) as pool, _bar() as bar:
         results = [(arm, _evaluate(number, arm, pool, bar)) for number, arm in enumerate(arms)]
+    _store_activations(arms)
     done = [(arm, evaluation) for arm, evaluation in results if evaluation is not None]
     print_evaluations([evaluation for _, evaluation in done], [arm.cfg.overrides for arm, _ in done])
     return [[evaluation for arm, evaluation in done if arm.request == number] for number in range(len(requests))]
@@ -69,6 +71,8 @@ def _arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
                 runs[path, cfg.checkpoint] = _load(path, cfg)
             trained = runs[path, cfg.checkpoint]
             sets = _sets(cfg, trained)
+            check_layers(trained, _listed(cfg.activations.layers))
+            _activation_sets(cfg, trained, sets)
             arms.append(DecodingArm(number, cfg, trained, sets, build(cfg.decoder)(trained.task.alphabet)))
     return arms
 
@@ -86,13 +90,40 @@ def _load(path: Path, cfg: DictConfig) -> Trained:
 
 def _sets(cfg: DictConfig, trained: Trained) -> list[str]:
     """The requested sets, by default all. Raises UsageError for one that is no validation or test set of the run."""
-    corpus = trained.data.corpus
-    available = list(dict.fromkeys([*corpus.validation, *corpus.test]))
-    requested = [cfg.sets] if isinstance(cfg.sets, str) else list(cfg.sets or available)
+    available = _held_out(trained)
+    return _among("sets", _listed(cfg.sets) or available, available)
+
+
+def _activation_sets(cfg: DictConfig, trained: Trained, sets: list[str]) -> list[str]:
+    """The sets whose activations are stored. Raises UsageError for one that the run has not."""
+    return _among("activations.sets", _listed(cfg.activations.sets) or sets, ["train", *_held_out(trained)])
+
+
+def _held_out(trained: Trained) -> list[str]:
+    return list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
+
+
+def _listed(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _among(key: str, requested: list[str], available: list[str]) -> list[str]:
     for name in requested:
         if name not in available:
-            raise choices("sets", name, available)
+            raise choices(key, name, available)
     return requested
+
+
+def _store_activations(arms: Sequence[DecodingArm]) -> None:
+    """Store what the requests ask for, each file once, and print where it is."""
+    files = {
+        stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
+        for arm in arms
+        if (layers := _listed(arm.cfg.activations.layers))
+        for name in _activation_sets(arm.cfg, arm.trained, arm.sets)
+    }
+    for file in files:
+        print(f"activations  {file}")
 
 
 def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
@@ -126,10 +157,14 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
 
 def log_probs_of(trained: Trained, name: str) -> LogProbs:
     """The log-probabilities of a set from the run's folder, computed on the run's own device if they are missing."""
+    return stored_log_probs(trained, name, *_forward_pass(trained))
+
+
+def _forward_pass(trained: Trained) -> tuple[torch.device, Precision]:
+    """The run's own device, and a context of its precision."""
     devices = device_count(trained.cfg)
-    device = torch.device("cuda" if devices else "cpu")
     precision = trainer(trained.cfg, devices, [], []).precision_plugin.forward_context
-    return stored_log_probs(trained, name, device, precision)
+    return torch.device("cuda" if devices else "cpu"), precision
 
 
 def _decode(

@@ -1,0 +1,123 @@
+"""What hidden layers give out for whole sets, as HDF5 (Doetsch2016 §3)."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import nn
+
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.dataset import collate
+from asr_ablations.evaluation.log_probs import Precision, log_probs_key, unique_utterances
+from asr_ablations.runs.layout import ACTIVATIONS
+from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import whole_file
+from asr_ablations.training.load import Trained
+
+FORMAT = 1
+"""The version of the stored format: raised when what is stored changes."""
+
+
+def check_layers(trained: Trained, layers: Sequence[str]) -> None:
+    """Raises UsageError for a name that is no part of the model, with the names of its layers."""
+    named = dict(_model(trained).named_modules())
+    for name in layers:
+        if not name or name not in named:
+            shown = [other for other in named if other and other.count(".") < 2]
+            raise choices("activations.layers", name, shown)
+
+
+def stored_activations(
+    trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
+) -> Path:
+    """The file with the outputs of these layers for a set, train among them; computed first if it is missing.
+
+    It has a group per layer: `frames`, (frames of all utterances, …) float32, and `lengths` (N,), the frames of each;
+    beside them `ids` (N,) in the order of the utterances. One utterance is computed at a time, so that nothing is
+    padded. Raises UsageError for a layer that takes no part, or whose output is no tensor of frames.
+    """
+    import h5py
+
+    if name not in trained.data.sets:
+        trained.data.read(name)
+    speech = trained.data.sets[name]
+    utterances = unique_utterances(name, speech.utterances)
+    determining = json.dumps([log_probs_key(trained, utterances, device), list(layers), FORMAT])
+    key = hashlib.sha256(determining.encode()).hexdigest()[:12]
+    file = trained.folder / ACTIVATIONS / f"{name}-{key}.h5"
+    if file.exists():
+        return file
+    file.parent.mkdir(exist_ok=True)
+    places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
+    trained.task.to(device)
+    with whole_file(file, ending=".h5") as temporary, h5py.File(temporary, "w") as content:
+        content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
+        content["ids"] = [utterance.id for utterance in utterances]
+        lengths: dict[str, list[int]] = {layer: [] for layer in layers}
+        with _outputs(_model(trained), layers) as outputs:
+            shown = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
+            for utterance in shown:
+                batch = collate([speech[places[utterance.id]]])
+                assert isinstance(batch, Batch)
+                with torch.inference_mode(), precision():
+                    trained.task(batch.to(device))
+                for layer, values in _frames(outputs, layers, utterance.id).items():
+                    _append(content, f"{layer}/frames", values)
+                    lengths[layer].append(len(values))
+                outputs.clear()
+        for layer in layers:
+            content[f"{layer}/lengths"] = lengths[layer]
+    return file
+
+
+def _model(trained: Trained) -> nn.Module:
+    assert isinstance(trained.task.model, nn.Module)
+    return trained.task.model
+
+
+@contextmanager
+def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What each layer gives out in the latest forward pass, by name."""
+    outputs: dict[str, Any] = {}
+    named = dict(model.named_modules())
+
+    def keep(name: str) -> Any:
+        return lambda _module, _inputs, output: outputs.update({name: output})
+
+    handles = [named[name].register_forward_hook(keep(name)) for name in layers]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
+    """The frames (T, …) of one utterance by layer; what a layer gives out beside them, as lengths, is left out."""
+    frames = {}
+    for layer in layers:
+        output = outputs.get(layer)
+        first = output[0] if isinstance(output, tuple) else output
+        if not isinstance(first, torch.Tensor) or first.dim() < 3:
+            reason = "has no output" if output is None else "gives out no frames"
+            raise UsageError(f"activations.layers={layer}: it {reason} for utterance {id_}; expected a layer of frames")
+        frames[layer] = first[0].float().cpu().numpy()
+    return frames
+
+
+def _append(content: Any, name: str, values: np.ndarray) -> None:
+    """Add rows to a dataset of a file, which grows: all of a large set would not fit into memory."""
+    if name not in content:
+        content.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]), chunks=(256, *values.shape[1:]))
+        return
+    dataset = content[name]
+    before = len(dataset)
+    dataset.resize(before + len(values), axis=0)
+    dataset[before:] = values
