@@ -10,17 +10,20 @@ from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.checks import check
+from asr_ablations.runs.identity import differences
 from asr_ablations.synthesis.corpus import plan
 from asr_ablations.synthesis.request import SPLITS
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import python
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, shared_data
-from tests.helpers.sweep_files import NAMES, arms, choices, composed, is_decoding, is_search
+from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
 
 every_sweep = pytest.mark.parametrize("name", NAMES)
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
-SHORT = ["max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
+BESIDE = {folder.name for folder in SWEEPS.iterdir() if folder.is_dir()}
+"""Groups of the sweeps' own: each choice sets several keys of the factor at once."""
+SHORT = ["ranks=1", "max_epochs=1", "width=16", "layers=1", "logger=csv", "cache=none"]
 
 
 def on_librispeech(cfg: Any) -> bool:
@@ -87,14 +90,19 @@ def test_every_arm_composes_and_differs_in_the_factor_alone(name: str) -> None:
     cfg = composed(name)
     factor = cfg.ablation.factor
     allowed = {*([factor] if isinstance(factor, str) else factor), "seed"}
-    assert set(cfg.hydra.sweeper.params) <= allowed
+    assert set(cfg.hydra.sweeper.params) <= allowed | BESIDE
     if is_search(cfg):
         return
+    contents = []
     for arm in arms(cfg):
         one = composed(name, *arm, "overrides=[]")
         OmegaConf.set_struct(one, False)
         del one["hydra"]
         check_targets(one) if is_decoding(name) else check(one)
+        contents.append(OmegaConf.to_container(one))
+    if BESIDE & set(cfg.hydra.sweeper.params):
+        changed = {key for content in contents for key, _, _ in differences(contents[0], content)}
+        assert changed == allowed
 
 
 def test_the_arms_of_training_size_are_tested_on_the_same_utterances() -> None:
