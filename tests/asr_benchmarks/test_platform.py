@@ -34,7 +34,7 @@ OPTIONS = {
     ("option", "value", "message"),
     [
         ("minutes", 0, r"minutes=0: expected a number above 0, or null"),
-        ("targets", {"ser": [0.1]}, r"targets=ser: expected wer, cer"),
+        ("targets", {"ser": [0.1]}, r"targets=ser: expected wer, cer, cer_longer"),
         ("targets", {"wer": ["low"]}, r"targets\.wer=.*: expected rates"),
         ("beam_widths", [], r"beam_widths=\[\]: expected different whole numbers"),
         ("beam_widths", [2, 2], r"beam_widths=\[2, 2\]: expected different whole numbers"),
@@ -97,7 +97,7 @@ def test_utilisation_phases_and_energy(run):
 
 
 def test_time_to_accuracy_is_kept_over_three_validations(run):
-    kept, missed, characters = platform_tables.time_to_accuracy(run, {"wer": [0.3, 0.15], "cer": [0.1]})
+    kept, missed, characters = platform_tables.time_to_accuracy(run, {"wer": [0.3, 0.15], "cer_longer": [0.1]})
     assert kept == {
         "rate": "WER",
         "target %": "30",
@@ -108,7 +108,7 @@ def test_time_to_accuracy_is_kept_over_three_validations(run):
         "cost": pytest.approx(0.03),
     }
     assert (missed["target %"], missed["minutes"], missed["cost"]) == ("15", None, None)
-    assert (characters["rate"], characters["minutes"]) == ("CER", 0.5)
+    assert (characters["rate"], characters["minutes"]) == ("CER (longer)", 0.5)
 
 
 def test_prices_as_bought_and_as_rented(run):

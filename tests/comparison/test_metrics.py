@@ -3,13 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.report.sections import sections
+from asr_ablations.runs.reader import read_config, read_summary, read_utterances
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.run_folders import edit, write_run, write_sweep
 
 
@@ -69,6 +74,53 @@ def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
     assert {row[2] for row in equal.rows if row[1] == "lstm"} == {"0.4000 ± 0.0000"}  # 4 nats a unit of WER, 0.1
 
 
+def test_characters_over_the_longer_text(tmp_path: Path) -> None:
+    """Baunsgaard2020 §4.1.1, equation 3: the rates are those of the records, and speakers are as noisy as where the
+    ratio of the sums is drawn itself.
+    """
+
+    def lengthen(folder: Path) -> None:
+        noise = np.random.default_rng(int(read_config(folder)["seed"]))
+        rows = []
+        for row in read_utterances(folder / "utterances.csv"):
+            more = " and so on" * int(noise.integers(0, 3)) if row["speaker"] in "1234" else ""
+            spoken = Utterance(row["id"], row["speaker"], Path("x.flac"), 0.0, 1.0, row["reference"])
+            rows.append(utterance_row(row["set"], spoken, row["reference"], row["hypothesis"] + more))
+        write_csv(folder / "utterances.csv", rows)
+        summary = read_summary(folder)
+        for name, final in summary["sets"].items():
+            final.update(rates([row for row in rows if row["set"] == name]))
+        write_json(folder / "summary.json", summary)
+
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, change=lengthen)
+    comparison = compare([sweep], Options(metric="cer_longer", baseline="lstm"))
+    (contrast,) = comparison.contrasts
+    values = {row["arm"]: row["cer_longer"] for row in comparison.rows}
+    assert contrast.difference == pytest.approx(values["gru"] - values["lstm"])
+    assert values["gru"] < next(row["cer"] for row in comparison.rows if row["arm"] == "gru")
+    shown = {section.heading: section for section in sections(comparison)}
+    errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
+    assert "CER (longer) %" in errors.head
+
+    draws = np.random.default_rng(0).multinomial(12, np.full(12, 1 / 12), size=20_000)
+    drawn = {}
+    for arm in comparison.arms:
+        ratios = []
+        for run in arm.runs:
+            tested = [row for row in run.utterances if row["set"] == "test"]
+            by_speaker = np.zeros((2, 12))
+            for row in tested:
+                kinds = ("substitutions", "deletions", "insertions")
+                by_speaker[0, int(row["speaker"])] += sum(row[f"character_{kind}"] for kind in kinds)
+                by_speaker[1, int(row["speaker"])] += max(len(row["reference"]), len(row["hypothesis"]))
+            ratios.append((draws @ by_speaker[0]) / (draws @ by_speaker[1]))
+        drawn[arm.name] = np.mean(ratios, axis=0)
+    error = np.sqrt(12 / 11) * (drawn["gru"] - drawn["lstm"]).std()
+    assert contrast.estimate is not None
+    assert contrast.estimate.over_speakers is not None
+    assert contrast.estimate.over_speakers.standard_error == pytest.approx(error, rel=0.05)
+
+
 def test_runs_without_a_loss_of_their_last_weights_are_named(tmp_path: Path) -> None:
     def change(folder: Path) -> None:
         edit(folder / "summary.json", '"loss": [^\n,}]*', '"loss": null')
@@ -84,7 +136,7 @@ def test_different_losses_are_not_compared(tmp_path: Path) -> None:
     write_run(tmp_path, "loss=ctc")
     write_run(tmp_path, "loss=framewise")
     losses = r"\(CTC with reduction=label, Framewise with reduction=frame\)"
-    message = rf"metric=loss: the runs minimise different losses {losses}; expected wer or cer"
+    message = rf"metric=loss: the runs minimise different losses {losses}; expected a rate"
     with pytest.raises(UsageError, match=message):
         compare([tmp_path / "sweep"], Options(metric="loss"))
     assert compare([tmp_path / "sweep"], Options(metric="wer")).arms

@@ -40,7 +40,7 @@ WRONG = {
     "transcripts.every": ([0, 1.5, "often", True], "1 or more, or null"),
     "transcripts.utterances": ([0, 1.5, None], "1 or more"),
     "outputs": ([None], "a folder"),
-    "best": (["ter", 1, None, True], "loss, wer, cer"),
+    "best": (["ter", 1, None, True], "loss, wer, cer, cer_longer"),
 }
 RIGHT = {
     "precision": [32, 16, "bf16", "16-master", "16-true", "bf16-true"],

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.support import compose
 
@@ -43,14 +44,14 @@ def metrics(curve: list[float], seconds: float | None = 10.0, steps: int = 5) ->
     in the first epoch, 0.8 times as many in others; None for a record without times.
     """
     rows: list[Row] = []
-    head = ["epoch", "step", "train/loss_epoch", "validation/dev/wer", "validation/dev/cer", "validation/dev/loss"]
+    head = ["epoch", "step", "train/loss_epoch", *(f"validation/dev/{key}" for key in FIGURES)]
     times = [] if seconds is None else ["time/seconds", "time/audio_hours", "train/epoch_seconds"]
     for epoch, value in enumerate(curve):
         place = {"epoch": epoch, "step": steps * (epoch + 1) - 1}
         spent = (
             {} if seconds is None else {"time/seconds": seconds * (epoch + 1), "time/audio_hours": 0.5 * (epoch + 1)}
         )
-        validated = {"wer": value, "cer": value / 3, "loss": NATS * value}
+        validated = {"wer": value, "cer": value / 3, "cer_longer": value / 3, "loss": NATS * value}
         rows.append({**place, **{f"validation/dev/{key}": figure for key, figure in validated.items()}, **spent})
         trained = {} if seconds is None else {"train/epoch_seconds": seconds if epoch == 0 else 0.8 * seconds}
         rows.append({**place, "train/loss_epoch": 5 * value, **trained})

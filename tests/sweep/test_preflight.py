@@ -12,7 +12,7 @@ from tests.helpers.sweep_files import NAMES, composed
     ("ablation", "message"),
     [
         ({"facto": "rnn"}, "ablation=facto: expected one of question"),
-        ({"metric": "ser"}, "metric=ser: expected wer or cer or loss"),
+        ({"metric": "ser"}, "metric=ser: expected wer or cer or cer_longer or loss"),
     ],
 )
 def test_a_question_that_compare_would_not_understand_is_refused(ablation: dict[str, str], message: str) -> None:

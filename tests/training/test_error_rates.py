@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
-from asr_ablations.training.error_rates import CharacterErrors, WordErrors
+from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
 
 PAIRS = ((WordErrors, WordErrorRate), (CharacterErrors, CharErrorRate))
 
@@ -47,7 +47,19 @@ def test_empty_texts_and_single_ones(
     assert torch.equal(first.compute().nan_to_num(-1), second.compute().nan_to_num(-1))
 
 
-@pytest.mark.parametrize("metric", [WordErrors, CharacterErrors])
+def test_the_rate_over_the_longer_text() -> None:
+    """Baunsgaard2020 §4.1.1, equation 3, by torchmetrics' own count of errors."""
+    generator = random.Random(1)
+    hypotheses, references = texts(generator, 50), texts(generator, 50)
+    ours, theirs = CharacterErrorsOverLonger(), CharErrorRate()
+    ours.update(hypotheses, references)
+    theirs.update(hypotheses, references)
+    longer = sum(max(len(h), len(r)) for h, r in zip(hypotheses, references, strict=True))
+    assert float(ours.compute()) == pytest.approx(float(theirs.errors) / longer)
+    assert longer > sum(map(len, references))
+
+
+@pytest.mark.parametrize("metric", [WordErrors, CharacterErrors, CharacterErrorsOverLonger])
 def test_a_text_without_a_reference_is_refused(metric: type[WordErrors]) -> None:
     with pytest.raises(ValueError, match="zip"):
         metric().update(["a", "b"], ["a"])

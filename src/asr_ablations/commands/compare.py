@@ -42,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
         "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
     )
     arguments.add_argument(
-        "--metric", metavar="NAME", help="wer, cer or loss: what verdicts are about (by default as declared, else wer)"
+        "--metric",
+        metavar="NAME",
+        help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
     )
     arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
     arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")

@@ -195,7 +195,7 @@ def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
     if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
         return math.nan
     own, base = question.weights
-    if metric == "cer":
+    if metric != "wer":
         errors = [samples.samples[name].errors for name in (own, base)]
         assert errors[0] is not None
         assert errors[1] is not None

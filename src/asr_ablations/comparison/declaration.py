@@ -18,9 +18,9 @@ class Declaration:
     """The keys of `ablation` in a config, which a sweep file sets.
 
     factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
-    the first; metric: wer, cer or loss. contrasts: what is compared (comparison.questions), by default every arm with
-    the baseline, or all effects where two factors are crossed. targets: rates for the time to accuracy, 0.2 is 20 %.
-    published: of the source, under the names of its own arms.
+    the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
+    every arm with the baseline, or all effects where two factors are crossed. targets: rates for the time to accuracy,
+    0.2 is 20 %. published: of the source, under the names of its own arms.
     """
 
     question: str | None = None

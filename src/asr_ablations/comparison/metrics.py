@@ -65,11 +65,13 @@ class Metric:
 
 WER = Metric("wer", "WER", "%", "WER", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "CER", 100, 2, is_rate=True)
+CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "CER", 100, 2, is_rate=True)
+"""Over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)."""
 LOSS = Metric("loss", "loss", "nats", "nats of loss", 1, 4, is_rate=False)
 """The loss component's own, as its `reduction` says: by default nats per label, or per frame of frame labels, and
 the mean over utterances.
 """
-METRICS = {metric.name: metric for metric in (WER, CER, LOSS)}
+METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
 
 def find_metric(name: str) -> Metric:
@@ -93,7 +95,7 @@ def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:
     losses = different_losses(runs)
     if not metric.is_rate and len(losses) > 1:
         names = ", ".join(losses)
-        raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected wer or cer")
+        raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected a rate")
 
 
 def different_losses(runs: Sequence[RunRecord]) -> list[str]:

@@ -46,6 +46,8 @@ class TableRow(TypedDict):
     wer_sd: float | None
     cer: float | None
     cer_sd: float | None
+    cer_longer: float | None
+    cer_longer_sd: float | None
     loss: float | None
     loss_sd: float | None
     substitutions: float | None

@@ -9,7 +9,7 @@ from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.table import final_value
 from asr_ablations.metrics.error_counts import COLUMNS, recorded_errors
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.sample import Array, Sample
 from asr_ablations.tools.files import Json
 
 SHARE = 0.9
@@ -54,12 +54,13 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         source = next((run for run in [*arm.runs, *baseline.runs] if keys[0] in rows[id(run)]), None)
         assert source is not None
         described = rows[id(source)]
-        totals = np.array([recorded_errors(described[key], metric).total for key in keys], dtype=float)
+        totals = np.array([described[key][COLUMNS[metric][0]] for key in keys], dtype=float)
         errors = [
-            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric) for run in arm.results
+            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
+            for run in arm.results
         ]
         speakers = np.array([described[key]["speaker"] for key in keys])
-        result.samples[arm.name] = Sample.of_errors(np.array(errors, dtype=float), totals, speakers)
+        result.samples[arm.name] = Sample.of_errors(np.array(errors), totals, speakers)
         result.models[arm.name] = [run.model for run in arm.results]
         if not tested.apart:
             result.hypotheses[arm.name] = [[rows[id(run)][key]["hypothesis"] for key in keys] for run in arm.runs]
@@ -67,8 +68,20 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
     return result
 
 
-def _errors(rows: Rows, keys: Sequence[Key], metric: str) -> list[int]:
-    return [recorded_errors(rows[key], metric).count for key in keys]
+def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
+    """The errors of a run by utterance; their sum over that of the totals is its rate.
+
+    Where a run's own totals depend on its hypotheses, as those of cer_longer, these are linearised errors: the run's
+    rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
+    of (Cochran 1977, chapter 6).
+    """
+    counted = [recorded_errors(rows[key], metric) for key in keys]
+    errors = np.array([each.count for each in counted], dtype=float)
+    own = np.array([each.total for each in counted], dtype=float)
+    if np.array_equal(own, totals):
+        return errors
+    rate = errors.sum() / max(1.0, own.sum())
+    return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
 
 
 def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:

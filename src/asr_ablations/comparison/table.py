@@ -17,6 +17,7 @@ def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:
 def _row(arm: Arm, name: str) -> TableRow:
     wer, wer_sd = _spread(arm, lambda run: final_value(run, name, "wer"))
     cer, cer_sd = _spread(arm, lambda run: final_value(run, name, "cer"))
+    longer, longer_sd = _spread(arm, lambda run: final_value(run, name, "cer_longer"))
     train, train_sd = _spread(arm, lambda run: run.summary.get("seconds", {}).get("train"))
     best, best_sd = _spread(arm, lambda run: run.summary.get("best_validation_wer"))
     last, last_sd = _spread(arm, lambda run: _last(validation_values(run, WER)))
@@ -31,6 +32,8 @@ def _row(arm: Arm, name: str) -> TableRow:
         wer_sd=wer_sd,
         cer=cer,
         cer_sd=cer_sd,
+        cer_longer=longer,
+        cer_longer_sd=longer_sd,
         loss=loss,
         loss_sd=loss_sd,
         substitutions=_mean(arm, lambda run: final_value(run, name, "substitutions")),

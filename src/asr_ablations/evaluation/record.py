@@ -65,7 +65,6 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
     audio, utterances = log_probs.audio_seconds, max(1, len(rows))
     return {
         **rates(rows),
-        "cer_longer": longer_rate(rows),
         "audio_seconds": audio,
         "forward_seconds": log_probs.seconds,
         "forward_device": log_probs.device,
@@ -77,16 +76,6 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
         "real_time_factor": (log_probs.seconds + decoded.seconds) / max(audio, 1e-9),
         "sha256_of_transcripts": hashlib.sha256("\n".join(row["hypothesis"] for row in rows).encode()).hexdigest(),
     }
-
-
-def longer_rate(rows: Sequence[UtteranceRow]) -> float:
-    """The CER of a whole set over the longer of reference and hypothesis, 0…1 (Baunsgaard2020 §4.1.1): the sum of the
-    errors over the sum of those lengths.
-    """
-    errors = sum(
-        row["character_substitutions"] + row["character_deletions"] + row["character_insertions"] for row in rows
-    )
-    return errors / max(1, sum(max(len(row["reference"]), len(row["hypothesis"])) for row in rows))
 
 
 def speakers(rows: Sequence[UtteranceRow]) -> list[SpeakerRow]:

@@ -9,7 +9,7 @@ from asr_ablations.evaluation.record import Evaluation
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.terminal import console
 
-HEAD = ("set", "WER %", "CER %", "CER % (longer)", "S", "D", "I", "time s", "utterances/s", "real-time factor")
+HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utterances/s", "real-time factor")
 
 
 def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> None:

@@ -91,7 +91,7 @@ def log_result(logger: Logger | None, summary: Json, rows: Sequence[UtteranceRow
     if logger is None:
         return
     for name, final in summary["sets"].items():
-        known = {key: final[key] for key in ("wer", "cer", "loss") if final[key] is not None}
+        known = {key: final[key] for key in ("wer", "cer", "cer_longer", "loss") if final[key] is not None}
         logger.log_metrics({f"final/{name}/{key}": value for key, value in known.items()})
     if isinstance(logger, LoggerOfTables):
         examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:EXAMPLES]]

@@ -35,12 +35,15 @@ class UtteranceRow(TypedDict):
 
 
 class Rates(TypedDict):
-    """WER and CER of a set as fractions, and its counts; the errors are those in words."""
+    """WER and CER of a set as fractions, and its counts; the errors are those in words. cer_longer: the CER over the
+    longer of reference and hypothesis.
+    """
 
     utterances: int
     words: int
     wer: float
     cer: float
+    cer_longer: float
     substitutions: int
     deletions: int
     insertions: int
@@ -99,12 +102,15 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
     """WER, CER and counts over the rows of one set."""
-    words, characters = (sum_errors(recorded_errors(row, metric) for row in rows) for metric in ("wer", "cer"))
+    words, characters, longer = (
+        sum_errors(recorded_errors(row, metric) for row in rows) for metric in ("wer", "cer", "cer_longer")
+    )
     return {
         "utterances": len(rows),
         "words": words.total,
         "wer": words.rate,
         "cer": characters.rate,
+        "cer_longer": longer.rate,
         "substitutions": words.substitutions,
         "deletions": words.deletions,
         "insertions": words.insertions,

@@ -1,13 +1,14 @@
 """Substitutions, deletions and insertions of one utterance, and error rates over many."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rapidfuzz.distance import Levenshtein
 
 COLUMNS = {
     "wer": ("words", "substitutions", "deletions", "insertions"),
     "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
+    "cer_longer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
 }
 """Columns of utterances.csv with the counts of each rate: the reference's length, then the errors by kind."""
 
@@ -38,6 +39,13 @@ class Errors:
         """(S + D + I) / N (Ambroszczyk2019 §1.4); an empty reference counts as one word, so that insertions show."""
         return self.count / max(1, self.total)
 
+    @property
+    def over_longer(self) -> "Errors":
+        """The same errors over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3); the lengths
+        of the two differ by insertions less deletions.
+        """
+        return replace(self, total=self.total + max(0, self.insertions - self.deletions))
+
 
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
     """Errors of the alignment with the fewest of them; among several of those, of the one with the most words right.
@@ -63,8 +71,9 @@ def character_errors(reference: str, hypothesis: str) -> Errors:
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
-    """Errors that a row of utterances.csv holds. metric: wer or cer."""
-    return Errors(*(_count(row[column]) for column in COLUMNS[metric]))
+    """Errors that a row of utterances.csv holds. metric: wer, cer or cer_longer."""
+    errors = Errors(*(_count(row[column]) for column in COLUMNS[metric]))
+    return errors.over_longer if metric == "cer_longer" else errors
 
 
 def _count(value: object) -> int:

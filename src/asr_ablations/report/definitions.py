@@ -3,6 +3,8 @@
 DEFINITIONS = {
     "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "
     "utterances that all runs have. A run that diverged counts as 100 % WER.",
+    "CER (longer)": "Characters in error over the longer of reference and hypothesis, summed over the utterances of a "
+    "set; CER is over the reference.",
     "interval": "The difference ± the half width at the level of the verdict. It excludes 0 exactly where a difference "
     "is shown.",
     "p": "Of the verdict's test, over seeds and speakers together, before any correction.",

@@ -3,7 +3,7 @@
 import math
 
 from asr_ablations.comparison.contrast import Verdict
-from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, find_metric
+from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.description import description_section
@@ -39,6 +39,7 @@ def sections(comparison: Comparison) -> list[Section]:
 
 def _results(comparison: Comparison) -> Section:
     losses = any(row["loss"] is not None for row in comparison.rows)
+    longer = comparison.metric == CER_LONGER.name
     rows = [
         [
             row["arm"],
@@ -46,14 +47,15 @@ def _results(comparison: Comparison) -> Section:
             str(row["n"]),
             WER.spread(row["wer"], row["wer_sd"]),
             CER.spread(row["cer"], row["cer_sd"]),
+            *([CER_LONGER.spread(row["cer_longer"], row["cer_longer_sd"])] if longer else []),
             *([LOSS.spread(row["loss"], row["loss_sd"])] if losses else []),
             *(number(count, 1) for count in (row["substitutions"], row["deletions"], row["insertions"])),
         ]
         for row in comparison.rows
     ]
     heading = "Error rates of the last weights, mean ± standard deviation over seeds"
-    loss = [LOSS.heading] if losses else []
-    return Section(heading, ["arm", "set", "n", WER.heading, CER.heading, *loss, "S", "D", "I"], rows)
+    more = [*([CER_LONGER.heading] if longer else []), *([LOSS.heading] if losses else [])]
+    return Section(heading, ["arm", "set", "n", WER.heading, CER.heading, *more, "S", "D", "I"], rows)
 
 
 def _training(comparison: Comparison) -> Section:

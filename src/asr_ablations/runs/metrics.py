@@ -5,7 +5,7 @@ from pathlib import Path
 
 from asr_ablations.tools.files import write_csv
 
-FIGURES = ("loss", "wer", "cer")
+FIGURES = ("loss", "wer", "cer", "cer_longer")
 """The figures of every validation set: its column of metrics.csv is validation/<set>/<figure>."""
 
 

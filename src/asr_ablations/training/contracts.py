@@ -123,7 +123,9 @@ class ScheduleFactory(Protocol):
 
 @runtime_checkable
 class MonitoredSchedule(Protocol):
-    """A schedule that is stepped after each validation. monitor: loss, wer or cer, of the first validation set."""
+    """A schedule that is stepped after each validation. monitor: a figure of runs.metrics.FIGURES, of the first
+    validation set.
+    """
 
     monitor: str
 

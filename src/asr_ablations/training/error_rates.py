@@ -21,6 +21,14 @@ class CharacterErrors(CharErrorRate):
         _add(self, (character_errors(r, h) for r, h in zip(_listed(target), _listed(preds), strict=True)))
 
 
+class CharacterErrorsOverLonger(CharErrorRate):
+    """The character error rate over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)."""
+
+    def update(self, preds: str | list[str], target: str | list[str]) -> None:
+        pairs = zip(_listed(target), _listed(preds), strict=True)
+        _add(self, (character_errors(r, h).over_longer for r, h in pairs))
+
+
 def _add(metric: WordErrorRate | CharErrorRate, errors: Iterable[Errors]) -> None:
     total = sum_errors(errors)
     metric.errors += total.count

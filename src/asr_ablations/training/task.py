@@ -30,7 +30,7 @@ from asr_ablations.training.contracts import (
     Penalty,
     ScheduleFactory,
 )
-from asr_ablations.training.error_rates import CharacterErrors, WordErrors
+from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
 from asr_ablations.training.master_weights import sixteen_bit_copies
 
 
@@ -77,6 +77,7 @@ class CTCTask(pl.LightningModule):
         self.seed, self.augment_seed = seed, augment_seed
         self.word_error_rates = nn.ModuleList(WordErrors() for _ in validation_sets)
         self.character_error_rates = nn.ModuleList(CharacterErrors() for _ in validation_sets)
+        self.longer_error_rates = nn.ModuleList(CharacterErrorsOverLonger() for _ in validation_sets)
 
     def setup(self, stage: str) -> None:
         """Lightning's hook before the first step: prepare the loss."""
@@ -148,7 +149,8 @@ class CTCTask(pl.LightningModule):
         weight = self.loss.weight(batch)
         self.log(f"{name}/loss", loss, sync_dist=True, batch_size=weight, add_dataloader_idx=False, on_epoch=True)
         self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
-        for key, metrics in (("wer", self.word_error_rates), ("cer", self.character_error_rates)):
+        rates = {"wer": self.word_error_rates, "cer": self.character_error_rates, "cer_longer": self.longer_error_rates}
+        for key, metrics in rates.items():
             metric = metrics[dataloader_idx]
             assert isinstance(metric, Metric)
             metric.update(texts, batch.texts)

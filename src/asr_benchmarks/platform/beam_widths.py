@@ -17,7 +17,9 @@ from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.load import load_run
 from asr_benchmarks.timing import Timing, in_turn
 
-BeamRow = TypedDict("BeamRow", {"beam width": int, "seconds": float, "WER %": float, "CER %": float})
+BeamRow = TypedDict(
+    "BeamRow", {"beam width": int, "seconds": float, "WER %": float, "CER %": float, "CER (longer) %": float}
+)
 """Seconds of the forward pass and the search, and the error rates, with one beam width."""
 
 
@@ -70,10 +72,15 @@ def by_beam_width(
             "seconds": forward + timings[f"beam {width}"].median,
             "WER %": _percent(word_errors, spoken, search.texts),
             "CER %": _percent(character_errors, spoken, search.texts),
+            "CER (longer) %": _percent(_over_longer, spoken, search.texts),
         }
         for width, search in searches.items()
     ]
     return BeamWidths(rows, timings, f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech")
+
+
+def _over_longer(reference: str, hypothesis: str) -> Errors:
+    return character_errors(reference, hypothesis).over_longer
 
 
 def _percent(count: Callable[[str, str], Errors], spoken: Sequence[Utterance], texts: Sequence[str]) -> float:

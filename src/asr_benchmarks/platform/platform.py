@@ -9,6 +9,7 @@ import psutil
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
@@ -31,6 +32,8 @@ from asr_benchmarks.timing import check_counts, noise_notes
 SCRIPT = Path(__file__).with_name("timed_training.py")
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
 """Columns that are also shown relative to the first machine where several stand together (Baunsgaard2020 table 4)."""
+
+RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
 
 class TrainingFailedError(Exception):
@@ -98,8 +101,8 @@ def _check(
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for max_epochs")
     for rate, values in targets.items():
-        if rate not in ("wer", "cer"):
-            raise choices("benchmark.targets", rate, ("wer", "cer"))
+        if rate not in RATES:
+            raise choices("benchmark.targets", rate, RATES)
         if not all(is_number(value) and value >= 0 for value in values):
             raise choices(f"benchmark.targets.{rate}", list(values), "rates, 0 or more; 0.2 is 20 %")
     different = len(set(beam_widths)) == len(beam_widths)

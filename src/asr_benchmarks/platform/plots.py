@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from asr_ablations.comparison.metrics import find_metric
+from asr_ablations.comparison.metrics import CER_LONGER, WER, Metric
 from asr_ablations.comparison.time_to_accuracy import curve
 from asr_ablations.report.curves import smooth, throughput_curve
 from asr_ablations.report.figures.throughput import SMOOTHED
@@ -27,7 +27,7 @@ def plots(
     run: RunRecord, throughput: Sequence[ThroughputRow], targets: Sequence[TargetRow], evaluated: Sequence[BeamRow]
 ) -> list[Plot]:
     """The plots for which the run has something to show."""
-    rates = {name.upper(): _rates(run, name) for name in ("wer", "cer")}
+    rates = {metric.label: _rates(run, metric) for metric in (WER, CER_LONGER)}
     speeds = {"training": {row["of"]: row["times real time"] for row in throughput}}
     reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
     seconds = {row["beam width"]: row["seconds"] for row in evaluated}
@@ -64,7 +64,7 @@ def _over_time(run: RunRecord) -> Line:
     return {float(samples.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
 
 
-def _rates(run: RunRecord, metric: str) -> Line:
+def _rates(run: RunRecord, metric: Metric) -> Line:
     """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
-    points = ((point.spent["seconds"], point.value) for point in curve(run, find_metric(metric)))
+    points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.metrics import find_metric
+from asr_ablations.comparison.metrics import CER, CER_LONGER, WER, find_metric
 from asr_ablations.comparison.result import TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.runs.record import RunRecord
@@ -109,10 +109,10 @@ def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
 
 
 def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
-    """What it took to reach each target rate. targets: shares by wer or cer; cost: by hardware.price_per_hour."""
+    """What it took to reach each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
-        _target(rate, attempt, samples)
+        _target(find_metric(rate).label, attempt, samples)
         for rate, values in targets.items()
         for attempt in (times_to_accuracy([Arm("", [run])], find_metric(rate), values)[0] if values else [])
     ]
@@ -121,7 +121,7 @@ def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> 
 def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> TargetRow:
     seconds = attempt.seconds
     return {
-        "rate": rate.upper(),
+        "rate": rate,
         "target %": f"{100 * attempt.target:g}",
         "minutes": None if seconds is None else seconds / 60,
         "epochs trained": attempt.epochs,
@@ -134,7 +134,7 @@ def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> Targ
 def accuracy(run: RunRecord) -> Table:
     """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
     return [
-        {"set": name, "WER %": 100 * float(rates["wer"]), "CER %": 100 * float(rates["cer"])}
+        {"set": name, **{metric.heading: 100 * float(rates[metric.name]) for metric in (WER, CER, CER_LONGER)}}
         for name, rates in run.summary["sets"].items()
     ]
 

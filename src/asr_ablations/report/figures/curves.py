@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric
+from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, arm_band, metric_names
 from asr_ablations.tools.plotting import legend, line, log_scale, marker, panels, save
@@ -16,11 +16,13 @@ KINDS = (LOSS, WER, CER)
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """loss_by_<axis>, wer_by_<axis>, cer_by_<axis>: a panel per set, a logarithmic y axis where the values allow it."""
+    """loss_by_<axis>, wer_by_<axis>, cer_by_<axis>, and those of the metric compared: a panel per set, a logarithmic y
+    axis where the values allow it.
+    """
     losses = [*metric_names(comparison, "train/loss_epoch"), *metric_names(comparison, "validation/", "/loss")]
     columns = {
         metric: losses if metric is LOSS else metric_names(comparison, "validation/", f"/{metric.name}")
-        for metric in KINDS
+        for metric in dict.fromkeys([*KINDS, find_metric(comparison.metric)])
     }
     paths = []
     for axis in DRAWN:

@@ -8,7 +8,9 @@ from asr_ablations.runs.layout import BEST
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
-    """A callback that keeps `folder`/best.ckpt: after the epoch with the lowest figure (loss, wer or cer) of a set."""
+    """A callback that keeps `folder`/best.ckpt: after the epoch with the lowest figure, one of runs.metrics.FIGURES, of
+    a set.
+    """
     return ModelCheckpoint(
         dirpath=folder,
         filename=BEST.removesuffix(".ckpt"),
