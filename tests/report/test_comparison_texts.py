@@ -47,6 +47,21 @@ def test_all_formats_hold_every_cell(comparison: Comparison) -> None:
             assert all(line in markdown(comparison) and line in shown for line in section.lines)
 
 
+def test_validation_sets_have_rates_and_no_verdicts(comparison: Comparison) -> None:
+    """Baunsgaard2020 table 5 shows both kinds of sets."""
+    assert [(row["arm"], row["set"], row["n"]) for row in comparison.validated] == [
+        ("lstm", "dev", 2),
+        ("gru", "dev", 2),
+    ]
+    for arm, row in zip(comparison.arms, comparison.validated, strict=True):
+        assert row["wer"] == pytest.approx(sum(run.summary["sets"]["dev"]["wer"] for run in arm.runs) / 2)
+    assert {contrast.set for contrast in comparison.contrasts} == {"test"}
+    (section,) = [each for each in sections(comparison) if each.heading.startswith("Error rates on validation sets")]
+    assert [row[1] for row in section.rows] == ["dev", "dev"]
+    by_loss = compare([comparison.runs[0].folder.parent], Options(metric="loss"))  # which is judged on dev itself
+    assert by_loss.validated == []
+
+
 def test_numbers_in_csv_and_json_are_as_measured(comparison: Comparison, tmp_path: Path) -> None:
     written = {path.suffix: path for path in write_texts(comparison, tmp_path / "new" / "folder")}
     with written[".csv"].open() as file:

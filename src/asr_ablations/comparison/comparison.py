@@ -13,7 +13,7 @@ from asr_ablations.comparison.declaration import Declaration
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
 from asr_ablations.comparison.literature import beside_the_literature
-from asr_ablations.comparison.metrics import WER, Metric
+from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.noise import known_noise
 from asr_ablations.comparison.planned import follow, planned_evidence
 from asr_ablations.comparison.result import Comparison
@@ -73,6 +73,7 @@ def compare_runs(
         arms=arms,
         sets=design.sets,
         rows=rows,
+        validated=table_rows(arms, [name for name in validation_sets(records.runs) if name not in design.sets]),
         verdicts=verdicts,
         times_to_accuracy=times,
         literature=beside_the_literature(design.declared, arms, design.baseline, rows, verdicts),

@@ -90,6 +90,12 @@ def measured_sets(metric: Metric, runs: Sequence[RunRecord]) -> list[str]:
     return list(dict.fromkeys([*validation, *tests]))
 
 
+def validation_sets(runs: Sequence[RunRecord]) -> list[str]:
+    """The sets with results that are no test sets, by which training was steered."""
+    tests = {str(name) for run in runs for name in run.summary.get("test_sets", [])}
+    return list(dict.fromkeys(str(name) for run in runs for name in run.summary.get("sets", {}) if name not in tests))
+
+
 def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:
     """Raises UsageError where runs minimise different losses, whose values mean different things."""
     losses = different_losses(runs)

@@ -86,10 +86,11 @@ class EqualCost(TypedDict):
 class Comparison:
     """Everything that a report shows.
 
-    rows: the table, by arm and test set. metric, set: of the verdicts that are the answer; verdicts on other sets
-    describe. evidence: which test decides, and why. differing: the keys of the configs that are not the same in all
-    runs, with their values as text; allowed: those that --allow accepted. unfinished: the runs without a result. plan,
-    course: of a sweep that adds seeds until it knows, and what its looks found.
+    rows: the table, by arm and test set; validated: the same for validation sets, which have no verdicts. metric, set:
+    of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
+    differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
+    --allow accepted. unfinished: the runs without a result. plan, course: of a sweep that adds seeds until it knows,
+    and what its looks found.
     """
 
     title: str
@@ -102,6 +103,7 @@ class Comparison:
     rows: list[TableRow]
     verdicts: list[Verdict]
     times_to_accuracy: list[TimeToAccuracy]
+    validated: list[TableRow] = field(default_factory=list)
     literature: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unfinished: list[Unfinished] = field(default_factory=list)

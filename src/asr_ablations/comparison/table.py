@@ -1,4 +1,4 @@
-"""The table of a comparison: a row per arm and test set."""
+"""The tables of a comparison: a row per arm and set."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from asr_ablations.statistics.seeds import mean_and_deviation
 
 
 def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:
-    """The rows of all arms on all test sets, measured with the weights at the end of training."""
+    """The rows of all arms on all these sets, measured with the weights at the end of training."""
     return [_row(arm, name) for arm in arms for name in sets]
 
 

@@ -44,6 +44,7 @@ def as_json(comparison: Comparison) -> Json:
         "arms": [_arm(arm) for arm in comparison.arms],
         "sets": comparison.sets,
         "rows": comparison.rows,
+        "validated": comparison.validated,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "reached": [asdict(time) for time in comparison.times_to_accuracy],
         "verdicts": [verdict.sentence for verdict in comparison.answer],

@@ -4,7 +4,7 @@ import math
 
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER, Metric, find_metric
-from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.result import Comparison, TableRow
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.description import description_section
 from asr_ablations.report.gradients import gradient_section
@@ -21,7 +21,7 @@ def sections(comparison: Comparison) -> list[Section]:
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),
-        _results(comparison),
+        *_results(comparison),
         _training(comparison),
         _differences(comparison),
         loss_section(comparison),
@@ -37,9 +37,18 @@ def sections(comparison: Comparison) -> list[Section]:
     return [section for section in all_sections if section.rows or section.lines]
 
 
-def _results(comparison: Comparison) -> Section:
-    losses = any(row["loss"] is not None for row in comparison.rows)
-    longer = comparison.metric == CER_LONGER.name
+def _results(comparison: Comparison) -> list[Section]:
+    seeds = "mean ± standard deviation over seeds"
+    note = "Training was steered by these sets, the epoch of best.ckpt for one: there are no verdicts on them."
+    return [
+        _rates(f"Error rates of the last weights, {seeds}", comparison.rows, comparison.metric, []),
+        _rates(f"Error rates on validation sets, {seeds}", comparison.validated, comparison.metric, [note]),
+    ]
+
+
+def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
+    losses = any(row["loss"] is not None for row in measured)
+    longer = metric == CER_LONGER.name
     rows = [
         [
             row["arm"],
@@ -51,11 +60,11 @@ def _results(comparison: Comparison) -> Section:
             *([LOSS.spread(row["loss"], row["loss_sd"])] if losses else []),
             *(number(count, 1) for count in (row["substitutions"], row["deletions"], row["insertions"])),
         ]
-        for row in comparison.rows
+        for row in measured
     ]
-    heading = "Error rates of the last weights, mean ± standard deviation over seeds"
     more = [*([CER_LONGER.heading] if longer else []), *([LOSS.heading] if losses else [])]
-    return Section(heading, ["arm", "set", "n", WER.heading, CER.heading, *more, "S", "D", "I"], rows)
+    head = ["arm", "set", "n", WER.heading, CER.heading, *more, "S", "D", "I"]
+    return Section(heading, head, rows, notes if rows else [])
 
 
 def _training(comparison: Comparison) -> Section:

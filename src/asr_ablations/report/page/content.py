@@ -55,6 +55,7 @@ def content(comparison: Comparison) -> Json:
         "warnings": comparison.warnings,
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,
+        "validated": comparison.validated,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "search": [asdict(tried) for tried in hyperparameters(comparison.arms, comparison.factor)],
         "looks": look_rows(comparison),

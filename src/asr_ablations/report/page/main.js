@@ -28,20 +28,25 @@ function head() {
 }
 
 /* A column of the results: a mean and its standard deviation over seeds share a column. */
-function resultColumn(key) {
+function resultColumn(key, rows) {
   if (key === "arm") return { key, cell: armCell };
   const deviation = `${key}_sd`;
-  if (!data.rows.some((row) => typeof row[deviation] === "number")) return { key, title: key === "n" ? "seeds" : undefined };
+  if (!rows.some((row) => typeof row[deviation] === "number")) return { key, title: key === "n" ? "seeds" : undefined };
   const cell = (row) => shown(key, row[key]) + (typeof row[deviation] === "number" ? ` ± ${shown(key, row[deviation])}` : "");
   return { key, cell, number: true };
 }
 
-function results() {
+function resultColumns(rows) {
   const rates = ["arm", "set", "wer", "cer"]; // first, since a phone shows four columns
-  const all = keys(data.rows);
-  const names = [...rates.filter((key) => all.includes(key)), ...all.filter((key) => !rates.includes(key))]
-    .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3))));
-  table("results", data.rows, names.map(resultColumn), "Results");
+  const all = keys(rows);
+  return [...rates.filter((key) => all.includes(key)), ...all.filter((key) => !rates.includes(key))]
+    .filter((key) => !(key.endsWith("_sd") && all.includes(key.slice(0, -3)))).map((key) => resultColumn(key, rows));
+}
+
+function results() {
+  table("results", data.rows, resultColumns(data.rows), "Results");
+  at("s-validated").hidden = !data.validated.length;
+  table("validated", data.validated, resultColumns(data.validated), "Validation sets");
   at("s-equal").hidden = !data.equal.length;
   table("equal", data.equal, keys(data.equal).map((key) => key === "arm" ? { key, cell: armCell } : key === "axis" ? { key, title: EQUAL[key], cell: (row) => SPENT[row.axis] } : { key, title: EQUAL[key] }), "At equal cost");
   at("s-scaling").hidden = !data.scaling.length;
