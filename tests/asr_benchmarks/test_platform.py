@@ -53,10 +53,14 @@ def test_it_trains_the_papers_model_unless_another_is_chosen():
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         own, other = (
             hydra_compose("benchmarks", overrides=["overrides=[]", "benchmark=platform", *more])
-            for more in ([], ["model=tiny", "optimizer=adamw", "max_epochs=3"])
+            for more in ([], ["model=tiny", "optimizer=adamw", "max_epochs=3", "decoder=greedy", "data=an4"])
         )
     assert (own.width, own.layers, own.features._target_.split(".")[-1]) == (800, 5, "LogMelMFCC")
+    # §4.4.3: 30 labels; §4.3: at most 16.7 s; table 2: 24 on each GPU of Sys1$; §4.4.2: a beam of 256 in validation
+    assert (own.alphabet.separation, own.gradient.limit, own.batch.size) == ("_", None, 24)
+    assert (own.data.max_seconds, own.data.max_evaluated_seconds, own.decoder.beam_width) == (16.7, 16.7, 256)
     assert own.optimizer._target_ == "torch.optim.Adadelta"
+    assert list(other.decoder) == ["_target_", "_partial_"]
     assert (other.width, other.max_epochs, other.optimizer._target_) == (192, 3, "torch.optim.AdamW")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.language_models.model import SPACE
 from tests.commands.test_readme import PYTHON
 from tests.helpers.command import REPOSITORY, clean_environment
 from tests.helpers.interpreter import python
@@ -43,7 +44,7 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
     [
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected a whole number, 1 or more"),
         (["decoder=beam_lm", "decoder.lm=nowhere.arpa"], "decoder.lm=nowhere.arpa: there is no such file"),
-        (["decoder=beem"], "decoder=beem: expected beam, beam_charlm, beam_lm, greedy, lexicon"),
+        (["decoder=beem"], "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, greedy, lexicon"),
         (["run=nowhere"], "nowhere: no run's folder"),
         (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a finite number"),
     ],
@@ -73,7 +74,10 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
     """On a model that was never trained, with a small language model and beam."""
     model = bigrams("commands.arpa", ["a", "cab"])
     (tmp_path / "words.txt").write_text("a\ncab\n")
-    line = line.replace("<run>", str(run_folder)).replace("decoder.lm=<model>", f"decoder.lm={model}")
+    letters = bigrams("letters.arpa", ["a", "c", "b", SPACE])
+    named = {"<run>": run_folder, "lm=<model>": f"lm={model}", "models.words=<model>": f"models.words={model}"}
+    for name, given in {**named, "<letters>": f"{letters} models.trials=2"}.items():
+        line = line.replace(name, str(given))
     words = shlex.split(line.replace("<model>", str(tmp_path)))
     small = [re.sub(r"(tune\.trials)=\d+", r"\1=2", re.sub(r"(beam_width)=[\d,]+", r"\1=1,2", word)) for word in words]
     width = ["decoder.beam_width=2"] if "decoder=beam_lm" in small else []
