@@ -1,6 +1,8 @@
 """Downloads from a real server: broken and resumed, verified, unpacked without leaving the folder."""
 
 import errno
+import hashlib
+import io
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -152,6 +154,62 @@ def test_a_split_that_cannot_be_downloaded_is_reported(server: Server, tmp_path:
         fetch(["train-clean-7"], tmp_path, address=server.address, sha256={"train-clean-100": ""})
 
 
+def mls(server: Server, root: Path, content: bytes, ending: str = "flac", md5: str | None = None) -> Any:
+    name = "mls_polish_opus" if ending == "opus" else "mls_polish"
+    server.files = {f"{name}.tar.gz": content}
+    sums = {name: hashlib.md5(content).hexdigest() if md5 is None else md5}
+    download = {"address": server.address, "archive": "mls_polish", "md5": sums}
+    return component("data", "mls", root=str(root), ending=ending, download=download)
+
+
+def polish(tiny_corpus: Path, folder: Path, ending: str = "flac") -> bytes:
+    """An archive laid out as Multilingual LibriSpeech's, of the tiny corpus."""
+    name = "mls_polish_opus" if ending == "opus" else "mls_polish"
+    laid_out = component("data", "mls", root=str(folder / name), ending=ending)
+    source = component("data", "an4", root=str(tiny_corpus), held_out=1)
+    for split in ("train", "dev", "test"):
+        laid_out.write(split, source.read(split))
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as tar:
+        tar.add(folder / name, name)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["flac", "opus"])
+def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: Path, ending: str) -> None:
+    corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source", ending), ending)
+    server.breaks = [1000]
+    corpus.fetch()
+    archive_name = "mls_polish_opus" if ending == "opus" else "mls_polish"
+    assert [path for path, _ in server.requests] == [f"/resources/12/{archive_name}.tar.gz"] * 2
+    assert ranges(server) == [None, "bytes=1000-"]
+    source = component("data", "an4", root=str(tiny_corpus), held_out=1)
+    for split in ("train", "dev", "test"):
+        assert [u.text for u in corpus.read(split)] == [u.text for u in source.read(split)]
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test", ".prepare.lock"}
+    server.requests.clear()
+    corpus.fetch()
+    assert server.requests == []
+
+
+def test_a_split_that_is_there_stays(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
+    content = polish(tiny_corpus, tmp_path / "source")
+    (tmp_path / "root" / "dev").mkdir(parents=True)
+    mls(server, tmp_path / "root", content).fetch()
+    assert list((tmp_path / "root" / "dev").iterdir()) == []
+    inside = mls(server, tmp_path / "source", content)
+    server.requests.clear()
+    inside.fetch()  # the folder that the archive's has been unpacked in will do as well
+    assert (server.requests, inside.root) == ([], tmp_path / "source" / "mls_polish")
+
+
+def test_another_md5_is_reported_and_the_archive_removed(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
+    corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source"), md5="0" * 32)
+    with pytest.raises(UsageError, match=f"MD5 [0-9a-f]{{32}}, expected {'0' * 32}; the file was removed"):
+        corpus.fetch()
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {".prepare.lock"}
+
+
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -178,7 +236,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
     path.parent.mkdir()
     path.write_bytes(archive(tiny_corpus / "test", "s", (EVIL[kind], content)))
     with pytest.raises(UsageError, match=r"refused, '.*' (leads out of the target folder|is a link or a device)"):
-        unpack(path, "s", path.parent)
+        unpack(path, "LibriSpeech", ["s"], path.parent)
     assert list(tmp_path.rglob("*")) == [path.parent, path]
     assert not Path("/tmp/w-outside").exists()
 
@@ -191,7 +249,7 @@ def test_a_damaged_archive_leaves_nothing(tiny_corpus: Path, tmp_path: Path, dam
     path = tmp_path / "s.tar.gz"
     path.write_bytes({"cut": content[:half], "flipped": flipped, "no archive": b"hello"}[damage])
     with pytest.raises(UsageError, match="damaged"):
-        unpack(path, "s", tmp_path)
+        unpack(path, "LibriSpeech", ["s"], tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -199,4 +257,4 @@ def test_an_archive_of_something_else_is_reported(tiny_corpus: Path, tmp_path: P
     path = tmp_path / "s.tar.gz"
     path.write_bytes(archive(tiny_corpus / "test", "other"))
     with pytest.raises(UsageError, match="no folder LibriSpeech/s"):
-        unpack(path, "s", tmp_path)
+        unpack(path, "LibriSpeech", ["s"], tmp_path)

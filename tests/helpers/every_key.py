@@ -145,8 +145,8 @@ class Knob:
         if isinstance(old, (bool, int, float)):
             value = another(old)
             return value | 1 if "kernel" in self.key else value  # kernels have a middle
-        if re.fullmatch("[0-9a-f]{64}", str(old)):  # a SHA-256
-            return "0" * 64
+        if re.fullmatch("[0-9a-f]{32}|[0-9a-f]{64}", str(old)):  # an MD5, a SHA-256
+            return "0" * len(str(old))
         raise LookupError(f"{self}={old}: say behind `# tests:` in {yaml_of(self.option)} what else it may be")
 
     def _compose(self, places: Path, option: str) -> DictConfig:

@@ -1,10 +1,11 @@
-"""Splits of a corpus from <split>.tar.gz archives: downloaded, verified, unpacked, and complete when they appear."""
+"""Splits of a corpus from .tar.gz archives: downloaded, verified, unpacked, and complete when they appear."""
 
 import gzip
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from asr_ablations.data.download import BLOCK, download
@@ -14,7 +15,8 @@ from asr_ablations.tools.progress_bar import bar
 
 
 def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[str, str]) -> None:
-    """Create <root>/<split> for each split. Its archive lies beside it until it is unpacked.
+    """Create <root>/<split> for each split, from LibriSpeech's <split>.tar.gz. Its archive lies beside it until it is
+    unpacked.
 
     Raises UsageError for a split without an archive, a download that fails, and an archive that would write outside
     its folder.
@@ -24,35 +26,60 @@ def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[st
             raise choices("split", split, f"a folder in {root}, or one that can be downloaded: {', '.join(sha256)}")
     if not splits:
         return
+    with _alone(root):
+        for split in splits:
+            if not (root / split).exists():
+                archive = root / f"{split}.tar.gz"
+                source = f"{address.rstrip('/')}/{archive.name}"
+                download(source, archive, sha256=sha256[split], setting="data.download.address")
+                unpack(archive, "LibriSpeech", [split], root)
+                archive.unlink()
+
+
+def fetch_together(splits: Sequence[str], root: Path, *, address: str, name: str, md5: str | None) -> None:
+    """Create <root>/<split> for each split, from the one archive <name>.tar.gz, which holds all of them in a folder of
+    its name. It lies beside them until it is unpacked. md5: of the archive; None where it is not known.
+
+    Raises UsageError as fetch.
+    """
+    if not splits:
+        return
+    with _alone(root):
+        if missing := [split for split in splits if not (root / split).exists()]:
+            archive = root / f"{name}.tar.gz"
+            source = f"{address.rstrip('/')}/{archive.name}"
+            download(source, archive, sha256=None, md5=md5, setting="data.download.address")
+            unpack(archive, name, missing, root)
+            archive.unlink()
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """The folder, made, with no other process that prepares it."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(root / ".prepare.lock", f"waiting for another process that prepares {root}"):
-            for split in splits:
-                if not (root / split).exists():
-                    archive = root / f"{split}.tar.gz"
-                    source = f"{address.rstrip('/')}/{archive.name}"
-                    download(source, archive, sha256=sha256[split], setting="data.download.address")
-                    unpack(archive, split, root)
-                    archive.unlink()
+            yield
     except OSError as error:
         raise UsageError(f"data.root={root}: {error.strerror or error}") from error
 
 
-def unpack(archive: Path, split: str, root: Path) -> None:
-    """Unpack the folder LibriSpeech/<split> of an archive to <root>/<split>, all of it or nothing.
+def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> None:
+    """Unpack the folders <inside>/<split> of an archive to <root>/<split>, each whole or not at all.
 
-    Raises UsageError for an archive that is damaged, lacks the folder, or contains a path outside of itself, a link or
-    a device: nothing of it stays.
+    Raises UsageError for an archive that is damaged, lacks a folder, or contains a path outside of itself, a link or a
+    device: nothing of it stays.
     """
-    temporary = root / f".{split}.partial"
+    temporary = root / f".{splits[0]}.partial"
     shutil.rmtree(temporary, ignore_errors=True)  # left by an attempt that was killed
     try:
-        with bar(f"unpacking {split}", archive.stat().st_size, as_bytes=True) as advance:
+        with bar(f"unpacking {archive.name}", archive.stat().st_size, as_bytes=True) as advance:
             _extract(archive, temporary, advance)
-        folder = temporary / "LibriSpeech" / split
-        if not folder.is_dir():
-            raise UsageError(f"{archive}: no folder LibriSpeech/{split} in it")
-        folder.rename(root / split)
+        for split in splits:
+            if not (temporary / inside / split).is_dir():
+                raise UsageError(f"{archive}: no folder {inside}/{split} in it")
+        for split in splits:
+            (temporary / inside / split).rename(root / split)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the disk; a damaged gzip file has no errno

@@ -6,6 +6,7 @@ import http.client
 import os
 import re
 import time
+from collections.abc import Mapping
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
@@ -23,12 +24,20 @@ PATIENCE = 60.0
 """Seconds without a byte after which a connection counts as broken."""
 
 
-def download(address: str, target: Path, *, sha256: str | None, setting: str, size: int | None = None) -> None:
+def download(
+    address: str,
+    target: Path,
+    *,
+    sha256: str | None,
+    setting: str,
+    size: int | None = None,
+    md5: str | None = None,
+) -> None:
     """Download `address` to `target`, unless it exists, and resume what an earlier attempt left in <target>.part.
 
-    sha256, size: the expected SHA-256 and bytes, None where they are not known. setting: the key of the config that
-    names another address, for the message. torch.hub.download_url_to_file, which torchaudio's datasets use, discards
-    what a broken download has brought.
+    sha256, md5, size: the expected checksums and bytes, None where they are not known. setting: the key of the config
+    that names another address, for the message. torch.hub.download_url_to_file, which torchaudio's datasets use,
+    discards what a broken download has brought.
     Raises UsageError if the server does not provide the file, or if it differs from what is expected; such a file is
     removed.
     """
@@ -47,7 +56,7 @@ def download(address: str, target: Path, *, sha256: str | None, setting: str, si
                 kept = f"; {part} is kept, and the same command continues it" if _size(part) else ""
                 raise UsageError(f"cannot download {address}: {error}{kept}") from error
             time.sleep(PAUSE * 2**failures / 2)
-    if differences := _differences(part, sha256, size):
+    if differences := _differences(part, {"sha256": sha256, "md5": md5}, size):
         part.unlink()
         raise UsageError(f"{address}: {differences}; the file was removed: try again, or another {setting}")
     os.replace(part, target)
@@ -97,15 +106,18 @@ def _append(response: HTTPResponse, part: Path, start: int, total: int) -> None:
             advance(len(block))
 
 
-def _differences(part: Path, sha256: str | None, size: int | None) -> str:
+def _differences(part: Path, checksums: Mapping[str, str | None], size: int | None) -> str:
     """Describe how the file differs from what is expected, "" if it does not."""
     if size is not None and _size(part) != size:
         return f"{_size(part)} bytes, expected {size}"
-    if sha256 is None:
-        return ""
-    digest = hashlib.sha256()
+    return "; ".join(filter(None, (_unlike(part, kind, sum_) for kind, sum_ in checksums.items() if sum_ is not None)))
+
+
+def _unlike(part: Path, kind: str, expected: str) -> str:
+    digest = hashlib.new(kind, usedforsecurity=False)
     with part.open("rb") as file, bar(f"verifying {part.stem}", _size(part), as_bytes=True) as advance:
         while block := file.read(BLOCK):
             digest.update(block)
             advance(len(block))
-    return "" if digest.hexdigest() == sha256 else f"SHA-256 {digest.hexdigest()}, expected {sha256}"
+    names = {"sha256": "SHA-256", "md5": "MD5"}
+    return "" if digest.hexdigest() == expected else f"{names[kind]} {digest.hexdigest()}, expected {expected}"

@@ -3,9 +3,9 @@
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
@@ -17,12 +17,41 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class MLS(Folders):
-    """One language of Multilingual LibriSpeech. ending: that of the audio files, flac or opus."""
+class Download(TypedDict):
+    """Where the archives are. address: of the folder; archive: the name of the language's, without _opus; md5: of
+    archives by name.
+    """
 
-    def __init__(self, *, ending: str, **options: "Unpack[CorpusOptions]") -> None:
+    address: str
+    archive: str
+    md5: Mapping[str, str]
+
+
+class MLS(Folders):
+    """One language of Multilingual LibriSpeech. ending: that of the audio files, flac or opus; download: where the
+    language's archive is.
+    """
+
+    def __init__(self, *, ending: str, download: Download, **options: "Unpack[CorpusOptions]") -> None:
         super().__init__(**options)
-        self.ending = ending
+        self.ending, self.download = ending, download
+        # the archive has a folder of its name around the splits
+        if self.root is not None and self.missing() and (self.root / self.archive).is_dir():
+            self.root = self.root / self.archive
+
+    @property
+    def archive(self) -> str:
+        """The name of the archive with audio files of this ending."""
+        return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
+
+    def fetch(self) -> None:
+        """Download, verify and unpack the language's archive, unless every split is present."""
+        from asr_ablations.data.archives import fetch_together
+
+        if self.root is not None:
+            address, md5 = self.download["address"], self.download["md5"].get(self.archive)
+            fetch_together(self.missing(), self.root, address=address, name=self.archive, md5=md5)
+        self.prepare()
 
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
