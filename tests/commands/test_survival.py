@@ -197,7 +197,7 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
 
 @pytest.mark.slow
 def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> None:
-    arms = [f"{GREEDY}=100000,8,16", "max_epochs=1", "hydra.launcher.fail_fast=true"]
+    arms = [f"{GREEDY}=100000,8,16", "max_epochs=1", "hydra.launcher.fail_fast=true", "hydra.launcher.jobs=1"]
     code, _, errors = finish(start([*TRAIN, CSV, *arms], corpora, tmp_path, limits=LIMITS))
     assert code == 1
     assert [status(folder)["status"] for folder in run_folders(tmp_path)] == ["failed"]
@@ -207,8 +207,9 @@ def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_launchers_share_one_sweep(undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path) -> None:
     """Each arm is trained once, and both see all done; when one is killed, the other takes its arm over."""
-    first = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
-    second = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    one_by_one = [*TRAIN, CSV, *ARMS, "hydra.launcher.jobs=1"]
+    first = start(one_by_one, corpora, tmp_path)
+    second = start(one_by_one, corpora, tmp_path)
     wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= 2)
     first.send_signal(signal.SIGKILL)
     finish(first)

@@ -28,7 +28,7 @@ def main(cfg: DictConfig) -> object:
     if cfg.plan:
         from asr_ablations.sweep.launch import freeze, plan
 
-        plan(freeze([cfg]))
+        plan(freeze([cfg]), jobs=1)
         return None
     from asr_ablations.experiment.finished import finished, print_finished
 

@@ -67,7 +67,7 @@ def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -
     """Print what the arms would cost on this machine. jobs, per_gpu: as in `machine_slots`."""
     from asr_ablations.sweep.plan import show_plan
 
-    show_plan(arms, machine_slots(jobs, per_gpu))
+    show_plan(arms, machine_slots(jobs, per_gpu, arms))
 
 
 def run(
@@ -90,10 +90,10 @@ def run(
 
     Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
     """
-    slots = machine_slots(jobs, per_gpu)
+    different = list({arm.id: arm for arm in arms}.values())
+    slots = machine_slots(jobs, per_gpu, different)
     _check_timeout(timeout)
     switch("hydra.launcher.fail_fast", fail_fast)
-    different = list({arm.id: arm for arm in arms}.values())
     _check_gpus(different, slots)
     if different:
         write_manifest(different[0].folder.parent, different, metadata)

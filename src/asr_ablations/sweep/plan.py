@@ -10,8 +10,9 @@ from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.cost import Cost
 from asr_ablations.sweep.processes import in_subprocess
-from asr_ablations.sweep.slots import Slots, share_of_cores
+from asr_ablations.sweep.slots import Slots
 from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.tools.machine import available_memory
 from asr_ablations.tools.terminal import console
 
 
@@ -26,7 +27,7 @@ def show_plan(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost | None]:
 
 def measure_arms(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost]:
     """The cost of each arm, from a few steps of it, one arm after the other."""
-    threads = share_of_cores(min(slots.jobs, max(1, len(arms))))
+    threads = slots.threads(len(arms))
     return [
         in_subprocess(_measure, (arm.config, threads)) for arm in track(arms, description="measuring", transient=True)
     ]
@@ -47,7 +48,10 @@ def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], slots: Slots
     for name, arm, cost in zip(what_varies([arm.overrides for arm in arms]), arms, costs, strict=True):
         table.add_row(name, *(_cells(cost) if cost else [fate_of(arm.folder).state, "", "", "", ""]))
     terminal.print(table)
-    terminal.print(_total([cost for cost in costs if cost is not None], len(arms), slots.jobs), soft_wrap=True)
+    to_run = [cost for cost in costs if cost is not None]
+    terminal.print(_total(to_run, len(arms), slots.jobs), soft_wrap=True)
+    if (warning := memory_warning(to_run, slots.jobs, available_memory())) is not None:
+        terminal.print(warning, soft_wrap=True)
     terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
 
 
@@ -60,6 +64,15 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
         f"{sum(cost.gpu_hours for cost in costs):.2f} GPU hours; "
         f"{sum(cost.disk for cost in costs) / 2**20:.0f} MiB of checkpoints"
     )
+
+
+def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
+    """One line where the arms on a CPU that run at a time need more than the free bytes of memory; else None."""
+    largest = sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)
+    if free is None or sum(largest[:jobs]) <= free:
+        return None
+    fitting = max(1, next(n for n in range(jobs) if sum(largest[: n + 1]) > free))
+    return f"too little memory for so many at a time: hydra.launcher.jobs={fitting}"
 
 
 def _cells(cost: Cost) -> list[str]:

@@ -13,7 +13,7 @@ from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess
-from asr_ablations.sweep.slots import Slots, share_of_cores
+from asr_ablations.sweep.slots import Slots
 from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State, memory_kills
 from asr_ablations.tools.signals import stopping_signals
 
@@ -46,7 +46,7 @@ class Runner:
     ) -> None:
         self.script, self.slots, self.timeout, self.fail_fast = script, slots, timeout, fail_fast
         self.states = [State(arm) for arm in arms]
-        self.threads = share_of_cores(min(slots.jobs, max(1, len(arms))))
+        self.threads = slots.threads(len(arms))
         self.stop_signal: int | None = None
         self._running: dict[int, _Running] = {}
         self._kill_reasons: dict[int, str] = {}

@@ -4,8 +4,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.machine import cores
+from asr_ablations.tools.machine import available_memory, cores
+
+MEMORY = 2 * 2**30
+"""Bytes of memory that an arm on a CPU is taken to need where nobody says how many run at a time; the default model
+takes 0.7 GiB.
+"""
 
 
 @dataclass
@@ -13,12 +19,14 @@ class Slots:
     """Places for `jobs` arms at a time. A GPU takes up to `per_gpu` arms that need one GPU each; an arm that needs
     several GPUs has them for itself.
 
-    gpus: their names in CUDA_VISIBLE_DEVICES; taken: the GPUs of each arm that holds a place.
+    gpus: their names in CUDA_VISIBLE_DEVICES; one_thread: whether each process has one thread, and does not share out
+    the cores; taken: the GPUs of each arm that holds a place.
     """
 
     gpus: Sequence[str]
     jobs: int
     per_gpu: int
+    one_thread: bool = False
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
@@ -42,18 +50,34 @@ class Slots:
         """Give back the place and the GPUs of `take(key)`."""
         del self.taken[key]
 
+    def threads(self, arms: int) -> int:
+        """Threads of an arm, for all its ranks together, where the sweep has `arms` of them."""
+        return 1 if self.one_thread else share_of_cores(min(self.jobs, max(1, arms)))
 
-def machine_slots(jobs: int | None, per_gpu: int) -> Slots:
-    """Slots of this machine.
 
-    jobs: arms at a time, None for as many as its GPUs take, or one without GPUs; per_gpu: arms that share a GPU. Raises
-    UsageError for values out of range.
+def machine_slots(jobs: int | None, per_gpu: int, arms: Sequence[FrozenArm]) -> Slots:
+    """Slots of this machine for these arms.
+
+    jobs: arms at a time, None for as many as its GPUs take; on a CPU that is an arm, or a rank of it, on each core, as
+    far as the memory goes, with a thread each: side by side they do more than one arm with all cores, and the last bits
+    of an arm do not depend on the machine or on the other arms. per_gpu: arms that share a GPU. Raises UsageError for
+    values out of range.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
     whole("hydra.launcher.per_gpu", per_gpu, 1)
     gpus = visible_gpus()
-    return Slots(gpus, jobs or max(1, len(gpus) * per_gpu), per_gpu)
+    on_cpu = all(not gpus or arm.gpus == 0 for arm in arms)
+    if jobs is None and on_cpu:
+        return Slots(gpus, _places(max((arm.ranks for arm in arms), default=1)), per_gpu, one_thread=True)
+    return Slots(gpus, jobs or len(gpus) * per_gpu, per_gpu)
+
+
+def _places(ranks: int) -> int:
+    """Arms of so many ranks that a CPU takes at a time."""
+    memory = available_memory()
+    processes = cores() if memory is None else min(cores(), memory // MEMORY)
+    return max(1, processes // ranks)
 
 
 def visible_gpus() -> list[str]:

@@ -39,6 +39,25 @@ def peak_memory() -> int:
         return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def available_memory() -> int | None:
+    """Bytes of memory that new processes may take, within the limit of this container; None where nothing says it."""
+    free = _bytes_of("/proc/meminfo", "MemAvailable:", 1024)
+    limit, used = _bytes_of("/sys/fs/cgroup/memory.max"), _bytes_of("/sys/fs/cgroup/memory.current")
+    cached = _bytes_of("/sys/fs/cgroup/memory.stat", "inactive_file ") or 0  # files that were read: given back
+    within = None if limit is None or used is None else max(0, limit - used + cached)
+    known = [size for size in (free, within) if size is not None]
+    return min(known) if known else None
+
+
+def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
+    """The number behind `name` in a file of the system; None where there is none, or no limit."""
+    try:
+        line = next(line for line in Path(path).read_text().splitlines() if line.startswith(name))
+        return unit * int(line.removeprefix(name).split()[0])
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
 def device_clock(device: object) -> float:
     """time.perf_counter() once the device, a torch.device or its type, has finished all work queued on it."""
     if str(device).startswith("cuda"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: w
     from asr_ablations.tools.files import Json
 
 OPTIONS = {
-    "jobs": None,  # arms at a time; by default one per GPU, or one without GPUs
+    "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
     "per_gpu": 1,  # arms that share a GPU
     "timeout": None,  # minutes that an arm may take
     "show": None,  # a function of the folders that prints the results; by default one line per arm

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -38,7 +39,7 @@ class VerdictSweeper(BasicSweeper):
             jobs, per_gpu = self.launcher.jobs, self.launcher.per_gpu
             self.launcher.show = self.launcher.show or QUIET
         metadata = how_started(self.config, started)
-        run_until(Sweep(batch, self._compose, self._start, machine_slots(jobs, per_gpu), metadata))
+        run_until(Sweep(batch, self._compose, self._start, partial(machine_slots, jobs, per_gpu), metadata))
 
     def _compose(self, overrides: Sequence[str]) -> DictConfig:
         from asr_ablations.config.compose import compose_arm

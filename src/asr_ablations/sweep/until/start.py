@@ -18,6 +18,7 @@ from asr_ablations.runs.looks import looks
 from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.verdict_plan import changes, read_plan
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.manifest import freeze_plan
 from asr_ablations.sweep.plan import measure_arms, show_plan
@@ -30,14 +31,14 @@ from asr_ablations.tools.files import Json, slug
 
 @dataclass(frozen=True)
 class Sweep:
-    """What Hydra's sweeper hands over. runs: the overrides of the runs that the sweep names; slots: of this machine;
-    metadata: how the sweep was started.
+    """What Hydra's sweeper hands over. runs: the overrides of the runs that the sweep names; slots: for arms, those
+    of this machine; metadata: how the sweep was started.
     """
 
     runs: Sequence[Sequence[str]]
     compose: Compose
     start: Start
-    slots: Slots
+    slots: Callable[[Sequence[FrozenArm]], Slots]
     metadata: Json
 
 
@@ -50,7 +51,7 @@ def run_until(sweep: Sweep) -> None:
     wanted.stated_margin()  # before anything that takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     compose = _plain(sweep.compose)
-    budget = _Budget(wanted, len(arms), lambda: _hours_per_run(arms, named or [int(first.seed)], compose, sweep.slots))
+    budget = _Budget(wanted, len(arms), lambda: _hours_per_run(sweep, arms, named or [int(first.seed)], compose))
 
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
         return make_plan([_variant(words, seeds, compose) for words in arms], seeds, budget.seeds_in(folder), wanted)
@@ -64,7 +65,8 @@ def run_until(sweep: Sweep) -> None:
     lines = forecast(planned, config, folder.parent)
     if first.plan:
         print_plan(lines, reused=False)
-        show_plan(freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms]), sweep.slots)
+        firsts = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
+        show_plan(firsts, sweep.slots(firsts))
         print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
         return
     new = replace(planned.plan, seen=_seen(folder), notes=lines)
@@ -125,9 +127,10 @@ def _variant(words: Sequence[str], seeds: Sequence[int], compose: Compose) -> Va
     return Variant(list(words), first, second)
 
 
-def _hours_per_run(arms: Sequence[Sequence[str]], seeds: Sequence[int], compose: Compose, slots: Slots) -> float:
+def _hours_per_run(sweep: Sweep, arms: Sequence[Sequence[str]], seeds: Sequence[int], compose: Compose) -> float:
     """The mean over the arms of the hours that a run keeps this machine busy."""
     frozen = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
+    slots = sweep.slots(frozen)
     costs = measure_arms(frozen, slots)
     return sum(cost.seconds for cost in costs) / len(costs) / 3600 / slots.jobs
 
