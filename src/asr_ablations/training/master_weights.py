@@ -1,15 +1,15 @@
 """A model in 16 bits over master weights in 32 (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1)."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import nn
 
 
 @contextmanager
-def sixteen_bit_copies(model: nn.Module) -> Iterator[None]:
-    """Within the context every parameter is a copy in 16 bits: float16 on a GPU, bfloat16 on a CPU. Buffers stay.
+def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
+    """Within the context every parameter is a copy of this type. Buffers stay.
 
     Gradients that were computed through a copy reach the parameter itself, in float32: the optimizer, clipping and
     checkpoints see the master weights only, and an update that 16 bits would round away is kept. The copies are made
@@ -24,7 +24,6 @@ def sixteen_bit_copies(model: nn.Module) -> Iterator[None]:
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
     try:
         for part, name, weights in owned:
-            dtype = torch.float16 if weights.is_cuda else torch.bfloat16
             part._parameters[name] = weights.to(dtype)  # type: ignore[assignment]
         _refer_anew(recurrent)
         yield
@@ -32,6 +31,11 @@ def sixteen_bit_copies(model: nn.Module) -> Iterator[None]:
         for part, name, weights in owned:
             part._parameters[name] = weights
         _refer_anew(recurrent)
+
+
+def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
+    """Copies in float16 on a GPU, in bfloat16 on a CPU."""
+    return copies_in(torch.float16 if next(model.parameters()).is_cuda else torch.bfloat16, model)
 
 
 def _refer_anew(recurrent: list[nn.RNNBase]) -> None:

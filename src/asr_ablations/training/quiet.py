@@ -15,6 +15,7 @@ def quiet() -> None:
         ".*your dataloader is not resumable.*",  # its order is: data/datamodule.py
         ".*smaller than the logging interval.*",  # epochs are logged too
         ".*recommended to use .*sync_dist=True.*",  # values of the first rank: the others would wait for it
+        ".*not part of single contiguous chunk of memory.*",  # weights in 16 bits are copies, made anew in each step
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)

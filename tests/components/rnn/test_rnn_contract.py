@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.directions import KINDS, Directions, keeps_autocast, reversal
+from asr_ablations.components.model.directions import KINDS, Directions, autocast_of_recurrences, reversal
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component, group_options
 
@@ -149,33 +149,66 @@ def test_the_dtype_a_recurrence_runs_in_on_a_cpu(name: str, autocast: torch.dtyp
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize(("autocast", "runs_in"), [(torch.bfloat16, torch.float32), (torch.float16, torch.float16)])
-def test_the_dtype_cudnn_runs_in(autocast: torch.dtype, runs_in: torch.dtype) -> None:
+@pytest.mark.parametrize("autocast", [torch.bfloat16, torch.float16])
+def test_the_dtype_cudnn_runs_in(autocast: torch.dtype) -> None:
     """Autocast of bfloat16 would take float16, without a loss scale."""
     recurrence = layer("lstm", "forward").cuda()
     seen: list[torch.dtype] = []
     recurrence.forwards.register_forward_hook(lambda _, given, y: seen.append(y.dtype))
     with torch.autocast("cuda", dtype=autocast):
         recurrence(inputs().cuda(), LENGTHS)
-    assert seen == [runs_in]
+    assert seen == [autocast]
 
 
-@pytest.mark.parametrize(
-    ("device", "autocast", "kept"),
-    [
-        *(("cuda", None, False), ("cuda", torch.bfloat16, False), ("cuda", torch.float16, True)),
-        *(("cpu", None, False), ("cpu", torch.bfloat16, False), ("cpu", torch.float16, False)),
-    ],
-)
-def test_only_float16_on_cuda_keeps_autocast(device: str, autocast: torch.dtype | None, kept: bool) -> None:
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+def test_recurrences_follow_autocast_on_cuda_alone(device: str, autocast: torch.dtype | None) -> None:
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     try:  # what torch.autocast sets; the context itself warns where there is no CUDA
         torch.set_autocast_enabled(device, autocast is not None)
         torch.set_autocast_dtype(device, autocast or before[1])
-        assert keeps_autocast(device) == kept
+        assert autocast_of_recurrences(device) == (autocast if device == "cuda" else None)
     finally:
         torch.set_autocast_enabled(device, before[0])
         torch.set_autocast_dtype(device, before[1])
+
+
+class Seen:
+    """The types in which a layer's cell meets its input and its weights."""
+
+    def __init__(self, recurrence: Directions) -> None:
+        self.types: set[torch.dtype] = set()
+        for direction in (recurrence.forwards, recurrence.backwards):
+            assert direction is not None
+            direction.register_forward_pre_hook(lambda module, given: self.see(given[0], *module.parameters()))
+
+    def see(self, *tensors: torch.Tensor) -> None:
+        self.types |= {tensor.dtype for tensor in tensors}
+
+
+@every_variant
+@pytest.mark.parametrize("runs_in", [torch.bfloat16, None])
+def test_under_bfloat16_on_cuda_input_and_weights_are_bfloat16_over_float32_masters(
+    name: str, runs_in: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of CUDA, taken on a CPU; without it the same layer is seen in float32."""
+
+    def on_cuda(device: str) -> torch.dtype | None:
+        return runs_in if torch.is_autocast_enabled(device) else None
+
+    monkeypatch.setattr("asr_ablations.components.model.directions.autocast_of_recurrences", on_cuda)
+    recurrence = layer(name, "sum")
+    plain = gradients(recurrence, x := inputs().requires_grad_(), expected := recurrence(x, LENGTHS))
+    seen = Seen(recurrence)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = recurrence(x, LENGTHS)
+    assert seen.types == {runs_in or torch.float32}
+    assert result.dtype == (runs_in or torch.float32)
+    torch.testing.assert_close(result.float(), expected, atol=0.05, rtol=0.05)
+    for master, other in zip(gradients(recurrence, x, result.float()), plain, strict=True):
+        assert master.dtype == torch.float32, "gradients reach the weights themselves"
+        assert (master - other).norm() < 0.05 * other.norm() + 1e-3
+    assert {p.dtype for p in recurrence.parameters()} == {torch.float32}
 
 
 @every_variant

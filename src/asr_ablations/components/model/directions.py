@@ -1,5 +1,7 @@
 """One direction or two, built from any recurrent layer for one direction."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import nn
 
@@ -7,6 +9,7 @@ from asr_ablations.components.model.parallel import both
 from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
+from asr_ablations.training.master_weights import copies_in
 
 KINDS = ("forward", "sum", "concat")
 
@@ -30,9 +33,11 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         device = x.device.type
-        mixed = keeps_autocast(device)
-        with torch.autocast(device, enabled=mixed):
-            return self._both(x if mixed else x.to(next(self.parameters()).dtype), lengths)
+        mixed = autocast_of_recurrences(device)
+        if mixed == torch.float16:
+            return self._both(x, lengths)
+        with torch.autocast(device, enabled=False), copies_in(mixed, self) if mixed else nullcontext():
+            return self._both(x.to(next(self.parameters()).dtype), lengths)
 
     def _both(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
@@ -44,14 +49,14 @@ class Directions(nn.Module):
         return (torch.cat([y, z], dim=-1) if self.concatenate else y + z) * valid
 
 
-def keeps_autocast(device: str) -> bool:
-    """Whether a recurrence stays under the current autocast, instead of running in the dtype of its weights.
+def autocast_of_recurrences(device: str) -> torch.dtype | None:
+    """The type in which a recurrence runs under the current autocast; None for that of its weights.
 
-    Autocast runs cuDNN's recurrences in float16 even under bfloat16, where the loss is not scaled; on a CPU 16-bit
-    recurrences are slower than float32 ones. So only float16 on CUDA, where the loss is scaled, is kept.
+    On a CPU it is None: 16-bit recurrences are slower there. On CUDA float16 is left to autocast, which would run cuDNN
+    in float16 under bfloat16, too, where the loss is not scaled.
     """
-    on = torch.is_autocast_enabled(device)
-    return on and device == "cuda" and torch.get_autocast_dtype(device) == torch.float16
+    on = torch.is_autocast_enabled(device) and device == "cuda"
+    return torch.get_autocast_dtype(device) if on else None
 
 
 def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
