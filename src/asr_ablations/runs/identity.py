@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.tools.files import Json, slug
 
-BEHAVIOUR = 1
+BEHAVIOUR = 2
 """Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
 identity."""
 

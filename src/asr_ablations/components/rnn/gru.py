@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from asr_ablations.components.rnn.recurrence import GRURecurrence, applies
+
 
 class GRU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H)."""
@@ -12,4 +14,7 @@ class GRU(nn.Module):
         self.cell = nn.GRU(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return self.cell(x)[0]
+        if not applies(x):
+            return self.cell(x)[0]
+        (weights,) = self.cell.all_weights
+        return GRURecurrence.apply(x, *weights)

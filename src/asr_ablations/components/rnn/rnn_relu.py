@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
+from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies
+
 
 class RNNClippedReLU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), h = min(max(W x + U h + b, 0), ceiling).
@@ -20,6 +22,9 @@ class RNNClippedReLU(nn.Module):
         self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only holds the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        if applies(x):
+            (weights,) = self.cell.all_weights
+            return PlainRecurrence.apply(x, *weights, self._clip_, self._slope)
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
         entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
         hidden = x.new_zeros(len(x), self.cell.hidden_size)
@@ -28,3 +33,9 @@ class RNNClippedReLU(nn.Module):
             hidden = torch.addmm(frame, hidden, recurrent.T).clamp(0.0, self.ceiling)
             outputs.append(hidden)
         return torch.stack(outputs, dim=1)
+
+    def _clip_(self, sums: torch.Tensor) -> torch.Tensor:
+        return sums.clamp_(0.0, self.ceiling)
+
+    def _slope(self, outputs: torch.Tensor) -> torch.Tensor:
+        return ((outputs > 0) & (outputs < self.ceiling)).to(outputs.dtype)
