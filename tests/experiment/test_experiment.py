@@ -82,3 +82,22 @@ def test_seconds_of_the_epochs_add_up_to_those_of_all_training_batches(folder: P
         seconds = [float(row["train/epoch_seconds"]) for row in csv.DictReader(file) if row["train/epoch_seconds"]]
     assert len(seconds) == EPOCHS
     assert sum(seconds) == pytest.approx(json.loads((folder / "summary.json").read_text())["train_batch_seconds"])
+
+
+def test_a_run_on_the_cpu_never_opens_cuda(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with a GPU, which is someone else's: whatever asks CUDA for more than how many there are fails."""
+
+    def opened(*_: object) -> None:
+        raise AssertionError("CUDA was opened")
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch._C._cuda_init", opened)
+    monkeypatch.setattr(
+        "torch.cuda.is_current_stream_capturing", lambda: False
+    )  # which opens nothing, but has no driver
+    with pytest.raises(AssertionError, match="opened"):
+        torch.cuda.get_rng_state()
+    small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={tmp_path}", "max_epochs=1"]
+    made = run(compose(*tiny_overrides(tiny_corpus), *small))
+    assert "cuda" not in torch.load(made / "checkpoints" / "last.ckpt", weights_only=True)["ranks"][0]["random"]

@@ -7,8 +7,9 @@ import pytest
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.cost import Cost
 from asr_ablations.sweep.plan import memory_warning
-from asr_ablations.sweep.slots import Slots, machine_slots, share_of_cores, visible_gpus
+from asr_ablations.sweep.slots import Slots, machine_slots, share_of_cores
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import visible_gpus
 
 
 def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:

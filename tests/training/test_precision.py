@@ -11,6 +11,7 @@ from torch import nn
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.data.batch import Batch
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.callbacks.loss_scale import LossScale
@@ -80,6 +81,52 @@ def test_sixteen_bits_train_nearly_what_thirty_two_do(tiny_corpus: Path, tmp_pat
     exact, *others = (torch.cat([p.detach().float().flatten() for p in task.model.parameters()]) for task in built)
     for other in others:
         assert 0 < (other - exact).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_cached_features_keep_their_bits(
+    precision: int | str, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are float16, of which bfloat16 would lose three."""
+    seen = set()
+    padded = Batch.padded_features
+
+    def see(batch: Batch, frames: torch.Tensor) -> torch.Tensor:
+        assert batch.features is not None
+        seen.add(batch.features.dtype)
+        return padded(batch, frames)
+
+    monkeypatch.setattr(Batch, "padded_features", see)
+    options = (f"precision={precision}", "max_epochs=1", "cache=features", f"cache.root={tmp_path / 'cache'}")
+    fit(tiny_corpus, tmp_path / "run", *options, "optimizer=sgd", "optimizer.lr=0.01")
+    assert seen == {torch.float16}
+
+
+def test_tf32_reaches_neither_features_nor_augmentation(tiny_corpus: Path, tmp_path: Path) -> None:
+    """It is what CUDA may do within the model."""
+    allowed: dict[str, set[bool]] = {"features": set(), "augment": set(), "model": set()}
+
+    class Watch(pl.Callback):
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            augment = pl_module.augment
+
+            def see(name: str) -> None:
+                allowed[name].add(torch.backends.cuda.matmul.allow_tf32)
+                allowed[name].add(torch.backends.cudnn.allow_tf32)
+
+            def watched(*given: Any) -> Any:
+                see("augment")
+                return augment(*given)
+
+            pl_module.augment = watched
+            pl_module.features.register_forward_pre_hook(lambda *_: see("features"))
+            pl_module.model.register_forward_pre_hook(lambda *_: see("model"))
+
+    try:
+        fit(tiny_corpus, tmp_path, "tf32=true", "max_epochs=1", callbacks=(Watch(),))
+    finally:
+        set_tf32(False)
+    assert allowed == {"features": {False}, "augment": {False}, "model": {True}}
 
 
 def test_master_weights_keep_what_sixteen_bits_would_round_away(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -325,3 +325,27 @@ def test_framewise_training_logs_the_frame_error_rate_over_all_frames(tiny_corpu
     result = [float(row["validation/dev/fer"]) for row in rows if row.get("validation/dev/fer")]
     assert result[-1] == pytest.approx(wrong / frames, rel=1e-5)
     assert any(row.get("train/fer") or row.get("train/fer_epoch") for row in rows)
+
+
+def test_an_overflow_stays_out_of_the_mean_gradient_norm(tiny_corpus: Path, tmp_path: Path) -> None:
+    """As where a scaled loss overflows, whose step is not taken; here gradient=outliers takes none."""
+    norms: list[float] = []
+
+    class Overflow(pl.Callback):
+        def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            if trainer.global_step == 1:
+                gradients[0].fill_(math.inf)
+            norms.append(float(torch.stack([g.square().sum() for g in gradients]).sum().sqrt()))
+
+    cfg = compose(*SMALL, *tiny_overrides(tiny_corpus), "gradient=outliers", "gradient.limit=1e-6", "max_epochs=1")
+    module, data = assemble(cfg, build(cfg.data))
+    logger = CSVLogger(str(tmp_path), name="", version="")
+    trainer(cfg, 0, [logger], [Overflow()]).fit(module, data)
+    with (tmp_path / "metrics.csv").open() as file:
+        (row,) = (row for row in csv.DictReader(file) if row.get("train/gradient_norm"))
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    assert len(finite) == len(norms) - 1 > 0
+    assert float(row["train/gradient_norm"]) == pytest.approx(sum(finite) / len(finite), rel=1e-4)
+    assert float(row["train/clipped_share"]) == 1, "of the steps that have a norm"
+    assert float(row["train/skipped_share"]) == pytest.approx(1 / len(norms))

@@ -27,6 +27,9 @@ class SpeechData(pl.LightningDataModule):
     learn utterances with too few frames for their transcript, so they are left out of training, by name.
     """
 
+    pinned = False
+    """Whether batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
+
     def __init__(
         self,
         corpus: Corpus,
@@ -62,6 +65,8 @@ class SpeechData(pl.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
+        if self.trainer is not None:
+            self.pinned = self.trainer.strategy.root_device.type == "cuda"
         if self.sets:
             return
         self._add(screen(self.corpus, self.alphabet, self.output_frames))
@@ -106,11 +111,11 @@ class SpeechData(pl.LightningDataModule):
         }
 
     def train_dataloader(self) -> SpeechLoader:
-        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        rank, ranks = self.place()
         size = batch_size(self.batch_count, self.batch_seconds, ranks)
         order = BatchOrder(self.sets["train"].durations, size, self.order, self.seed, rank, ranks)
         order.resume(self._resumed["epoch"], self._resumed["batches"])
-        return SpeechLoader(self.sets["train"], order, self.workers)
+        return SpeechLoader(self.sets["train"], order, self.workers, pinned=self.pinned)
 
     def state_dict(self) -> dict[str, int]:
         """Return the position of the training: the epoch, and how many of its batches were trained on, per rank."""
@@ -136,18 +141,32 @@ class SpeechData(pl.LightningDataModule):
         return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
-        return [self.evaluation_dataloader(name) for name in self.corpus.validation]
+        return [self._validation_dataloader(name) for name in self.corpus.validation]
 
-    def evaluation_dataloader(self, name: str) -> SpeechLoader:
-        """Return the batches of one split, the longest utterances first, so that too little memory shows at once."""
+    def _validation_dataloader(self, name: str) -> SpeechLoader:
+        """This rank's share. Where some would have none, all take the whole set, whose means are the same: Lightning
+        waits for the figures of every rank.
+        """
+        rank, ranks = self.place()
+        return self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
+
+    def place(self) -> tuple[int, int]:
+        """Return the number of this rank and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def evaluation_dataloader(self, name: str, rank: int = 0, ranks: int = 1) -> SpeechLoader:
+        """Return the batches of one split, the longest utterances first, so that too little memory shows at once: those
+        of one of several ranks, among which every utterance comes once.
+        """
         durations = self.sets[name].durations
-        order, size = np.argsort(-durations, kind="stable"), batch_size(self.batch_count, self.batch_seconds, ranks=1)
+        order = np.argsort(-durations, kind="stable")[rank::ranks]
+        size = batch_size(self.batch_count, self.batch_seconds, ranks=1)
         batches, begin = [], 0
         while begin < len(order):
             end = begin + size.count(float(durations[order[begin]]))
             batches.append(order[begin:end].tolist())
             begin = end
-        return SpeechLoader(self.sets[name], batches, self.workers)
+        return SpeechLoader(self.sets[name], batches, self.workers, pinned=self.pinned)
 
 
 def _readable(screened: Screened) -> list[Utterance]:

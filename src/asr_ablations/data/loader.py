@@ -17,13 +17,15 @@ from asr_ablations.tools.errors import UsageError
 class SpeechLoader(DataLoader):
     """Batches of one set in the order of `sampler`, read by `workers` processes of one thread each, or in this one.
 
+    pinned: whether batches are put where a GPU fetches them while it computes.
+
     The sampler is used only when the first batch is needed: Lightning creates the first iterator of a fit before it
     sets the sampler's epoch, which matters after a resume.
     """
 
     dataset: Speech
 
-    def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int) -> None:
+    def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int, *, pinned: bool = False) -> None:
         if workers:
             speech.watch(workers)
         super().__init__(
@@ -32,7 +34,7 @@ class SpeechLoader(DataLoader):
             collate_fn=collate,
             num_workers=workers,
             persistent_workers=workers > 0,
-            pin_memory=torch.cuda.is_available(),
+            pin_memory=pinned,
             # its own generator: a loader draws a seed at each pass, and torch's global stream belongs to dropout
             generator=torch.Generator(),
         )

@@ -131,6 +131,7 @@ def _compute(
 
 def _forward(trained: Trained, name: str, device: torch.device, precision: Precision) -> dict[str, np.ndarray]:
     """Log-probabilities (length, V) of every utterance in float16, by id."""
+    trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     by_id: dict[str, np.ndarray] = {}
     for batch in track(

@@ -38,7 +38,7 @@ from asr_ablations.training.task import CTCTask
 
 class TrainingRun:
     """The Trainer of a run with its callbacks and loggers. checkpoint: the last one of an earlier attempt, from which
-    training continues; None to start anew. Of several ranks, only the first logs, evaluates and writes.
+    training continues; None to start anew. Of several ranks, only the first logs and writes.
     """
 
     def __init__(
@@ -85,8 +85,7 @@ class TrainingRun:
         exit_code = 1
         try:
             self._train()
-            if not rank():
-                self._evaluate()
+            self._evaluate()
             exit_code = 0
         except Pruned as pruned:
             self._record_without_evaluation()
@@ -120,6 +119,8 @@ class TrainingRun:
         with self._phase("evaluate"), self.utilisation.during("evaluate"):
             sets = self._transcribed_sets()
         self.utilisation.close()
+        if rank():
+            return
         rows = [row for transcribed in sets.values() for row in transcribed.rows]
         summary = self._summary(rows, {name: transcribed.loss for name, transcribed in sets.items()})
         summary["metrics"] = dict(sorted(self.last.metrics.items()))

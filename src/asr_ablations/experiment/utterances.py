@@ -10,6 +10,7 @@ import torch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.metrics.error_counts import character_errors, recorded_errors, sum_errors, word_errors
+from asr_ablations.training.ranks import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
 
 
@@ -62,19 +63,25 @@ class Transcribed(NamedTuple):
 def transcribe_set(
     task: CTCTask, data: SpeechData, name: str, precision: Callable[[], AbstractContextManager[object]]
 ) -> Transcribed:
-    """Decode one set. precision: a context for the forward pass."""
+    """Decode one set; each of several ranks a share of it, of which all get the whole. precision: a context for the
+    forward pass.
+    """
     task.eval()
+    share_buffers(task.model)
     utterances = {u.id: u for u in data.sets[name].utterances}
-    rows, nats, weights = [], 0.0, 0
-    for batch in data.evaluation_dataloader(name):
+    rows: list[UtteranceRow] = []
+    nats, weights = 0.0, 0
+    for batch in data.evaluation_dataloader(name, *data.place()):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(task.device))
             weight = task.loss.weight(batch)
             nats, weights = nats + weight * float(task.loss(log_probs, lengths, batch)), weights + weight
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
             rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
-    loss = nats / weights if rows else math.nan
-    return Transcribed(sorted(rows, key=lambda row: row["id"]), loss if math.isfinite(loss) else None)
+    shares = gathered((rows, nats, weights))
+    everything = sorted((row for share, _, _ in shares for row in share), key=lambda row: row["id"])
+    loss = sum(nats for _, nats, _ in shares) / sum(weights for _, _, weights in shares) if everything else math.nan
+    return Transcribed(everything, loss if math.isfinite(loss) else None)
 
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:

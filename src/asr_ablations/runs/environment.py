@@ -12,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from asr_ablations.runs.topology import topology
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.machine import cores, iso
+from asr_ablations.tools.machine import cores, gpu_names, iso
 from asr_ablations.tools.paths import PACKAGE
 
 PACKAGES = (
@@ -59,8 +59,8 @@ def hardware() -> Json:
     """Machine, processor, cores this process may use, threads that torch uses, GPUs and how they are connected."""
     import torch
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     processor = {"machine": platform.machine(), "processor": _processor()}
+    gpus = gpu_names()
     connected = topology() if gpus else {}
     return {**processor, "cores": cores(), "threads": torch.get_num_threads(), "gpus": gpus, **connected}
 

@@ -69,7 +69,8 @@ class StepClock(pl.Callback):
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
     """Seconds of training per second of audio, and bytes of a checkpoint, from real steps of Lightning's loop."""
     clock, batches = StepClock(), _spread_batches(data)
-    loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0)
+    pinned = device_count(cfg) > 0
+    loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0, pinned=pinned)
     fitter = trainer(cfg, device_count(cfg), [], [clock], max_epochs=1, limit_val_batches=0)
     fitter.fit(task, loader, val_dataloaders=[loader])
     with TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.machine import available_memory, cores
+from asr_ablations.tools.machine import available_memory, cores, visible_gpus
 
 MEMORY = 2 * 2**30
 """Bytes of memory that an arm on a CPU is taken to need where nobody says how many run at a time; the default model
@@ -78,21 +78,6 @@ def _places(ranks: int) -> int:
     memory = available_memory()
     processes = cores() if memory is None else min(cores(), memory // MEMORY)
     return max(1, processes // ranks)
-
-
-def visible_gpus() -> list[str]:
-    """Names of the GPUs that this process may use. They come from the driver and not from torch: a process that is
-    forked after CUDA was initialised cannot use it.
-    """
-    if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return [str(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError:
-        return []
 
 
 def share_of_cores(jobs: int) -> int:

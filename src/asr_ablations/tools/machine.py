@@ -58,6 +58,35 @@ def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
+def visible_gpus() -> list[str]:
+    """Names of the GPUs that this process may use. They come from the driver and not from torch: a process that is
+    forked after CUDA was initialised cannot use it.
+    """
+    if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return [str(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:
+        return []
+
+
+def gpu_names() -> list[str]:
+    """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
+    if not (visible := visible_gpus()):
+        return []
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        return [str(pynvml.nvmlDeviceGetName(by_index(int(g)) if g.isdigit() else by_uuid(g))) for g in visible]
+    except pynvml.NVMLError:
+        return []
+
+
 def device_clock(device: object) -> float:
     """time.perf_counter() once the device, a torch.device or its type, has finished all work queued on it."""
     if str(device).startswith("cuda"):

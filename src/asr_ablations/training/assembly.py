@@ -162,6 +162,8 @@ def device_count(cfg: DictConfig) -> int:
     the batch of an update would change with the machine. Raises UsageError for more than the machine has.
     """
     _check_nodes(cfg.nodes)
+    if cfg.gpus == 0:
+        return 0
     available = torch.cuda.device_count()
     wanted = min(available, 1) * ranks(cfg) if cfg.gpus == "auto" else cfg.gpus
     if wanted > available:

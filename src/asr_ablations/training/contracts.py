@@ -134,7 +134,7 @@ class MonitoredSchedule(Protocol):
 
 
 class Log(Protocol):
-    """Logs a figure of one step; that of an epoch is the mean over its steps."""
+    """Logs a figure of one step; that of an epoch is the mean over its steps, without those that are not finite."""
 
     def __call__(self, name: str, value: float | torch.Tensor) -> None:
         """value: a number or a tensor () on the device, which is not waited for."""

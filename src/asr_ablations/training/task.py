@@ -15,6 +15,7 @@ from torchmetrics import Metric
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.contracts import Augmentation
+from asr_ablations.tools.float32 import exact_products
 from asr_ablations.tools.masks import normalise_utterances
 from asr_ablations.training.chunks import Chunks
 from asr_ablations.training.contracts import (
@@ -32,6 +33,7 @@ from asr_ablations.training.contracts import (
 )
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
 from asr_ablations.training.master_weights import sixteen_bit_copies
+from asr_ablations.training.ranks import share_buffers
 
 
 class CTCTask(pl.LightningModule):
@@ -98,9 +100,9 @@ class CTCTask(pl.LightningModule):
         """Features (B, T, F) with mean 0 and deviation 1 in each bin of each utterance, and lengths (B,) in frames.
         Features that say so keep their deviation.
 
-        They are float32 whatever the precision: power spectra do not fit into 16 bits.
+        They are float32 whatever the precision, tf32 too: power spectra do not fit into 16 bits.
         """
-        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exact_products():
             if batch.features is None:
                 features, lengths = self.features(batch.waveforms(), batch.lengths)
             else:
@@ -119,7 +121,8 @@ class CTCTask(pl.LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
         """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
         features, lengths = self.normalised_features(batch)
-        features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
+        with exact_products():
+            features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
         padding = batch.padding()
         if self.cutting is None:
             log_probs, lengths = self.log_probs(features, lengths)
@@ -133,12 +136,16 @@ class CTCTask(pl.LightningModule):
         together = self.ranks_step_together
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
-        self.log("train/padding_percent", 100 * padding, on_step=False, on_epoch=True, batch_size=1)
+        self._log_step("train/padding_percent", 100 * padding)
         penalty = self.penalty(self.model)
         if penalty is None:
             return loss
         self._log_step("train/penalty", penalty.detach())
         return loss + penalty
+
+    def on_validation_epoch_start(self) -> None:
+        """Lightning's hook after the callbacks' own: all ranks validate the first one's model."""
+        share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
         """Log the loss and error rates of a batch under validation/<set>/."""
@@ -195,7 +202,13 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        self.log(name, value, on_step=False, on_epoch=True, batch_size=1)
+        """The mean over an epoch leaves out steps without a finite value: the loss scale of 16 bits is too large now
+        and then, and such a step is not taken.
+        """
+        value = torch.as_tensor(value)  # a number stays on the CPU: to move it would wait for the device
+        finite = value.isfinite()
+        # Lightning multiplies by the size and adds sizes: a tensor on the device is not waited for
+        self.log(name, value.where(finite, 0.0), on_step=False, on_epoch=True, batch_size=cast(int, finite))
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the alphabet, which a model is of no use without."""

@@ -64,7 +64,7 @@ def _loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> Speec
     data.setup()
     loader = data.train_dataloader()
     first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]  # without their epoch
-    return SpeechLoader(loader.dataset, first, workers)
+    return SpeechLoader(loader.dataset, first, workers, pinned=loader.pin_memory)
 
 
 def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Iterator[Batch]]:

@@ -104,7 +104,7 @@ class Ways:
 
     def passes(self) -> dict[str, Callable[[], float]]:
         """For each way, a function that trains on all utterances once and returns the seconds."""
-        ours = SpeechLoader(self.speech, self.ordered, self.workers)
+        ours = SpeechLoader(self.speech, self.ordered, self.workers, pinned=self.device.type == "cuda")
         port_step = stepper(self.task, self.port, self.precision, _features)
         step = partial(stepper, self.task, precision=self.precision, features=self.task.normalised_features)
         return {

@@ -216,6 +216,18 @@ def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(
     assert [entry.name for entry in record.folder.iterdir()] == ["checkpoints"]
 
 
+def test_a_checkpoint_of_a_gpu_is_read_onto_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not onto the GPU that it was saved from, which another rank trains on, or this machine does not have."""
+    path = tmp_path / "last.ckpt"
+    with monkeypatch.context() as patched:
+        patched.setattr("torch.serialization.location_tag", lambda storage: "cuda:0")
+        AtomicCheckpointIO().save_checkpoint({"a": torch.ones(2)}, path)
+    assert b"cuda:0" in path.read_bytes()
+    content = AtomicCheckpointIO().load_checkpoint(path)
+    assert content["a"].device.type == "cpu"
+    assert content["a"].tolist() == [1, 1]
+
+
 def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "last.ckpt"
     AtomicCheckpointIO().save_checkpoint({"a": 1}, path)

@@ -13,12 +13,13 @@ from asr_ablations.training.contracts import Log
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
     """Scale all gradients so that their common norm is at most `limit`; None is no limit.
 
-    Returns and logs the norm before that. Does not wait for the device.
+    Returns and logs the norm before that; a step whose norm is no finite number counts in no mean. Does not wait for
+    the device.
     """
     limit = limit or math.inf
     norm = nn.utils.clip_grad_norm_(parameters, limit)
     log("train/gradient_norm", norm)
-    log("train/clipped_share", (norm > limit).float())
+    log("train/clipped_share", torch.where(norm.isfinite(), (norm > limit).float(), torch.nan))
     return norm
 
 

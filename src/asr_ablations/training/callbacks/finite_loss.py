@@ -8,6 +8,7 @@ import torch
 from asr_ablations.runs.status import Diverged
 from asr_ablations.training.callbacks.metrics_table import step_loss
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.ranks import gathered
 
 
 class FiniteLoss(pl.Callback):
@@ -47,15 +48,7 @@ class FiniteLoss(pl.Callback):
         elif not math.isfinite(mean):  # the sum of finite losses is too large for their type
             own = self._steps + len(values), mean
         self._steps += len(values)
-        if ends := [end for end in _of_all_ranks(own) if end is not None]:
+        # a rank that ended alone would leave the others waiting
+        if ends := [end for end in gathered(own) if end is not None]:
             step, loss = min(ends, key=lambda end: end[0])
             raise Diverged(step, f"diverged at step {step}: the loss is {loss}")
-
-
-def _of_all_ranks(own: tuple[int, float] | None) -> list[tuple[int, float] | None]:
-    """What each rank has seen: its batches are its own, and a rank that ended alone would leave the others waiting."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [own]
-    gathered: list[tuple[int, float] | None] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, own)
-    return gathered

@@ -17,6 +17,7 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json, whole_file
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.ranks import gathered
 from asr_ablations.training.signals import StopRequest
 
 STEPS_BETWEEN_AGREEMENTS = 25
@@ -91,9 +92,8 @@ class LastCheckpoint(pl.Callback):
         epoch = cast(_ProcessedTracker, trainer.fit_loop.epoch_progress.current).processed
         _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
         checkpoint["position"] = {"epoch": epoch, "batches": self._done}
-        checkpoint["ranks"] = _all_ranks(
-            {"random": _random_state(), "means": _running_means(trainer) if self._done else {}}
-        )
+        state: RankState = {"random": _random_state(trainer), "means": _running_means(trainer) if self._done else {}}
+        checkpoint["ranks"] = gathered(state)
         checkpoint["run"] = self.record()
 
     def state_dict(self) -> Json:
@@ -139,7 +139,7 @@ class RestoreState(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._random is not None:
             torch.set_rng_state(self._random["cpu"])
-            if (cuda := self._random.get("cuda")) is not None and torch.cuda.is_available():
+            if (cuda := self._random.get("cuda")) is not None and _on_cuda(trainer):
                 torch.cuda.set_rng_state(cuda)
 
     def on_train_batch_end(
@@ -173,8 +173,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             os.fsync(file.fileno())
 
     def load_checkpoint(
-        self, path: _PATH, map_location: Callable[..., object] | None = None, weights_only: bool | None = None
+        self,
+        path: _PATH,
+        map_location: Callable[..., object] | None = lambda storage, _: storage,
+        weights_only: bool | None = None,
     ) -> Checkpoint:
+        """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
+        matter, and no rank opens the first GPU.
+        """
         return super().load_checkpoint(path, map_location, weights_only=True)
 
 
@@ -190,9 +196,14 @@ def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
     batches["is_last_batch"] = False
 
 
-def _random_state() -> dict[str, torch.Tensor]:
+def _random_state(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
     state = {"cpu": torch.get_rng_state()}
-    return {**state, "cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else state
+    return {**state, "cuda": torch.cuda.get_rng_state()} if _on_cuda(trainer) else state
+
+
+def _on_cuda(trainer: pl.Trainer) -> bool:
+    """Whether the run uses a GPU: to ask CUDA itself would open it."""
+    return trainer.strategy.root_device.type == "cuda"
 
 
 def _running_means(trainer: pl.Trainer) -> Means:
@@ -202,11 +213,3 @@ def _running_means(trainer: pl.Trainer) -> Means:
         for key, result in results.items()
         if result.is_tensor and result.meta.is_mean_reduction and result.meta.on_epoch
     }
-
-
-def _all_ranks(state: RankState) -> list[RankState]:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [state]
-    gathered: list[RankState | None] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, state)
-    return [state for state in gathered if state is not None]
