@@ -13,7 +13,7 @@ def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor, variance
     (B, T, F).
     """
     mask = valid_frames(lengths, features.shape[1], features.device)[..., None]
-    count = lengths.to(features.device).clamp(min=1)[:, None, None]
+    count = lengths.to(features.device, non_blocking=True).clamp(min=1)[:, None, None]
     mean = (features * mask).sum(dim=1, keepdim=True) / count
     centred = (features - mean) * mask
     if not variance:

@@ -1,0 +1,96 @@
+"""A training step on a pretended CUDA device: with no option does the host wait for it, but for torch's CTC."""
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from asr_ablations.data.batch import Batch
+from asr_ablations.training.assembly import assemble
+from tests.helpers.pretended_cuda import CUDA, Waits, pretend, pretending
+from tests.helpers.support import compose, group_options, standing_corpus
+
+SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv")
+KERNEL = ("_ctc_loss", "_ctc_loss_backward")
+"""What may wait: torch's own CTC copies its lengths to the device. A kernel of our own would not."""
+NOT_HERE = {
+    "loss": {"aligned": "needs a run that is trained"},
+    "gradient": {},
+    "augment": {"noise": "needs recordings, and changes waveforms before the step"},
+    "norm": {},
+    "features": {},
+    "penalty": {},
+    "optimizer": {},
+    "rnn": {},
+}
+"""The groups whose options act within a step, and options that cannot be tried here, with the reason."""
+
+
+def options() -> list[str]:
+    return [f"{group}={name}" for group, out in NOT_HERE.items() for name in group_options(group) if name not in out]
+
+
+def batch() -> Batch:
+    """Two utterances of noise, of 1.0 and 0.8 s."""
+    samples, texts = [16000, 12800], ["ab a", "b"]
+    generator = torch.Generator().manual_seed(3)
+    labels = ["ab ".index(character) + 1 for character in itertools.chain(*texts)]
+    return Batch(
+        audio=torch.randint(-3000, 3000, (sum(samples),), generator=generator, dtype=torch.int16),
+        lengths=torch.tensor(samples),
+        targets=torch.tensor(labels),
+        target_lengths=torch.tensor([len(text) for text in texts]),
+        ids=["u-0", "u-1"],
+        texts=texts,
+    )
+
+
+def step(overrides: tuple[str, ...], planted: Any = None) -> Waits:
+    """What the second step of a task would wait for. planted: is called with the loss."""
+    cfg = compose(*SMALL, "alphabet.characters='ab '", *overrides)
+    task, _ = assemble(cfg, standing_corpus())
+    with pretending() as waits:
+        pretend(task)
+        task._device = CUDA  # what LightningModule.device reads
+
+        def log(name: str, value: Any, batch_size: Any = 1, **_: Any) -> None:
+            """As Lightning does: a number becomes a tensor on the device at once."""
+            if not isinstance(value, torch.Tensor):
+                waits.add(f"a number is logged: {name}")
+            else:
+                value.detach() * batch_size
+
+        task.log = log  # type: ignore[method-assign,assignment]
+        optimizer = task.make_optimizer(task.model.parameters())
+        moved = batch().to(CUDA)
+        for number in range(2):
+            waits.on = number == 1
+            optimizer.zero_grad()
+            loss = task.training_step(moved, number)
+            if planted is not None:
+                planted(loss)
+            loss.backward()
+            task.configure_gradient_clipping(optimizer)
+            optimizer.step()
+            task.gradient.after_step(list(task.model.parameters()), task._log_step)
+        waits.on = False
+    return waits
+
+
+def refused(places: Counter[str]) -> dict[str, int]:
+    return {place: count for place, count in places.items() if not place.endswith(KERNEL)}
+
+
+@pytest.mark.parametrize("option", options())
+def test_a_step_waits_for_nothing_but_torchs_ctc(option: str) -> None:
+    waits = step((option,))
+    assert refused(waits.places) == {}
+    assert waits.mixed == {}, "tensors of two devices in one operation"
+    assert sum(waits.places.values()) <= len(KERNEL)
+
+
+@pytest.mark.parametrize("planted", [torch.Tensor.item, bool, lambda loss: loss.cpu(), lambda loss: loss.to("cpu")])
+def test_a_planted_wait_is_seen(planted: Any) -> None:
+    assert sum(refused(step((), planted).places).values()) == 1
