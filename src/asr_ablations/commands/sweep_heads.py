@@ -23,7 +23,9 @@ SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120
 COST = "# Cost by make docs: "
 COMMANDS = ("#   python src/train.py -m -cd", "#   python src/evaluate.py -m -cd", "#   python src/compare.py")
-TO_GIVE = {"run": "<folder of runs>", "data.root": "<folder>", "decoder.lm": "<folder>"}
+TO_GIVE = {"run": "<folder of runs>"} | dict.fromkeys(
+    ("data.root", "decoder.words", "models.words", "models.letters"), "<folder>"
+)
 """Keys that a command must give where a sweep file leaves them open, and what stands for their value."""
 
 DEFAULT_RUN = (216, 630)
@@ -101,8 +103,9 @@ def cost(cfg: DictConfig) -> str:
     """Runs, epochs and speech of a sweep, and the hours that they take at the speeds known."""
     arms, seeds, searched = arms_of(cfg)
     if "max_epochs" not in cfg:
-        models = " for each decoder.lm" if _is_open(cfg, "decoder.lm") else ""
-        return f"{_count(len(arms), 'arm')}{models}, {DECODING}."
+        trials = OmegaConf.select(cfg, "models.trials")
+        tuned = f"; of an arm that is tuned, {trials} times more a validation set of each" if trials else ""
+        return f"{_count(len(arms), 'arm')}, {DECODING}{tuned}."
     trainings = [training(cfg, arm) for arm in arms]
     runs = searched or len(arms) * seeds
     listed = (
