@@ -33,7 +33,7 @@ def measure(cfg: DictConfig) -> Path:
 
     Raises UsageError for a wrong config.
     """
-    check(cfg, "benchmarks")
+    check(cfg)
     quiet()
     record = Run(cfg)
     if (record.folder / RESULT).exists():

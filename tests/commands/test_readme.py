@@ -2,10 +2,12 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -140,7 +142,14 @@ def test_every_page_is_linked_from_the_readme():
 def known_keys() -> set[str]:
     """Every group, and every key that the page of options shows: rows of three cells or more begin with one."""
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in options.page().splitlines() if line.startswith("| `")]
-    return {row[0].strip(" `") for row in rows if len(row) > 2} | set(groups())
+    return {row[0].strip(" `") for row in rows if len(row) > 2} | set(groups()) | set(keys_of_sweeps())
+
+
+def keys_of_sweeps() -> Iterator[str]:
+    """Keys that sweep files have of their own, for their interpolations."""
+    for file in (REPOSITORY / "sweeps").glob("*.yaml"):
+        own = {key: value for key, value in yaml.safe_load(file.read_text("utf-8")).items() if isinstance(value, dict)}
+        yield from (f"{key}.{one}" for key, value in own.items() if key not in ("hydra", "ablation") for one in value)
 
 
 @cache

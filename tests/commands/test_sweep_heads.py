@@ -76,7 +76,7 @@ def test_a_command_gives_what_its_file_leaves_open() -> None:
         "librispeech_hours data.root=<folder>"
     )
     decoding = commands(composed("language_models"), "language_models")
-    assert decoding[0].endswith("language_models run=<folder of runs> decoder.lm=<folder>,<folder>")
+    assert decoding[0].endswith("run=<folder of runs> models.words=<folder> models.letters=<folder>")
     assert decoding[1] == "#   python src/compare.py <a run's folder>/evaluations"
 
 

@@ -21,7 +21,7 @@ def make(cfg: DictConfig) -> Path:
     """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, words.txt, lm.json with what went
     into it and how it fits the development sets, config.yaml, environment.json. Raises UsageError as its parts do.
     """
-    check(cfg, "language_model")
+    check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
     alphabet = build(cfg.alphabet)(corpus)
     record = Run(cfg)

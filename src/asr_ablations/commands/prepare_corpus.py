@@ -23,7 +23,7 @@ def prepare(cfg: DictConfig) -> None:
     Raises UsageError for a corpus that cannot be made or has unusable utterances, which are listed before, a line each;
     with data.on_bad=skip they are listed and left out of the table.
     """
-    check(cfg, "prepare")
+    check(cfg)
     corpus: Corpus = build(cfg.data)
     corpus.thorough = True
     corpus.fetch()

@@ -82,6 +82,7 @@ def compare_runs(
             *design.chosen,
             *_overruled(design.overruled),
             *design.warnings,
+            *_without_test_set(design),
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
@@ -96,6 +97,12 @@ def compare_runs(
         plan=plan if course else None,
         course=course,
     )
+
+
+def _without_test_set(design: Design) -> list[str]:
+    if design.primary or len(design.arms) < 2:
+        return []
+    return ["no test set has results: there are no verdicts (training was steered by validation sets)"]
 
 
 def _is_planned(design: Design, plan: VerdictPlan) -> bool:

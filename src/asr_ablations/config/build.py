@@ -5,6 +5,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.keys import check_added
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError
 
@@ -17,7 +18,8 @@ def check_targets(cfg: DictConfig) -> None:
         raise UsageError(one_line(error)) from error
     content = OmegaConf.to_container(cfg)
     assert isinstance(content, dict)
-    content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
+    # what the user typed, with interpolations; nothing is built from it
+    check_added(content.pop("overrides", None), {str(key): value for key, value in content.items()})
     for key, value in content.items():
         (check_group if str(key) in groups() else check_free)(str(key), value)
 

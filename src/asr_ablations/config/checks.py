@@ -3,7 +3,6 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.config.keys import check_keys
 from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import choices
@@ -11,13 +10,9 @@ from asr_ablations.tools.errors import choices
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 
-def check(cfg: DictConfig, primary: str = "config") -> None:
-    """Check the keys of a config and the values of the plain ones. Raises UsageError with the value and the choices.
-
-    primary: the file of conf/ that the config was composed from.
-    """
+def check(cfg: DictConfig) -> None:
+    """Check the values of plain keys. Raises UsageError with the value and the choices."""
     check_targets(cfg)
-    check_keys(cfg, primary)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":

@@ -33,12 +33,11 @@ Task = Callable[[Any], object]
 Check = Callable[[Any], None]
 
 
-def entry(config_name: str, checked: Check | None = None) -> Callable[[Task], Task]:
+def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
     """Make `task(cfg)` a command line over conf/. Called with a config, it runs the task on it.
 
     config_name: the file of conf/; checked: what checks a config, for configs that are no training config.
     """
-    checked = checked or functools.partial(check, primary=config_name)
 
     def decorate(task: Task) -> Task:
         look_up_in(CONF)  # here and not in main: a launcher's jobs unpickle the task, and run it without main

@@ -1,4 +1,4 @@
-"""The keys that a config may have: one that nothing reads would be a choice without effect."""
+"""The keys that may be added to a config: one that nothing reads would be a choice without effect."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -6,28 +6,40 @@ from functools import cache
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import CONF
 
 OF_HYDRA = ("defaults", "hydra")
+FREE = ("ablation", "hydra")
+"""Keys below which others have their own check."""
 
 
-def check_keys(cfg: DictConfig, primary: str) -> None:
-    """Raises UsageError, with the nearest known key, for a key that the file `primary` of conf/ does not have.
+def check_added(overrides: object, config: Mapping[str, Any]) -> None:
+    """Raises UsageError, with the nearest known keys, for a key that `+key=value` added and that nothing reads.
 
-    Keys below a group are for the class that the group builds: it refuses those that it does not take.
+    Hydra itself refuses a key that is new without the +. Keys below a group are for the class that the group builds: it
+    refuses those that it does not take. config: what they were added to.
     """
-    config: Any = OmegaConf.to_container(cfg)
-    plain, groups = known(primary)
-    for key, value in config.items():
-        if key not in plain and key not in groups:
-            raise _unknown(str(key), config)
-        if isinstance(plain.get(key), dict) and isinstance(value, Mapping):
-            for child in value:
-                if child not in plain[key]:
-                    raise _unknown(f"{key}.{child}", config)
+    words = [word for word in overrides if isinstance(word, str)] if isinstance(overrides, list) else []
+    for key in (word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")):
+        first, _, below = key.partition(".")
+        plain, groups = _known_anywhere()
+        if first in (*groups, *FREE):
+            continue
+        if first not in plain or (below and isinstance(plain[first], dict) and below not in plain[first]):
+            raise _unknown(key, config)
+
+
+@cache
+def _known_anywhere() -> tuple[dict[str, Any], frozenset[str]]:
+    """Plain keys and groups of all files that a command begins with."""
+    plain: dict[str, Any] = {}
+    groups: frozenset[str] = frozenset()
+    for file in sorted(CONF.glob("*.yaml")):
+        own, more = known(file.stem)
+        plain, groups = {**own, **plain}, groups | more
+    return plain, groups
 
 
 @cache

@@ -6,7 +6,6 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.config.keys import check_keys
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
@@ -21,7 +20,6 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
     """Check the values of every request. Raises UsageError with the value and the choices."""
     for cfg in cfgs if isinstance(cfgs, list) else [cfgs]:
         check_targets(cfg)
-        check_keys(cfg, "evaluation")
         if not cfg.run:
             raise UsageError("run is not set: a run's folder, as in python src/evaluate.py run=outputs/<sweep>/<run>")
         for key in ("tune.trials", "tune.seed"):

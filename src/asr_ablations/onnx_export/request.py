@@ -3,7 +3,6 @@
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.config.keys import check_keys
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
@@ -17,7 +16,6 @@ OPSETS = (18, 25)
 def check_request(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
-    check_keys(cfg, "export")
     if not cfg.run:
         raise UsageError("run is not set: a run's folder, as in python src/export.py run=outputs/<sweep>/<run>")
     if cfg.samples not in SAMPLES:

@@ -3,7 +3,6 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.config.keys import check_keys
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
@@ -15,7 +14,6 @@ SERVING = ("fastapi", "uvicorn")
 def check_request(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
-    check_keys(cfg, "transcribe")
     if not cfg.run:
         raise UsageError("run is not set: a run's folder, as in python src/transcribe.py run=outputs/<sweep>/<run>")
     switch("serve", cfg.serve)
