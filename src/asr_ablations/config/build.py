@@ -6,6 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.keys import check_added
+from asr_ablations.config.kinds import check_kinds
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError
 
@@ -21,7 +22,12 @@ def check_targets(cfg: DictConfig) -> None:
     # what the user typed, with interpolations; nothing is built from it
     check_added(content.pop("overrides", None), {str(key): value for key, value in content.items()})
     for key, value in content.items():
-        (check_group if str(key) in groups() else check_free)(str(key), value)
+        if str(key) not in groups():
+            check_free(str(key), value)
+            continue
+        check_group(str(key), value)
+        if isinstance(value, dict):
+            check_kinds(str(key), value)
 
 
 def one_line(error: Exception) -> str:

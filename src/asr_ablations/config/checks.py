@@ -7,6 +7,10 @@ from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import choices
 
+LARGEST_SEED = 2**63 - 1
+"""A signed integer of 64 bits: beyond it generators refuse a seed, or take it for another."""
+MOST_PROCESSES = 1024
+"""Threads or processes of a run: more hang a machine before they say anything."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 
@@ -17,12 +21,13 @@ def check(cfg: DictConfig) -> None:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
         whole("gpus", cfg.gpus, 0, also="auto")
-    smallest = {"seed": 0, "max_epochs": 1, "width": 1, "layers": 1, "workers": 0, "nodes": 1}
+    whole("seed", cfg.seed, 0, LARGEST_SEED)
+    smallest = {"max_epochs": 1, "width": 1, "layers": 1, "workers": 0, "nodes": 1}
     for key, least in smallest.items():
         whole(key, cfg[key], least)
     for key, value in cfg.seeds.items():
         if value is not None:
-            whole(f"seeds.{key}", value, 0)
+            whole(f"seeds.{key}", value, 0, LARGEST_SEED)
     _check_batch(cfg)
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
@@ -31,7 +36,7 @@ def check(cfg: DictConfig) -> None:
         switch(key, cfg[key])
     for key in ("ranks", "threads"):
         if cfg[key] is not None:
-            whole(key, cfg[key], 1)
+            whole(key, cfg[key], 1, MOST_PROCESSES)
     if cfg.ranks is not None and cfg.gpus not in ("auto", 0, cfg.ranks):
         raise choices("ranks", cfg.ranks, f"null, or one per GPU with gpus={cfg.gpus}")
     number("checkpoint_minutes", cfg.checkpoint_minutes, least=0)

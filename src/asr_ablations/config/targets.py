@@ -80,7 +80,7 @@ def _check(node: object, place: str, allowed: frozenset[str]) -> None:
 @cache
 def named(group: str) -> Named:
     """Read from the files of conf/<group>, at most once."""
-    nodes = list(_options(group))
+    nodes = options_of(group)
     options = frozenset(str(node["_target_"]) for node in nodes)
     parts: dict[tuple[str, str], frozenset[str]] = {}
     for node in (inner for option in nodes for inner in _built(option)):
@@ -105,13 +105,12 @@ def _entries(group: str) -> Iterator[str]:
         yield from (str(key) for entry in _read(file).get("defaults", []) if isinstance(entry, dict) for key in entry)
 
 
-def _options(group: str) -> Iterator[Json]:
+@cache
+def options_of(group: str) -> list[Json]:
     """The nodes of a group's files, those that set keys of the whole config too."""
-    for file in sorted((CONF / group).glob("*.yaml")):
-        content = _read(file)
-        node = content if "_target_" in content else content.get(group)
-        if isinstance(node, dict) and "_target_" in node:
-            yield node
+    contents = [_read(file) for file in sorted((CONF / group).glob("*.yaml"))]
+    nodes = [content if "_target_" in content else content.get(group) for content in contents]
+    return [node for node in nodes if isinstance(node, dict) and "_target_" in node]
 
 
 def _read(file: Path) -> Json:

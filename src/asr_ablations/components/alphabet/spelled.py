@@ -2,8 +2,13 @@
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
+from asr_ablations.tools.errors import choices
 
 
 def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:
-    """The given characters, whatever the corpus holds. Raises UsageError for a separation that is one of them."""
+    """The given characters, whatever the corpus holds. Raises UsageError for characters that are no text, and for a
+    separation that is one of them.
+    """
+    if not isinstance(characters, str):
+        raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
     return Alphabet.with_separation(characters, separation)

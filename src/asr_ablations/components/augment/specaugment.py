@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.seeds import uniforms
 
@@ -13,11 +14,16 @@ class SpecAugment(NoAugmentation):
 
     Each utterance gets frequency_masks bands of up to frequency_width bins, and time_masks spans of up to time_width
     frames, none longer than the share time_share of the utterance. All are drawn from (seed, epoch, utterance id).
+    Raises UsageError for counts and widths below 0, and for a share outside 0 to 1.
     """
 
     def __init__(
         self, *, frequency_masks: int, frequency_width: int, time_masks: int, time_width: int, time_share: float
     ) -> None:
+        counts = (("frequency_masks", frequency_masks), ("frequency_width", frequency_width))
+        for name, value in (*counts, ("time_masks", time_masks), ("time_width", time_width)):
+            whole(f"augment.{name}", value, 0)
+        number("augment.time_share", time_share, least=0, most=1)
         self.frequency_masks, self.frequency_width = frequency_masks, frequency_width
         self.time_masks, self.time_width, self.time_share = time_masks, time_width, time_share
 

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.seeds import uniforms
 
 
@@ -21,7 +22,7 @@ class Speed(NoAugmentation):
     changes_waveforms = True
 
     def __init__(self, *, factors: Sequence[float]) -> None:
-        if not factors or not all(0.25 <= factor <= 4 for factor in factors):
+        if not factors or not all(is_number(factor) and 0.25 <= factor <= 4 for factor in factors):
             raise ValueError(f"factors={factors}: expected numbers from 0.25 to 4, the speeds to draw from")
         self.factors = [Fraction(factor).limit_denominator(100) for factor in factors]
 

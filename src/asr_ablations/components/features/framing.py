@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 PREEMPHASIS = 0.97
+LONGEST = 16_000
+"""Samples of a window: a second."""
 POVEY = "povey"
 TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
     POVEY: lambda size: torch.hann_window(size, periodic=False, dtype=torch.float64).pow(0.85),
@@ -26,7 +28,7 @@ class PowerSpectrum(nn.Module):
     """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples.
 
     preemphasis: the share of the previous sample that is subtracted, from 0 to 1; taper: one of TAPERS. Raises
-    ValueError for others.
+    ValueError for others, and for a window or hop that is too short or too long.
 
     Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear: so the emphasis is done
     once for the waveform, and the mean is removed from the spectrum. That takes two passes over the frames instead of
@@ -39,6 +41,8 @@ class PowerSpectrum(nn.Module):
 
     def __init__(self, window: int, hop: int, fft_size: int, *, preemphasis: float, taper: str) -> None:
         super().__init__()
+        if min(window, hop) < 2 or window > LONGEST:
+            raise ValueError(f"window and hop are {window} and {hop} samples: expected 2 or more, at most {LONGEST}")
         if not 0 <= preemphasis <= 1:
             raise ValueError(f"preemphasis={preemphasis}: expected a number from 0 to 1")
         if taper not in TAPERS:

@@ -12,6 +12,7 @@ class LogMel(nn.Module):
     """(waveforms (B, S), lengths (B,) in samples) → (log energies (B, T, bins), lengths (B,) in frames).
 
     window and hop in seconds; low and high in Hz. Kaldi's fbank with dither 0 and energies of samples in -1..1.
+    Raises ValueError for bins and frequencies that are not there.
     """
 
     def __init__(self, *, bins: int, window: float, hop: float, low: float, high: float) -> None:
@@ -20,6 +21,10 @@ class LogMel(nn.Module):
         fft_size = 1 << (size - 1).bit_length()
         self.size = bins
         self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), fft_size, preemphasis=PREEMPHASIS, taper=POVEY)
+        if not (isinstance(bins, int) and 1 <= bins <= fft_size // 2):
+            raise ValueError(f"bins={bins}: expected a whole number from 1 to {fft_size // 2}, half of the spectrum")
+        if not 0 <= low < high <= SAMPLE_RATE / 2:
+            raise ValueError(f"low={low}, high={high}: expected 0 to {SAMPLE_RATE // 2} Hz, the first below the second")
         banks, _ = get_mel_banks(bins, fft_size, float(SAMPLE_RATE), low, high, 100.0, -500.0, 1.0)
         self.register_buffer("filters", nn.functional.pad(banks, (0, 1)).T.contiguous(), persistent=False)
 

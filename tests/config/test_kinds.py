@@ -1,0 +1,111 @@
+"""A value of another kind than its yaml shows, or out of range, is one line that names key, value and choices."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from asr_ablations.components.features.logmel import LogMel
+from asr_ablations.config.build import build
+from asr_ablations.config.checks import check
+from asr_ablations.config.kinds import check_kinds, kind
+from asr_ablations.config.targets import groups
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import compose, group_options
+
+WRONG_KINDS = {
+    "optimizer.lr=abc": r"^optimizer\.lr=abc: expected a number, as 0\.003$",
+    "optimizer.lr=[1,2]": r"^optimizer\.lr=\[1, 2\]: expected a number",
+    "schedule.warm_up=x": r"^schedule\.warm_up=x: expected a number",
+    "order.buckets=x": r"^order\.buckets=x: expected a number",
+    "features.bins=x": r"^features\.bins=x: expected a number",
+    "data.corpus_seed=x": r"^data\.corpus_seed=x: expected a number",
+    "data.hours=true": r"^data\.hours=True: expected a number",
+    "model.convolutions=3": r"^model\.convolutions=3: expected a list",
+    "loss.reduction=2": r"^loss\.reduction=2: expected a text, as label$",
+}
+
+
+@pytest.mark.parametrize("override", [*WRONG_KINDS])
+def test_another_kind_is_refused(override: str) -> None:
+    with pytest.raises(UsageError, match=WRONG_KINDS[override]):
+        check(compose(override))
+
+
+@pytest.mark.parametrize("override", ["augment=speed", "augment=specaugment"])
+def test_a_list_and_a_number_of_an_augmentation(override: str) -> None:
+    key, wrong = ("factors", "fast") if "speed" in override else ("time_share", [1])
+    cfg = compose(override)
+    cfg.augment[key] = wrong
+    with pytest.raises(UsageError, match=f"^augment.{key}="):
+        check(cfg)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["optimizer.lr=1", "gradient.limit=null", "data.train=train", "data.test=[a,b]", "schedule.end_divisor=1e4"],
+)
+def test_what_a_class_may_take_passes(override: str) -> None:
+    assert check(compose(override)) is None
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in groups() for name in group_options(group)])
+def test_every_options_own_values_are_of_their_kinds(group: str, name: str) -> None:
+    if group in ("benchmark", "lm"):
+        return  # not of a training config
+    node = OmegaConf.to_container(compose(f"{group}={name}"), resolve=False)
+    assert isinstance(node, dict)
+    check_kinds(group, {key: value for key, value in node[group].items() if kind(value) and "${" not in str(value)})
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "seed=99999999999999999999",
+            "seed=99999999999999999999: expected a whole number from 0 to 9223372036854775807",
+        ),
+        (
+            "seeds.init=9223372036854775808",
+            "seeds.init=9223372036854775808: expected a whole number from 0 to 9223372036854775807",
+        ),
+        ("threads=100000", "threads=100000: expected a whole number from 1 to 1024"),
+        ("ranks=1000000", "ranks=1000000: expected a whole number from 1 to 1024"),
+        ("batch.seconds=.inf", "batch.seconds=.inf: expected a number above 0"),
+    ],
+)
+def test_sizes_beyond_every_machine_are_refused(override: str, message: str) -> None:
+    more = ["batch.size=null"] if "seconds" in override else []
+    with pytest.raises(UsageError, match=message):
+        check(compose(override, *more))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.corpus_seed=-1", "data.corpus_seed=-1: expected a whole number, 0 or more"),
+        ("data.corpus_seed=1.5", "data.corpus_seed=1.5: expected a whole number"),
+        ("augment.time_share=2", "augment.time_share=2: expected a number from 0 to 1"),
+        ("augment.frequency_masks=-1", "augment.frequency_masks=-1: expected a whole number"),
+        ("features.bins=0", "bins=0: expected a whole number from 1 to 256"),
+        ("features.bins=5000", "bins=5000: expected a whole number from 1 to 256"),
+        ("features.low=9000", "low=9000"),
+        ("features.hop=0", "window and hop are 400 and 0 samples"),
+        ("features.window=0", "window and hop are 0 and 160 samples"),
+        ("features.window=100", "window and hop are 1600000 and 160 samples"),
+    ],
+)
+def test_values_out_of_range_are_refused_when_they_are_used(override: str, message: str) -> None:
+    group = override.partition(".")[0]
+    more = ["augment=specaugment"] if group == "augment" else []
+    with pytest.raises(UsageError, match=message):
+        build(compose(*more, override)[group])
+
+
+@pytest.mark.parametrize("characters", ["[a,b]", "null", "3"])
+def test_an_alphabet_is_a_text(characters: str) -> None:
+    with pytest.raises(UsageError, match=r"^alphabet\.characters="):
+        build(compose(f"alphabet.characters={characters}").alphabet)(None)
+
+
+def test_the_limits_of_filters_leave_the_usual_ones() -> None:
+    assert LogMel(bins=80, window=0.025, hop=0.01, low=20, high=8000).size == 80
+    assert LogMel(bins=40, window=0.01, hop=0.01, low=0, high=4000).size == 40
