@@ -30,7 +30,9 @@ def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
 def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -> None:
     """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
     by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described.arms)}
-    assert list(by_name) == [(metric, name) for metric in ("wer", "cer", "loss") for name in ("dev", "test")]
+    assert list(by_name) == [
+        (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
+    ]
     for (metric, name), spread in by_name.items():
         values = [run.summary["sets"][name][metric] for run in described.runs]
         deviation = np.std(values, ddof=1)

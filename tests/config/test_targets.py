@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.config.targets import check_group, groups, named
+from asr_ablations.config.targets import check_group, groups, named, options_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import SOURCE
 from tests.helpers.support import CONF, compose, group_options, loader
@@ -68,19 +68,10 @@ def accepts(group: str, target: str) -> bool:
 def test_a_group_builds_what_its_files_name_and_nothing_else(group: str) -> None:
     everything = {*definitions(), *torch_callables(), *GADGETS}
     assert len(everything) > 4000
-    named_by_a_file = {
-        str(target)
-        for name in group_options(group)
-        if (target := OmegaConf.select(compose_option(group, name), "_target_"))
-    }
+    contents = [OmegaConf.load(CONF / group / f"{name}.yaml") for name in group_options(group)]
+    nodes: list[Any] = [content if "_target_" in content else content.get(group, {}) for content in contents]
+    named_by_a_file = {str(node["_target_"]) for node in nodes if "_target_" in node}
     assert {target for target in everything if accepts(group, target)} == named_by_a_file
-
-
-def compose_option(group: str, name: str) -> Any:
-    from asr_ablations.tools.paths import CONF
-
-    content: Any = OmegaConf.load(CONF / group / f"{name}.yaml")
-    return content if "_target_" in content else content[group]
 
 
 def recorded() -> DictConfig:
@@ -161,8 +152,10 @@ def test_a_new_yaml_adds_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "rnn").mkdir()
     (tmp_path / "rnn" / "mine.yaml").write_text("_target_: asr_ablations.components.rnn.mine.Mine\n_partial_: true\n")
     monkeypatch.setattr(targets, "CONF", tmp_path)
-    named.cache_clear()
+    for cached in (named, options_of):
+        cached.cache_clear()
     try:
         assert named("rnn").options == {"asr_ablations.components.rnn.mine.Mine"}
     finally:
-        named.cache_clear()
+        for cached in (named, options_of):
+            cached.cache_clear()

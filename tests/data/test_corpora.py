@@ -197,7 +197,7 @@ NOBODY = 65534
 
 def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one() -> None:
     """Path.glob passes over it in silence. Root may read everything, and tries as nobody."""
-    with TemporaryDirectory() as open_to_all:
+    with TemporaryDirectory(dir="/tmp") as open_to_all:  # pytest's own folder is closed to others
         root = Path(open_to_all)
         root.chmod(0o755)
         chapter(root, "1-2-0000 A\n")

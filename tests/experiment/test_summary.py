@@ -16,7 +16,7 @@ from tests.helpers.support import compose
 from tests.helpers.wandb_file import read_run
 
 PLANNED = PlannedRun(look=2, looks=3, arm="rnn=gru", state="open")
-SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125, "loss": 0.5}}, "test_sets": ["test"]}
+SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125, "cer_longer": 0.1, "loss": 0.5}}, "test_sets": ["test"]}
 
 
 @pytest.fixture

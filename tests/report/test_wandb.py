@@ -52,7 +52,7 @@ def test_the_curves_are_those_of_the_runs_of_the_sweep_grouped_by_arm(specificat
     assert '"sweep"' in filters
     panels = grid["metadata"]["panelBankSectionConfig"]["panels"]
     assert [panel["config"]["metrics"] for panel in panels] == [
-        [f"validation/dev/{metric}"] for metric in ("cer", "loss", "wer")
+        [f"validation/dev/{metric}"] for metric in ("cer", "cer_longer", "loss", "wer")
     ]
     assert all(panel["config"]["groupBy"] == "rnn.value._target_" for panel in panels)
 

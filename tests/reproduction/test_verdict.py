@@ -140,7 +140,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
 
 def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
-    edit(again / "metrics.csv", r"\n0,4,,0\.9,", "\n0,4,,0.90001,")
+    edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
     assert compare_runs(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.seed_noise import SeedNoise, seed_noise
@@ -56,7 +57,7 @@ def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: 
         {"data": "other-hash"},
         {"status": "failed"},
         {"status": "pruned"},
-        {"behaviour": 2},
+        {"behaviour": BEHAVIOUR + 1},
         {"sweep": "new"},
     ],
     ids=str,

@@ -99,12 +99,12 @@ def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(
 
 
 def test_a_plan_names_what_the_memory_takes() -> None:
-    costs = [Cost(1, 1.0, gpus=0, memory=memory, disk=0) for memory in (2, 5, 4, 3)]
+    costs = [Cost(1, speech=1.0, seconds=1.0, gpus=0, memory=memory, disk=0) for memory in (2, 5, 4, 3)]
     assert memory_warning(costs, jobs=2, free=9) is None
     assert memory_warning(costs, jobs=3, free=None) is None
     assert "jobs=2" in str(memory_warning(costs, jobs=3, free=11))
     assert "jobs=1" in str(memory_warning(costs, jobs=3, free=1))
-    assert memory_warning([Cost(1, 1.0, gpus=1, memory=99, disk=0)], jobs=3, free=1) is None
+    assert memory_warning([Cost(1, speech=1.0, seconds=1.0, gpus=1, memory=99, disk=0)], jobs=3, free=1) is None
 
 
 @pytest.mark.parametrize(("jobs", "per_gpu"), [(0, 1), (None, 0), (True, 1), (1.5, 1), ("all", 1)])

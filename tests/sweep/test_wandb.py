@@ -105,7 +105,8 @@ def test_what_an_agent_runs_is_an_arm_of_the_sweep_file(file: Path) -> None:
     assert (cfg.sweep, cfg.max_epochs) == (file.stem, 3)
     assert cfg.ablation.question
     for key, value in chosen.items():
-        if key not in {folder.name for folder in CONF.iterdir() if folder.is_dir()}:
+        folders = [*CONF.iterdir(), *(REPOSITORY / "sweeps").iterdir()]
+        if key not in {folder.name for folder in folders if folder.is_dir()}:
             assert (None if value["value"] == "null" else value["value"]) == _select(cfg, key)
 
 

@@ -14,14 +14,13 @@ def look_up_in(conf: Path) -> None:
     """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`.
 
     The configs of a process are composed from one folder conf/, except where it reproduces a run by its recorded code.
-    The files are read once: a resolved config asks several times.
+    The files are read once from then on: a resolved config asks several times.
     """
-
-    @functools.cache
-    def known() -> dict[str, str]:
-        return alphabets(conf)
-
-    OmegaConf.register_new_resolver("characters_of", lambda language: characters_of(language, known()), replace=True)
+    alphabets.cache_clear()
+    # a launcher's jobs get the resolver with the configs: it must be picklable, and so hold nothing but the folder
+    OmegaConf.register_new_resolver(
+        "characters_of", lambda language: characters_of(language, alphabets(conf)), replace=True
+    )
 
 
 def characters_of(language: object, known: Mapping[str, str]) -> str:
@@ -32,6 +31,7 @@ def characters_of(language: object, known: Mapping[str, str]) -> str:
     return known[str(language)]
 
 
+@functools.cache
 def alphabets(conf: Path) -> dict[str, str]:
     """Characters by language, from the files in conf/alphabet that spell them out."""
     nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((conf / "alphabet").glob("*.yaml"))}
