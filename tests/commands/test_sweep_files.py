@@ -158,6 +158,7 @@ def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_pa
         lists = {"words": ["a", "the", "i", "and"], "letters": [SPACE, "a", "e", "t"]}
         few += [f"models.{unit}={bigrams(f'{unit}.arpa', listed)}" for unit, listed in lists.items()]
         few = [*(word for word in few if not word.startswith("language_model=")), "models.trials=1"]  # all three arms
+        few.append("decoder.beam_width=8")
     if name == "beam_width":
         (tmp_path / "words.txt").write_text("a\nthe\n")
         few.append(f"decoder.words={tmp_path / 'words.txt'}")
