@@ -12,7 +12,7 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install lock lmplz train test test-fast campaign lint format docs clean
+.PHONY: help install lock lmplz train test test-fast campaign answers lint format docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
@@ -85,6 +85,9 @@ campaign: EXTRAS = dev
 campaign: install  ## what is too long for the tests, an hour of it (PARTS=kills,coverage HOURS=2 SEED=1 RESUME=<folder>)
 	@PYTHONPATH=src .venv/bin/python -m tests.campaign --parts "$(PARTS)" --hours "$(HOURS)" --seed "$(SEED)" \
 		$(if $(RESUME),--resume "$(RESUME)") $(ARGS)
+
+answers: install  ## the papers' questions on the built-in corpus, hours of two cores; the same command continues
+	sweeps/answers.sh $(ARGS)
 
 lint: EXTRAS = dev
 lint: install  ## ruff (check and format) and mypy

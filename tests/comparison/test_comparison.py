@@ -20,6 +20,7 @@ ABLATION: dict[str, Any] = {
     "baseline": "lstm",
     "claim": "it is",
     "published": {"lstm": {"test": 5.0}, "gru": {"test": 6.0}, "rnn": {"test": 4.0}},
+    "expected": {"gru": "equivalent", "rnn": "worse"},
     "targets": [0.3, 0.01],
 }
 
@@ -77,6 +78,20 @@ def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
     assert any(line.startswith("gru on test: published 6.00 WER, measured 2") for line in lines)
     assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
     assert any("published 1.00 better; here no difference is shown" in line for line in lines)
+    assert "gru: expected equivalent, measured worse: disagrees" in lines
+    assert "rnn: expected worse, measured no difference shown: cannot tell" in lines
+
+
+def test_what_is_expected_is_of_the_declared_baseline_alone(sweep: Path) -> None:
+    turned = compare([sweep], Options(baseline="gru"))
+    assert (turned.expected, [line for line in turned.literature if "expected" in line]) == ({}, [])
+
+
+def test_an_expectation_of_no_question_is_said(tmp_path: Path) -> None:
+    sweep = write_sweep(
+        tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, ablation={**ABLATION, "expected": {"rgu": "worse"}}
+    )
+    assert "ablation.expected: rgu is no question here; expected one of gru" in compare([sweep], Options()).warnings
 
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:

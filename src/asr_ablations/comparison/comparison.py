@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.comparison.arms import find_arm
 from asr_ablations.comparison.circumstances import circumstance_warnings
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
@@ -12,7 +13,7 @@ from asr_ablations.comparison.course import Course
 from asr_ablations.comparison.declaration import Declaration
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
-from asr_ablations.comparison.literature import beside_the_literature
+from asr_ablations.comparison.literature import beside_the_literature, unmatched
 from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.noise import known_noise
 from asr_ablations.comparison.planned import follow, planned_evidence
@@ -64,6 +65,7 @@ def compare_runs(
     rows = table_rows(arms, design.sets)
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     times, untimed = times_to_accuracy(arms, metric, targets)
+    declared = replace(design.declared, expected=_expected(design))
     return Comparison(
         title=title,
         question=design.declared.question,
@@ -76,13 +78,14 @@ def compare_runs(
         validated=table_rows(arms, [name for name in validation_sets(records.runs) if name not in design.sets]),
         verdicts=verdicts,
         times_to_accuracy=times,
-        literature=beside_the_literature(design.declared, arms, design.baseline, rows, verdicts),
+        literature=beside_the_literature(declared, arms, design.baseline, rows, verdicts),
         warnings=[
             *records.warnings,
             *design.chosen,
             *_overruled(design.overruled),
             *design.warnings,
             *_without_test_set(design),
+            *unmatched(declared.expected, design.questions, design.arms),
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
@@ -96,7 +99,15 @@ def compare_runs(
         allowed=list(design.overruled),
         plan=plan if course else None,
         course=course,
+        claim=design.declared.claim,
+        expected=declared.expected,
     )
+
+
+def _expected(design: Design) -> dict[str, list[str]]:
+    """What the source makes one expect, which is of the baseline that was declared with it."""
+    declared = design.declared.baseline
+    return design.declared.expected if declared is None or find_arm(declared, design.arms) is design.baseline else {}
 
 
 def _without_test_set(design: Design) -> list[str]:

@@ -9,6 +9,9 @@ from asr_ablations.tools.errors import UsageError, choices
 Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
 
+EXPECTABLE = ("better", "worse", "equivalent", "interaction shown")
+"""What a source can say of a question, in the words of the verdicts."""
+
 FACTORIAL = "factorial"
 """contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
 
@@ -20,7 +23,8 @@ class Declaration:
     factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
     the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
     every arm with the baseline, or all effects where two factors are crossed. targets: rates for the time to accuracy,
-    0.2 is 20 %. published: of the source, under the names of its own arms.
+    0.2 is 20 %. published: of the source, under the names of its own arms. expected: what the source says of a
+    question (an arm, or an effect as tables call it): the verdict, or a list of those that agree (EXPECTABLE).
     """
 
     question: str | None = None
@@ -33,6 +37,7 @@ class Declaration:
     contrasts: list[str] = field(default_factory=list)
     targets: list[float] = field(default_factory=list)
     published: Published = field(default_factory=dict)
+    expected: dict[str, list[str]] = field(default_factory=dict)
 
 
 def declaration(runs: Sequence[RunRecord]) -> Declaration:
@@ -64,6 +69,7 @@ def parse(node: object) -> Declaration:
         contrasts=_texts(given.get("contrasts")),
         targets=_numbers(given.get("targets")),
         published=_published(given.get("published")),
+        expected=_expected(given.get("expected")),
     )
 
 
@@ -86,3 +92,12 @@ def _published(value: object) -> Published:
         return {str(arm): {str(set_): float(rate) for set_, rate in rates.items()} for arm, rates in value.items()}
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"ablation.published={value}: expected {{arm: {{set: WER in percent}}}}") from error
+
+
+def _expected(value: object) -> dict[str, list[str]]:
+    if value is None:
+        return {}
+    verdicts = {str(name): _texts(of) for name, of in value.items()} if isinstance(value, Mapping) else {"": [""]}
+    if not {one for of in verdicts.values() for one in of} <= set(EXPECTABLE):
+        raise UsageError(f"ablation.expected={value}: expected {{question: one or several of {', '.join(EXPECTABLE)}}}")
+    return verdicts

@@ -1,12 +1,17 @@
-"""Published results beside measured ones."""
+"""Published results and claims beside measured ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.arms import find_arm
-from asr_ablations.comparison.contrast import SHOWN, Verdict
-from asr_ablations.comparison.declaration import Declaration, Published
+from asr_ablations.comparison.contrast import SHOWN, Question, Verdict
+from asr_ablations.comparison.declaration import EXPECTABLE, Declaration, Published
 from asr_ablations.comparison.result import TableRow
+
+Agreement = Literal["agrees", "disagrees", "cannot tell"]
+Expected = Mapping[str, list[str]]
+"""`ablation.expected`: the verdicts that agree with the source, by question."""
 
 
 def beside_the_literature(
@@ -22,6 +27,32 @@ def beside_the_literature(
         *_statement(declared),
         *_rates(published, rows),
         *(line for verdict in verdicts if (line := _direction(verdict, published, baseline.name))),
+        *(line for verdict in verdicts if (line := _expectation(verdict, declared.expected, arms))),
+    ]
+
+
+def expectation(question: Question, expected: Expected, arms: Sequence[Arm]) -> list[str]:
+    """The verdicts that `ablation.expected` has for a question; empty where it says nothing."""
+    if question.kind != "arm":
+        return expected.get(question.name, [])
+    named = {arm.name if (arm := find_arm(name, arms)) else name: verdicts for name, verdicts in expected.items()}
+    return named.get(question.name, [])
+
+
+def agreement(outcome: str, expected: Sequence[str]) -> Agreement:
+    """Whether a verdict is an expected one. What decides nothing neither agrees nor disagrees."""
+    if outcome not in EXPECTABLE:
+        return "cannot tell"
+    return "agrees" if outcome in expected else "disagrees"
+
+
+def unmatched(expected: Expected, questions: Sequence[Question], arms: Sequence[Arm]) -> list[str]:
+    """Warnings about expectations of what is no question of the comparison."""
+    names = ", ".join(question.name for question in questions)
+    return [
+        f"ablation.expected: {name} is no question here; expected one of {names}"
+        for name, verdicts in expected.items()
+        if not any(expectation(question, {name: verdicts}, arms) for question in questions)
     ]
 
 
@@ -54,6 +85,15 @@ def _direction(verdict: Verdict, published: Published, baseline: str) -> str | N
         return f"{line}; here no difference is shown, which neither agrees nor disagrees"
     agreement = "agrees" if verdict.outcome == sign else "differs"
     return f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"
+
+
+def _expectation(verdict: Verdict, expected: Expected, arms: Sequence[Arm]) -> str | None:
+    contrast = verdict.contrast
+    verdicts = expectation(contrast.question, expected, arms) if contrast.primary else []
+    if not verdicts:
+        return None
+    claimed = " or ".join(verdicts)
+    return f"{contrast.arm}: expected {claimed}, measured {verdict.outcome}: {agreement(verdict.outcome, verdicts)}"
 
 
 def _by_arm(published: Published, arms: Sequence[Arm]) -> Published:

@@ -90,7 +90,7 @@ class Comparison:
     of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
     --allow accepted. unfinished: the runs without a result. plan, course: of a sweep that adds seeds until it knows,
-    and what its looks found.
+    and what its looks found. claim, expected: of the source, as declared.
     """
 
     title: str
@@ -115,6 +115,8 @@ class Comparison:
     allowed: list[str] = field(default_factory=list)
     plan: VerdictPlan | None = None
     course: Course | None = None
+    claim: str | None = None
+    expected: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def answer(self) -> list[Verdict]:
