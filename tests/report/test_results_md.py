@@ -73,7 +73,8 @@ def test_no_absolute_path_gets_in(tmp_path: Path) -> None:
 def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure(tmp_path: Path) -> None:
     """Two looks, of which one is enough for 40 points: 4 of 6 runs. Each run trained for 50 s."""
     outputs, rates = tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}
-    sweep = write_sweep(outputs, rates, seeds=2, ablation=ABLATION, sweep="planned")
+    ablation = {**ABLATION, "expected": {"gru": "equivalent"}}
+    sweep = write_sweep(outputs, rates, seeds=2, ablation=ablation, sweep="planned")
     configs = {choice: read_config(next(sweep.glob(f"*{choice.replace('=', '-')}*"))) for choice in rates}
     arms = [
         PlannedArm(choice.removeprefix("rnn="), {"rnn": choice}, [choice], arm_content(config, ["seed"]))
@@ -83,6 +84,10 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure(tmp_path: P
     write_json(sweep / "sweep.json", {**read_sweep(sweep), "plan": frozen.as_json()})
     text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     assert "**Looks**\n\n| arm | look | seeds |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| [planned](#planned): gru against lstm | +"))
+    cells = [cell.strip() for cell in row.split("|")][1:-1]
+    assert cells[2:] == ["worse", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
+    assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
     assert re.search(r"\| gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
     assert "Runs used: 4; 3 seeds of every arm would be 6." in text
     assert f"Training: {4 * 50 / 60:.2g} min." in text

@@ -9,6 +9,7 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.description import one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.answers import answers
 from asr_ablations.report.figures import differences, looks, seeds, write_figures
 from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
@@ -32,7 +33,9 @@ def write_results(outputs: Path, target: Path) -> list[Path]:
 
     Raises UsageError where `outputs` is no folder.
     """
-    parts, figures = [HEAD.format(outputs=outputs.name)], []
+    parts: list[str] = []
+    figures: list[Path] = []
+    compared: list[tuple[str, Comparison]] = []
     for sweep in finished_sweeps(outputs):
         try:
             comparison = compare([sweep], Options())
@@ -43,8 +46,9 @@ def write_results(outputs: Path, target: Path) -> list[Path]:
             drawn = write_figures(comparison, target.parent / "figures" / sweep.name, [differences, looks, seeds])
             parts += [*_section(comparison, sweep), *_figures(drawn, sweep, target)]
             figures += drawn
+            compared.append((sweep.name, comparison))
     target.parent.mkdir(parents=True, exist_ok=True)
-    write(target, "\n\n".join(parts) + "\n")
+    write(target, "\n\n".join([HEAD.format(outputs=outputs.name), *answers(compared), *parts]) + "\n")
     return [target, *figures]
 
 
