@@ -66,7 +66,8 @@ def arguments(line: str, manifests: str) -> list[str]:
     words = shlex.split(line)
     own = {"data=librispeech": MINI, "data=an4": [], "data=manifest": [f"data.root={manifests}"]}
     extra = next((overrides for data, overrides in own.items() if data in words), SHORT_SPEECH)
-    extra = [*extra, *SMALL_MODEL, "max_epochs=1"]
+    narrow = ["model.convolutions.0.channels=8"] if "model=itu" in words else []  # of 600
+    extra = [*extra, *SMALL_MODEL, *narrow, "max_epochs=1"]
     seeds = any(re.match("seed=.*,", word) for word in words)
     if "-cn" in words or (seeds and "plan=true" not in words):
         words = [*(word for word in words if not word.startswith("seed=")), "seed=0"]

@@ -172,7 +172,8 @@ def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_pa
 @pytest.mark.slow
 def test_one_runs_on_an4(tmp_path: Path, corpora: Path) -> None:
     data = ["data=an4", f"data.root={shared_data('an4')}"]
-    _runs_twice("dropout", [*data, "dropout=0,0.1", "batch.size=64"], corpora, tmp_path)
+    narrow = [f"model.convolutions.{layer}.channels=4" for layer in (0, 1)]
+    _runs_twice("dropout", [*data, *narrow, "dropout=0,0.1", "batch.size=64"], corpora, tmp_path)
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ def test_ctrl_c_is_recorded(corpora, tmp_path):
 def test_an4_is_read_in_place(corpora, tmp_path):
     root = shared_data("an4")
     options = ["data=an4", f"data.root={root}", "max_epochs=1", "width=8", "layers=1", "logger=tensorboard"]
-    options += ["batch.size=64"]  # 948 utterances
+    options += ["batch.size=64", *(f"model.convolutions.{layer}.channels=4" for layer in (0, 1))]  # 948 utterances
     done = run(["src/train.py", *options], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(tmp_path)

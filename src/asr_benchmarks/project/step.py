@@ -31,7 +31,7 @@ from asr_benchmarks.timing import Timing, in_turn, noise_notes
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 """Operations per second of dense 16-bit products, from NVIDIA's data sheets of the SXM modules."""
 
-SIDE = 2048
+SIDE = 1024
 """Rows and columns of the square matrices whose product shows what this machine can do."""
 
 OURS, PORT, PRODUCT = "ours", "port", "product"
