@@ -32,6 +32,7 @@ from tests.test_architecture import FLOORS
 PYTHON = documented_commands()
 OTHER = [line for line in documented_lines() if not line.startswith("python ")]
 SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
+CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
     "src/benchmark.py",
     "src/compare.py",
@@ -42,6 +43,7 @@ OWN_TESTS = (
     "src/reproduce.py",
     "src/sweep.py",
     SEARCH,
+    CLASSIC,
 )
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]

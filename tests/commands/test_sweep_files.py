@@ -13,6 +13,7 @@ from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.checks import check
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.runs.identity import differences
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.synthesis.corpus import plan
 from asr_ablations.synthesis.request import SPLITS
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
@@ -47,6 +48,8 @@ def miniature(cfg: Any) -> list[str]:
     if is_search(cfg):
         return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
     values = choices(cfg)
+    if cfg.get("arms"):
+        return ["seed=0"]
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
     varied = list(cfg.ablation.factor) if "contrasts" in cfg.ablation else [longest]
     kept = {key: two(listed, cfg) if key in varied else listed[:1] for key, listed in values.items()}
@@ -62,13 +65,19 @@ def two(values: list[str], cfg: Any) -> list[str]:
     return list(dict.fromkeys(wanted))[:2]
 
 
+def arms_in_miniature(cfg: Any) -> int:
+    """How many arms are left to compare; a list of arms stays whole."""
+    if cfg.get("arms"):
+        return len(cfg.arms)
+    return 1 if cfg.ablation.factor == "seed" else 4 if "contrasts" in cfg.ablation else 3 if "models" in cfg else 2
+
+
 def answered(cfg: Any, sweep: Path, folder: Path) -> None:
     """The runs are compared for real: each question's verdict is printed, and the claim that it is held against."""
     done = python(["src/compare.py", sweep, "--full", "--no-page", "--out", folder], clean_environment(folder, folder))
     assert done.returncode == 0, done.stderr
     comparison = json.loads((folder / "comparison.json").read_text())
-    expected = 1 if cfg.ablation.factor == "seed" else 4 if "contrasts" in cfg.ablation else 3 if "models" in cfg else 2
-    assert len(comparison["arms"]) == expected
+    assert len(comparison["arms"]) == arms_in_miniature(cfg)
     assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1)
     assert all(verdict in done.stdout for verdict in comparison["verdicts"])
     assert cfg.ablation.question in done.stdout
@@ -79,7 +88,7 @@ def answered(cfg: Any, sweep: Path, folder: Path) -> None:
 def test_it_says_what_it_asks(name: str) -> None:
     ablation = composed(name).ablation
     assert ablation.question
-    assert ablation.factor
+    assert ablation.get("factor") or composed(name).get("arms")
 
 
 @every_sweep
@@ -91,7 +100,7 @@ def test_no_config_of_the_project_has_its_name(name: str) -> None:
 @every_sweep
 def test_every_arm_composes_and_differs_in_the_factor_alone(name: str) -> None:
     cfg = composed(name)
-    factor = cfg.ablation.factor
+    factor = cfg.ablation.get("factor") or [key for arm in read_arms(cfg.arms) for key in arm.keys]
     allowed = {*([factor] if isinstance(factor, str) else factor), "seed"}
     assert set(cfg.hydra.sweeper.params) <= allowed | BESIDE
     if is_search(cfg):
@@ -127,6 +136,7 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     cfg = composed(name)
     few = miniature(cfg)
     varied = {*(word.partition("=")[0] for word in few), *cfg.hydra.sweeper.params}
+    varied |= {key for arm in read_arms(cfg.get("arms")) for key in arm.keys}
     if BESIDE & varied:  # its options set the keys of the factor; ranks stay at one
         varied |= {*cfg.ablation.factor} - {"ranks"}
     small = {word.partition("=")[0]: word for word in (*speech(cfg), *SMALL_MODEL, *SHORT)}
@@ -134,7 +144,7 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
     done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path)
     assert done.returncode == 0, done.stderr
     folders = run_folders(tmp_path)
-    assert len(folders) == (4 if "contrasts" in cfg.ablation else 2)
+    assert len(folders) == (len(cfg.arms) if cfg.arms else 4 if "contrasts" in cfg.ablation else 2)
     assert "WER" in done.stdout[done.stdout.rindex("arms") :]
     answered(cfg, folders[0].parent, tmp_path / "compared")
 

@@ -7,6 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from asr_ablations.runs.listed_arms import read_arms
 from tests.helpers.command import REPOSITORY
 from tests.helpers.support import CONF, loader
 
@@ -41,7 +42,9 @@ def choices(cfg: Any) -> dict[str, list[str]]:
 
 def arms(cfg: Any) -> list[list[str]]:
     values = choices(cfg)
+    listed = [arm.overrides for arm in read_arms(cfg.get("arms"))] or [[]]
     return [
-        [f"{key}={value}" for key, value in zip(values, arm, strict=True)]
+        [*(f"{key}={value}" for key, value in zip(values, arm, strict=True)), *words]
         for arm in itertools.product(*values.values())
+        for words in listed
     ]

@@ -81,6 +81,17 @@ def variant(*overrides: str) -> Variant:
     return Variant(list(overrides), config(*overrides, "seed=0"), config(*overrides, "seed=1"))
 
 
+def test_a_plan_of_listed_arms_has_their_names() -> None:
+    listed = "arms=[{},{name:no norm,norm:none},{rnn:gru,dropout:0}]"
+    own = [["arm=full"], ["arm='no norm'", "norm=none"], ["arm='rnn=gru, dropout=0'", "rnn=gru", "dropout=0"]]
+    plan = make_plan([variant(listed, *words) for words in own], [0], 8, keys(margin=1.5)).plan
+    assert [arm.name for arm in plan.arms] == ["full", "no norm", "rnn=gru, dropout=0"]
+    assert plan.listed == {"full": "nothing", "no norm": "norm=none", "rnn=gru, dropout=0": "rnn=gru dropout=0"}
+    assert (plan.baseline, plan.contrasts) == ("full", ["no norm", "rnn=gru, dropout=0"])
+    with pytest.raises(UsageError, match="the arm no norm differs from full in more than it changes"):
+        make_plan([variant(listed, *own[0]), variant(listed, *own[1], "width=8")], [0], 8, keys(margin=1.5))
+
+
 def test_a_plan_names_its_arms_and_what_belongs_to_seeds() -> None:
     planned = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys(margin=1.5))
     plan = planned.plan

@@ -17,7 +17,8 @@ from tests.helpers.support import CONF, REPOSITORY, group_options
 
 FILES = sorted((REPOSITORY / "sweeps").glob("*.yaml"))
 DECODING = [file for file in FILES if "  - /evaluation" in file.read_text().splitlines()]
-SWEEPS = [file for file in FILES if file not in DECODING]
+LISTING = [file for file in FILES if "arms:" in file.read_text().splitlines()]
+SWEEPS = [file for file in FILES if file not in (*DECODING, *LISTING)]
 
 
 def define(file: Path, *overrides: str, method: str | None = None) -> dict[str, Any]:
@@ -77,6 +78,12 @@ def test_a_glob_is_a_groups_options() -> None:
 @pytest.mark.parametrize("file", DECODING, ids=lambda path: path.stem)
 def test_a_sweep_that_trains_nothing_is_refused(file: Path) -> None:
     with pytest.raises(UsageError, match="train nothing"):
+        define(file)
+
+
+@pytest.mark.parametrize("file", LISTING, ids=lambda path: path.stem)
+def test_a_list_of_arms_is_refused(file: Path) -> None:
+    with pytest.raises(UsageError, match="W&B's sweeps have no lists of arms"):
         define(file)
 
 

@@ -16,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.tools.files import write
 from asr_ablations.tools.paths import CONF, REPOSITORY
 
@@ -83,7 +84,7 @@ def with_head(text: str, name: str, cfg: DictConfig) -> str:
 def commands(cfg: DictConfig, name: str) -> list[str]:
     """How the sweep is run, and how its question is answered."""
     decodes = "max_epochs" not in cfg
-    factor = cfg.ablation.factor
+    factor = cfg.ablation.get("factor") or []
     factors = [factor] if isinstance(factor, str) else list(factor)
     missing = [key for key in TO_GIVE if _is_open(cfg, key)]
     given = [f"{key}={','.join([TO_GIVE[key]] * (2 if key in factors else 1))}" for key in missing]
@@ -159,7 +160,9 @@ def arms_of(cfg: DictConfig) -> tuple[list[dict[str, str]], int, int]:
         for key, one in read.items()
     }
     seeds = len(values.pop("seed", [""]))
-    return [dict(zip(values, arm, strict=True)) for arm in itertools.product(*values.values())], seeds, 0
+    combinations = [dict(zip(values, arm, strict=True)) for arm in itertools.product(*values.values())]
+    listed = [{key: str(value) for key, value in arm.changes.items()} for arm in read_arms(cfg.get("arms"))] or [{}]
+    return [combination | changes for combination in combinations for changes in listed], seeds, 0
 
 
 def training(cfg: DictConfig, arm: Mapping[str, str]) -> Training:

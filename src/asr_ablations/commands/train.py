@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from asr_ablations.config.build import build
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.status import DONE
 from asr_ablations.tools.errors import UsageError
 
@@ -42,7 +43,8 @@ def main(cfg: DictConfig) -> object:
 
 
 def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
-    """Raises UsageError for a plan of runs that nobody would follow."""
+    """Raises UsageError for a plan of runs, or a list of arms, that nobody would follow."""
+    check_arm(cfg)
     if build(cfg.until)() is None:
         return
     if hydra.mode == RunMode.RUN:

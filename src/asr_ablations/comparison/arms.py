@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, value_text, within
+from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.errors import UsageError
@@ -28,8 +29,11 @@ class _Members:
         return (self.runs or self.diverged)[0]
 
 
-def group(records: Records, factor: Sequence[str], differing: Sequence[str]) -> tuple[list[Arm], list[str]]:
-    """Arms in the order of their first run with their runs in the order of seeds, and warnings.
+def group(
+    records: Records, factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
+) -> tuple[list[Arm], list[str]]:
+    """Arms in the order of their first run with their runs in the order of seeds, and warnings. explained: keys that
+    no name mentions.
 
     Runs that differ in a key that was allowed are different arms. Of several runs with the same choice and seed the
     first counts, and a warning names the others. A run that a search proposed is no evidence beside runs that were
@@ -45,7 +49,8 @@ def group(records: Records, factor: Sequence[str], differing: Sequence[str]) -> 
     for unfinished in records.unfinished:
         if unfinished.config is not None and (choice := _choice_of(leaves(unfinished.config), keys)) in by_choice:
             by_choice[choice].absent.append(unfinished)
-    names, levels = _names([members.first for members in by_choice.values()], factor, keys)
+    named = [key for key in keys if not within(key, explained)]
+    names, levels = _names([members.first for members in by_choice.values()], factor, named)
     arms, warnings = [], []
     for name, level, members in zip(names, levels, by_choice.values(), strict=True):
         results, reasons = _one_per_seed(name, [*members.runs, *members.diverged])
@@ -127,7 +132,7 @@ def _names(
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
     levels = [{root: _choice(run, root) for root in roots} for run in runs]
     names = [
-        ", ".join(value if _is_group(run, root) else f"{root}={value}" for root, value in choices.items()) or EVERYTHING
+        ", ".join(value if _is_named(run, root) else f"{root}={value}" for root, value in choices.items()) or EVERYTHING
         for run, choices in zip(runs, levels, strict=True)
     ]
     if len(set(names)) == len(names):
@@ -146,8 +151,9 @@ def _node(run: RunRecord, root: str) -> object:
     return node
 
 
-def _is_group(run: RunRecord, root: str) -> bool:
-    return isinstance(_node(run, root), dict)
+def _is_named(run: RunRecord, root: str) -> bool:
+    """Whether the choice is a name that says what it is of: an option of a group, or an arm of a list."""
+    return root == OWN or isinstance(_node(run, root), dict)
 
 
 def _choice(run: RunRecord, root: str) -> str:

@@ -97,6 +97,7 @@ def compare_runs(
         evidence=evidence,
         equal_cost=at_equal_cost(arms, metric),
         allowed=list(design.overruled),
+        changes=design.changes,
         plan=plan if course else None,
         course=course,
         claim=design.declared.claim,

@@ -16,9 +16,19 @@ from asr_ablations.comparison.confounds import (
 )
 from asr_ablations.comparison.contrast import Question
 from asr_ablations.comparison.declaration import Declaration, declaration
+from asr_ablations.comparison.listed import (
+    beyond_the_list,
+    changes_of,
+    default_baseline,
+    explained,
+    in_order,
+    listed_arms,
+    of_the_list,
+)
 from asr_ablations.comparison.metrics import Metric, check_comparable, find_metric, measured_sets
 from asr_ablations.comparison.planned import planned_arms
 from asr_ablations.comparison.questions import questions
+from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.verdict_plan import VerdictPlan
@@ -40,6 +50,7 @@ class Options:
 class Design:
     """differ: all keys that differ; overruled: those beyond the factor that --allow accepted. primary: the set that
     decides. size: comparisons that are corrected for at least. chosen: warnings about what was chosen afterwards.
+    changes: of a sweep that lists its arms, what each of them changes.
     """
 
     declared: Declaration
@@ -55,6 +66,7 @@ class Design:
     size: int
     chosen: list[str]
     warnings: list[str]
+    changes: dict[str, str] = field(default_factory=dict)
 
 
 def design_of(records: Records, options: Options, plan: VerdictPlan | None = None) -> Design:
@@ -67,14 +79,28 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
         arms, warnings = planned_arms(plan, records)
         runs = [run for arm in arms for run in arm.results]
     declared = declaration(runs)
-    differ, factor, overruled = _find_factor(runs, declared, options.allow)
-    if plan is None:
-        arms, warnings = group(records, factor, list(differ))
-    baseline = find_baseline(str(options.baseline or declared.baseline or arms[0].name), arms)
+    default, changes = declared.baseline, {}
+    if plan is not None and plan.listed:  # its arms differ as they did when it was made
+        differ, factor, overruled = _differing(runs), [OWN, *declared.factor], {}
+        default, changes = plan.baseline, plan.listed
+    elif plan is None and (listed := listed_arms(runs)):
+        records, left_out = of_the_list(records, listed)
+        differ, factor = _differing([*records.runs, *records.diverged]), [OWN, *declared.factor]
+        arms, warnings = group(records, factor, list(differ), explained(listed))
+        arms, warnings = in_order(arms, listed), [*left_out, *warnings]
+        default, changes = default or default_baseline(arms, listed), changes_of(arms, listed)
+        reference = find_baseline(str(options.baseline or default), arms)
+        overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
+    else:
+        differ, factor, overruled = _find_factor(runs, declared, options.allow)
+        if plan is None:
+            arms, warnings = group(records, factor, list(differ))
+    default = default or arms[0].name
+    baseline = find_baseline(str(options.baseline or default), arms)
     metric = find_metric(options.metric or declared.metric or "wer")
     check_comparable(metric, records.runs)
     sets = measured_sets(metric, records.runs)
-    chosen, size = _chosen_afterwards(options, declared, arms, baseline)
+    chosen, size = _chosen_afterwards(options, declared, default, arms, baseline)
     return Design(
         declared=declared,
         factor=factor,
@@ -89,14 +115,20 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
         size=size,
         chosen=chosen,
         warnings=warnings,
+        changes=changes,
     )
+
+
+def _differing(runs: Sequence[RunRecord]) -> Differing:
+    """All keys that differ and that are no matter of the seed."""
+    return {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
 
 
 def _find_factor(
     runs: Sequence[RunRecord], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
     """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
-    differ = {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+    differ = _differing(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
     refused = {key: values for key, values in beyond.items() if not within(key, allow)}
@@ -114,13 +146,12 @@ def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> st
 
 
 def _chosen_afterwards(
-    options: Options, declared: Declaration, arms: Sequence[Arm], baseline: Arm
+    options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
 ) -> tuple[list[str], int]:
     """Warnings about what the command chose in place of what was declared, and over how many comparisons the verdicts
-    are corrected at least: with a free choice of the baseline, all pairs of arms.
+    are corrected at least: with a free choice of the baseline, all pairs of arms. default: the baseline otherwise.
     """
     warnings, size = [], 0
-    default = declared.baseline or arms[0].name
     if options.baseline is not None and find_baseline(default, arms) is not baseline:
         size = len(arms) * (len(arms) - 1) // 2
         warnings.append(

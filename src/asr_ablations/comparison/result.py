@@ -89,8 +89,9 @@ class Comparison:
     rows: the table, by arm and test set; validated: the same for validation sets, which have no verdicts. metric, set:
     of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
-    --allow accepted. unfinished: the runs without a result. plan, course: of a sweep that adds seeds until it knows,
-    and what its looks found. claim, expected: of the source, as declared.
+    --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
+    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claim, expected: of the source,
+    as declared.
     """
 
     title: str
@@ -113,6 +114,7 @@ class Comparison:
     evidence: Evidence = UNDECLARED
     equal_cost: list[EqualCost] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+    changes: dict[str, str] = field(default_factory=dict)
     plan: VerdictPlan | None = None
     course: Course | None = None
     claim: str | None = None

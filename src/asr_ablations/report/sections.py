@@ -18,6 +18,7 @@ def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
+        Section("Arms", ["arm", "changes"], [[arm, changes] for arm, changes in comparison.changes.items()]),
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),

@@ -14,6 +14,7 @@ from asr_ablations.report.curves import metric_names
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
+from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.tools.extras import installs
 
 if TYPE_CHECKING:
@@ -60,8 +61,11 @@ def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
     """The runs' own validation curves, grouped by arm: mean and span over the seeds."""
     groups = sorted({str(run.config.get("sweep") or comparison.title) for run in comparison.runs})
     runs = reports.Runset(name="arms", filters=f"Metric('Group') in {groups}")
-    key = next((key for key in comparison.differing if within(key, comparison.factor)), None)
-    grouped = {"groupby": reports.Config(key), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"} if key else {}
+    key = next((key for key in [OWN, *comparison.differing] if within(key, comparison.factor)), None)
+    plain = None if key is None else key.removesuffix("._target_")  # as the logger writes it: rnn: lstm
+    grouped = (
+        {"groupby": reports.Config(plain), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"} if plain else {}
+    )
     panels = [
         reports.LinePlot(title=metric, x="trainer/global_step", y=[metric], **grouped)
         for metric in metric_names(comparison, "validation/")

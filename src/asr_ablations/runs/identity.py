@@ -17,7 +17,7 @@ identity."""
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
-    *("pruning", "until"),
+    *("pruning", "until", "arms", "arm"),
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 
@@ -62,11 +62,16 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
     return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def of_the_experiment(overrides: Iterable[str]) -> list[str]:
+    """The overrides that say something of the experiment, and not of the machine or of where something lies."""
+    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
+    machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
+    return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
+
+
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
-    machine = (*(f"{key}=" for key in keys), *(f"{key}." for key in keys), "hydra")
-    named = [override for override in overrides if not override.lstrip("+~").startswith(machine)]
+    named = of_the_experiment(overrides)
     return slug("+".join(override.replace("=", "-") for override in named))[:80] if named else "default"
 
 

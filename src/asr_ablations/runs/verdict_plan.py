@@ -6,6 +6,7 @@ from pathlib import Path
 
 from asr_ablations.runs.identity import determining, differences
 from asr_ablations.runs.layout import SWEEP
+from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.tools.files import Json
 
@@ -69,6 +70,19 @@ class VerdictPlan:
     def most(self) -> int:
         """The most runs of an arm."""
         return self.looks[-1]
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """What each arm changes, by its name, where the sweep lists its arms; empty where it does not."""
+        own = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
+        if all(len(words) == len(arm.overrides) for words, arm in zip(own, self.arms, strict=True)):
+            return {}
+        shared = set.intersection(*own)
+        kept = [
+            [word for word in arm.overrides if word in words - shared]
+            for words, arm in zip(own, self.arms, strict=True)
+        ]
+        return {arm.name: " ".join(words) or "nothing" for words, arm in zip(kept, self.arms, strict=True)}
 
     def look_of(self, seed: int) -> int | None:
         """The number of the first look, from 1, that counts a run of this seed; None for a seed that none counts."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
+from asr_ablations.components.logger.wandb import sync_command
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, freeze_arm
@@ -58,7 +60,11 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
 
 
 def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
-    """Raises UsageError where runs are to be added until there is a verdict, and another sweeper hands them out."""
+    """Raises UsageError where runs are to be added until there is a verdict, or a list names the arms, and another
+    sweeper hands them out.
+    """
+    for cfg in configs:
+        check_arm(cfg)
     if configs and configs[0].get("until") and build(configs[0].until)() is not None:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
@@ -101,6 +107,8 @@ def run(
     with LiveArms() as live:
         states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])
+    if command := sync_command([arm.folder for arm in different]):
+        print(f"W&B later: {command}")
     report_unfinished(states)
     if runner.stop_signal is not None:
         raise ArmsFailedError(128 + runner.stop_signal)

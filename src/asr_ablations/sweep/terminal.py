@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import read_overrides, read_summary
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.terminal import console
@@ -24,9 +25,20 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The overrides of each arm without those that all arms share, joined; "default" where none is left."""
+    """The overrides of each arm without those that all arms share, joined; "default" where none is left. An arm of a
+    list has its name there in place of what it changes.
+    """
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
-    return [" ".join(o for o in own if o not in shared) or "default" for own in overrides]
+    names = [name_in(own) for own in overrides]
+    by_name: dict[str | None, set[str]] = {}
+    for name, own in zip(names, overrides, strict=True):
+        changes = {word for word in own if not word.startswith("seed=")}
+        by_name[name] = by_name.get(name, changes) & changes if name is not None else set()
+    rest = [
+        " ".join([*([name] if name else []), *(word for word in own if word not in shared | by_name[name])])
+        for name, own in zip(names, overrides, strict=True)
+    ]
+    return [text or "default" for text in rest]
 
 
 def _overrides(folder: Path) -> list[str]:

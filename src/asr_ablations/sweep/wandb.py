@@ -16,6 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from asr_ablations.config.compose import compose
+from asr_ablations.runs.listed_arms import LIST
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
 
@@ -36,6 +37,8 @@ def definition(
     cfg = compose(conf, overrides, name=file.stem, folder=file.parent.resolve(), with_hydra=True)
     if "max_epochs" not in cfg:
         raise UsageError(f"{file}: its arms decode a trained run in one process (src/evaluate.py), and train nothing")
+    if cfg.get(LIST) is not None:
+        raise UsageError(f"{file}: W&B's sweeps have no lists of arms; python src/train.py -m runs them")
     varied = OmegaConf.to_container(cfg.hydra.sweeper.get("params") or OmegaConf.create({}), resolve=True)
     if not isinstance(varied, dict) or not varied:
         raise UsageError(f"{file}: varies nothing, it has no hydra.sweeper.params")

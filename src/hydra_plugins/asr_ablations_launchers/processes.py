@@ -26,7 +26,7 @@ OPTIONS = {
 }
 
 
-DECLARING = (".BasicSweeper", ".VerdictSweeper")
+DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
 """Sweepers that declare all arms beforehand, or by what rule runs are added; any other lets the results of some arms
 decide what the next ones are.
 """

@@ -10,6 +10,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from hydra_plugins.asr_ablations_launchers.arms import each_arm
 from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a sweep
@@ -33,7 +34,8 @@ class VerdictSweeper(BasicSweeper):
         started = time.time()
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
-        (batch,) = self.split_arguments(overrides, None)
+        (combinations,) = self.split_arguments(overrides, None)
+        batch = each_arm(self.hydra_context, self.config, combinations)
         jobs, per_gpu = None, 1
         if isinstance(self.launcher, ProcessesLauncher):
             jobs, per_gpu = self.launcher.jobs, self.launcher.per_gpu
