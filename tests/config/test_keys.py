@@ -1,6 +1,7 @@
 """A key that nothing reads is refused, with the nearest one that exists."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,19 @@ from tests.helpers.support import compose
 def test_an_added_key_is_refused(override: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check(added(override))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("lr=1e-3", "^lr: there is no such key; nearest: optimizer.lr,"),
+        ("optimizer.lrr=1", "^optimizer.lrr: there is no such key; nearest: optimizer.lr,"),
+        ("nrom=none", "^nrom: there is no such key; nearest: norm$"),
+    ],
+)
+def test_a_key_that_hydra_refuses_is_not_advised_to_be_added(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compose_file(CONF, [override], name="config", folder=None)
 
 
 def added(override: str) -> DictConfig:
@@ -65,3 +79,58 @@ def test_every_primary_file_knows_its_own_keys() -> None:
         plain, groups = known(path.stem)
         assert not {*plain} & {*groups}
         assert "data" in groups or path.stem in ("evaluation", "export", "transcribe"), path.stem
+
+
+def mine(folder: Path, text: str) -> None:
+    (folder / "mine.yaml").write_text(f"defaults: [/config, _self_]\n{text}\n")
+    compose_file(CONF, ["overrides=[]"], name="mine", folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_epoch: 3", "^max_epoch: there is no such key; nearest: max_epochs"),
+        ("batch: {sise: 3}", r"^batch\.sise: there is no such key; nearest: batch\.size"),
+        ("debug: true", "^debug: there is no such key; docs/options.md lists them all$"),
+    ],
+)
+def test_a_key_of_a_users_file_that_nothing_reads_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        mine(tmp_path, text)
+
+
+def test_a_users_file_may_have_keys_that_it_refers_to(tmp_path: Path) -> None:
+    mine(tmp_path, "sizes: {small: 4}\nbatch: {size: '${sizes.small}'}\nablation: {factor: rnn}")
+
+
+def test_an_option_of_a_group_beside_the_users_file_may_be_added(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "large.yaml").write_text("# @package _global_\nbatch: {size: 64}\n")
+    mine(tmp_path, "width: 8")
+    word = "+machine=large"
+    cfg = compose_file(CONF, [word, "data=an4", "data.root=x", "overrides=[]"], name="mine", folder=tmp_path)
+    cfg.overrides = [word]
+    check(cfg)
+    assert cfg.batch.size == 64
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("logger=null", "^logger=null: expected csv, several, tensorboard, wandb$"),
+        ("optimizer=null", "^optimizer=null: expected adadelta, "),
+        ("logger=[wandb,comet]", "^logger=comet: expected csv, several, tensorboard, wandb"),
+    ],
+)
+def test_a_group_without_a_choice_is_one_line(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compose_file(CONF, [override], name="config", folder=None)
+
+
+@pytest.mark.parametrize("override", ["batch=8", "seeds=3", "transcripts=1", "hardware=null"])
+def test_a_value_in_place_of_keys_is_one_line(override: str) -> None:
+    key, _, value = override.partition("=")
+    cfg = compose()
+    cfg[key] = None if value == "null" else int(value)
+    with pytest.raises(UsageError, match=f"^{key}=.*: expected keys below it, as {key}"):
+        check(cfg)

@@ -5,7 +5,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.keys import check_added
+from asr_ablations.config.keys import check_added, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError
@@ -33,7 +33,8 @@ def check_targets(cfg: DictConfig) -> None:
 def one_line(error: Exception) -> str:
     """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
     behind = error.__context__
-    return " ".join(str(behind if isinstance(behind, UsageError) else error).split())
+    message = " ".join(str(behind if isinstance(behind, UsageError) else error).split())
+    return refused_by_hydra(message) or message
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:

@@ -11,12 +11,22 @@ LARGEST_SEED = 2**63 - 1
 """A signed integer of 64 bits: beyond it generators refuse a seed, or take it for another."""
 MOST_PROCESSES = 1024
 """Threads or processes of a run: more hang a machine before they say anything."""
+BELOW = {
+    "batch": "batch.size=8",
+    "seeds": "seeds.init=1",
+    "transcripts": "transcripts.every=100",
+    "hardware": "hardware.price_per_hour=2.5",
+}
+"""Plain keys that have others below them, each with an example."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 
 def check(cfg: DictConfig) -> None:
     """Check the values of plain keys. Raises UsageError with the value and the choices."""
     check_targets(cfg)
+    for key, example in BELOW.items():
+        if not isinstance(cfg[key], DictConfig):
+            raise choices(key, cfg[key], f"keys below it, as {example}")
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":

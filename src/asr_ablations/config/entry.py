@@ -23,7 +23,7 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.tools.extras import installs
-from asr_ablations.tools.paths import CONF, SOURCE
+from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
 
 PLUGINS = {"optuna": "search", "joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
 """The extras that bring launchers and sweepers of Hydra's."""
@@ -112,4 +112,10 @@ def _one_line(error: Exception) -> str:
         if extra := PLUGINS.get(value):
             return f"{group}={value}: not installed; {installs(extra)}"
         return f"{group}={value}: expected {', '.join(error.options)}"
+    if isinstance(error, MissingConfigException) and (name := error.missing_cfg_file) is not None:
+        if (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
+            folder = os.path.relpath(REPOSITORY / "sweeps")
+            return f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}"
+        if "/" not in name:
+            return f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
     return one_line(error)

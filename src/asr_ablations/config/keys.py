@@ -1,18 +1,24 @@
 """The keys that may be added to a config: one that nothing reads would be a choice without effect."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import yaml
 
+from asr_ablations.config.targets import groups, options_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import CONF
 
+TRAINING = "config"
+"""The file of conf/ that a training begins with: the nearest key is likely one of its."""
 OF_HYDRA = ("defaults", "hydra")
 FREE = ("ablation", "hydra")
 """Keys below which others have their own check."""
+COULD_NOT = re.compile(r"Could not override '([^'@]+)'")
+"""How Hydra begins to refuse a key; it goes on with the advice to add it."""
 
 
 def check_added(overrides: object, config: Mapping[str, Any]) -> None:
@@ -25,10 +31,10 @@ def check_added(overrides: object, config: Mapping[str, Any]) -> None:
     for key in (word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")):
         first, _, below = key.partition(".")
         plain, groups = _known_anywhere()
-        if first in (*groups, *FREE):
+        if first in (*groups, *FREE) or first not in config:  # an option of a group beside the sweep file is no key
             continue
         if first not in plain or (below and isinstance(plain[first], dict) and below not in plain[first]):
-            raise _unknown(key, config)
+            raise unknown(key, config)
 
 
 @cache
@@ -59,7 +65,24 @@ def known(primary: str) -> tuple[dict[str, Any], frozenset[str]]:
     return plain, groups
 
 
-def _unknown(key: str, config: Mapping[str, Any]) -> UsageError:
+def refused_by_hydra(message: str) -> str | None:
+    """What to say of a key that Hydra refuses, instead of its advice to add it, by what Hydra says; None where it says
+    something else.
+    """
+    match = COULD_NOT.match(message)
+    return None if match is None else str(unknown(match[1], _everything()))
+
+
+@cache
+def _everything() -> dict[str, Any]:
+    """Plain keys of all commands, and every group with the keys of all its options."""
+    plain, _ = _known_anywhere()
+    first = sorted(groups(), key=lambda group: group not in known(TRAINING)[1])
+    nodes = {group: options_of(group) for group in first}
+    return {**plain, **{group: {key: None for node in listed for key in node} for group, listed in nodes.items()}}
+
+
+def unknown(key: str, config: Mapping[str, Any]) -> UsageError:
     """The last part of a key may be right in another place: lr is optimizer.lr."""
     dotted = [name for name in _dotted(config) if name != key and not name.startswith(f"{key}.")]
     last = key.rpartition(".")[2]

@@ -6,6 +6,7 @@ file that is edited while a command runs no longer reaches its later arms.
 """
 
 import copy
+import re
 from dataclasses import replace
 
 import hydra._internal.config_loader_impl as hydra_loader
@@ -16,10 +17,15 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
+
+from asr_ablations.config.own_keys import refuse_unread
+from asr_ablations.tools.errors import choices
+
+SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
 
 
 class Repository(CachingConfigRepository):
@@ -51,19 +57,23 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        parsed = OverridesParser.create().parse_overrides(overrides=overrides)
+        parsed = OverridesParser.create().parse_overrides(overrides=several(overrides))
         paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
         key = config_name, str(paths[:1])  # of several, Hydra takes the first
         if key not in self._repositories:
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
             self._repositories[key] = repository
+        for override in parsed:
+            _refuse_null(override, self._repositories[key])
         return parsed, self._repositories[key]
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         key = id(repo), repr(defaults)  # values of the command line come later
         if key not in self._merged:
-            self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
+            merged = super()._compose_config_from_defaults_list(defaults, repo)
+            refuse_unread(defaults, repo, merged)
+            self._merged[key] = merged
         return copy.deepcopy(self._merged[key])
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
@@ -72,6 +82,25 @@ class Loader(ConfigLoaderImpl):
             loaded = copy.copy(loaded)  # it is merged without a copy, and what follows would change it
             loaded.config = copy.deepcopy(loaded.config)
         return loaded
+
+
+def several(overrides: list[str]) -> list[str]:
+    """With logger=[a,b] as Hydra can compose it: each below a key of its own. Hydra would merge the two files."""
+    words: list[str] = []
+    for word in overrides:
+        match = SEVERAL.fullmatch(word)
+        names = [] if match is None else [name.strip() for name in match[1].split(",") if name.strip()]
+        beside = [f"+logger@logger.loggers.{name}={name}" for name in dict.fromkeys(names)]
+        words += ["logger=several", *beside] if match is not None else [word]
+    return words
+
+
+def _refuse_null(override: Override, repository: Repository) -> None:
+    """Raises UsageError for group=null, which Hydra answers with a traceback."""
+    group = override.key_or_group
+    deleted, null = override.is_delete(), override.value_type is ValueType.ELEMENT and override.value() is None
+    if null and not deleted and repository.group_exists(group):
+        raise choices(group, "null", repository.get_group_options(group))
 
 
 def list_files(

@@ -1,0 +1,63 @@
+"""Several loggers at once: logger=[wandb,tensorboard]."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from pytorch_lightning.loggers import Logger
+
+from asr_ablations.runs.folder import Run
+from asr_ablations.training.contracts import LoggerFactory, LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
+
+
+class SeveralLoggers(Logger):
+    """Hands everything on to each logger, as far as it takes it."""
+
+    def __init__(self, loggers: list[Logger]) -> None:
+        super().__init__()
+        self.loggers = loggers
+
+    @property
+    def name(self) -> str | None:
+        return self.loggers[0].name
+
+    @property
+    def version(self) -> int | str | None:
+        return self.loggers[0].version
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        for logger in self.loggers:
+            logger.log_hyperparams(params, *args, **kwargs)
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        for logger in self.loggers:
+            logger.log_metrics(dict(metrics), step)  # some take their prefix off in place
+
+    def log_table(self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None) -> None:
+        for logger in self.loggers:
+            if isinstance(logger, LoggerOfTables):
+                logger.log_table(key, columns, data, step=step)
+
+    def log_summary(self, values: Mapping[str, int | str]) -> None:
+        for logger in self.loggers:
+            if isinstance(logger, LoggerWithSummary):
+                logger.log_summary(values)
+
+    def save(self) -> None:
+        for logger in self.loggers:
+            logger.save()
+
+    def finalize(self, status: str) -> None:
+        for logger in self.loggers:
+            logger.finalize(status)
+
+    def finish(self, exit_code: int) -> None:
+        for logger in self.loggers:
+            if isinstance(logger, LoggerWithExitCode):
+                logger.finish(exit_code)
+
+
+def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:
+    """A logger for all of them; None where none of them logs beside the run folder."""
+    listed = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
+    return SeveralLoggers(listed) if listed else None
