@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -161,7 +162,14 @@ class OfflineRun:
         read = read_run(path)
         self.id, self.name, self.config = read["id"], read["name"], read["config"]
         self.state = "finished" if read["exit_code"] == 0 else "crashed"
+        self.job_type = read["job_type"]
         self.scan_history = lambda: read["history"]
+        self.logged_artifacts = lambda: [self]
+        self.type, self.folder = "utterances", path.parents[2]
+
+    def download(self, root: str) -> None:
+        """As logger.artifacts=[utterances] sends it."""
+        shutil.copy(self.folder / "utterances.csv", root)
 
 
 def test_wandb_mirrors_the_record(real_sweep):
@@ -173,6 +181,9 @@ def test_wandb_mirrors_the_record(real_sweep):
     assert rates[0] == pytest.approx(rates[1])
     asked = [[(one.arm, one.set) for one in found.contrasts] for found in (local, remote)]
     assert asked[0] == asked[1]
+    pairs = [[value for one in kept.contrasts for value in (one.difference, one.p_pairs)] for kept in (local, remote)]
+    assert pairs[0] == pytest.approx(pairs[1], nan_ok=True)
+    assert all(run.utterances for run in mirrored.runs)
 
 
 def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):

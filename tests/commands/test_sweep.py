@@ -60,12 +60,18 @@ def test_wandb_holds_both_runs_in_one_group_offline(sweep):
     runs = [read_run(path) for folder in folders for path in folder.rglob("*.wandb")]
     assert len(runs) == 2
     assert {run_["group"] for run_ in runs} == {folders[0].parent.name}
-    assert {run_["id"] for run_ in runs} == {folder.name[-8:] for folder in folders}
+    assert {run_["config"]["identity"] for run_ in runs} == {folder.name[-8:] for folder in folders}
+    assert len({run_["id"] for run_ in runs}) == 2
+    assert {run_["job_type"] for run_ in runs} == {"train"}
+    assert {tag for run_ in runs for tag in run_["tags"] if tag.startswith("rnn=")} == {"rnn=lstm", "rnn=gru"}
+    assert all(run_["metrics"]["validation/dev-clean/wer"] == ("trainer/global_step", "min") for run_ in runs)
+    assert f"wandb sync {folders[0].parent}/*/wandb/offline-run-*" in sweep[0].stdout
     assert [run_["exit_code"] for run_ in runs] == [0, 0]
-    assert {run_["config"]["rnn"]["_target_"].rsplit(".")[-1] for run_ in runs} == {"LSTM", "GRU"}
+    assert {run_["config"]["rnn"] for run_ in runs} == {"lstm", "gru"}
     for run_ in runs:
         assert run_["config"]["precision"] == 16
-        assert run_["config"]["model"]["width"] == 16
+        assert run_["config"]["model.width"] == 16
+        assert not {"outputs", "logger", "threads", "workers"} & {key.split(".")[0] for key in run_["config"]}
         keys = {key for row in run_["history"] for key in row}
         assert {"train/loss_epoch", "validation/dev-clean/wer", "final/test-clean/wer", "examples/path"} <= keys
         losses = [row["validation/dev-clean/loss"] for row in run_["history"] if "validation/dev-clean/loss" in row]

@@ -1,5 +1,6 @@
 """Records from the runs of W&B's API, with what the runs themselves had logged."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import fetch, from_runs, to_record
+from asr_ablations.config.plain import plain_config
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_csv
+from tests.helpers.invented_records import record
 from tests.helpers.support import compose
 
 
-def api_run(name: str, rate: float, seed: int, state: str = "finished") -> Any:
+def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type: str = "train") -> Any:
     """The part of wandb.apis.public.Run that is read."""
     from omegaconf import OmegaConf
 
@@ -25,7 +29,11 @@ def api_run(name: str, rate: float, seed: int, state: str = "finished") -> Any:
         {"_step": 3, "examples": {"_type": "table-file"}},
     ]
     config["overrides"] = overrides
-    return SimpleNamespace(id=f"{name}{seed}", name=name, config=config, state=state, scan_history=lambda: history)
+    logged = {**plain_config(config), "identity": "x"}
+    return SimpleNamespace(
+        id=f"{name}{seed}", name=name, config=logged, state=state, job_type=job_type,
+        scan_history=lambda: history, logged_artifacts=list,
+    )  # fmt: skip
 
 
 def test_a_run_of_the_api_becomes_a_record() -> None:
@@ -60,3 +68,32 @@ def test_runs_that_did_not_finish_are_named() -> None:
 def test_a_path_needs_three_parts(path: str) -> None:
     with pytest.raises(UsageError, match="entity/project/group"):
         fetch(path)
+
+
+def test_a_plain_config_is_read_as_the_folder_has_it() -> None:
+    run = to_record(api_run("gru", 0.2, 1))
+    assert run.config["rnn"]["_target_"].endswith(".GRU")
+    assert run.config["optimizer"]["lr"] == compose().optimizer.lr
+    assert run.config["batch"]["size"] == compose("data=an4", "data.root=x").batch.size
+
+
+def test_evaluations_and_comparisons_are_no_arms() -> None:
+    others = [api_run("lstm", 0.1, seed, job_type=kind) for seed, kind in enumerate(("comparison", "evaluation"))]
+    records = from_runs([api_run("gru", 0.2, 0), *others])
+    assert [run.folder.name for run in records.runs] == ["gru"]
+    assert records.unfinished == []
+
+
+def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
+    run = api_run("gru", 0.2, 0)
+    rows = record("rnn=gru", 0, 0.2).utterances
+
+    def download(root: str) -> None:
+        write_csv(Path(root) / "utterances.csv", rows)
+
+    run.logged_artifacts = lambda: [
+        SimpleNamespace(type="config"),
+        SimpleNamespace(type="utterances", download=download),
+    ]
+    assert to_record(run).utterances == rows
+    assert not [line for line in from_runs([run]).warnings if "seeds alone" in line]

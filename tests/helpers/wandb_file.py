@@ -30,12 +30,17 @@ def records(path: Path) -> list[Record]:
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """id, group, name, config, history (a list of rows), summary and exit code of one offline run."""
-    told: dict[str, Any] = {"config": {}, "history": [], "summary": {}, "exit_code": None}
+    """id, group, name, job type, tags, notes, config, history (a list of rows), metrics (by name the axis and what the
+    summary keeps), artifacts (by type the names), summary and exit code of one offline run.
+    """
+    told: dict[str, Any] = {
+        "config": {}, "history": [], "summary": {}, "metrics": {}, "artifacts": {}, "exit_code": None,
+    }  # fmt: skip
     for record in records(path):
         kind = record.WhichOneof("record_type")
         if kind == "run":
             told |= {"id": record.run.run_id, "group": record.run.run_group, "name": record.run.display_name}
+            told |= {"job_type": record.run.job_type, "tags": [*record.run.tags], "notes": record.run.notes}
             told["config"] |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
         elif kind == "history":
             row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
@@ -43,6 +48,14 @@ def read_run(path: Path) -> dict[str, Any]:
         elif kind == "summary":
             items = record.summary.update
             told["summary"] |= {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+        elif kind == "metric":
+            name = record.metric.name or record.metric.glob_name
+            told["metrics"][name] = (record.metric.step_metric, "min" if record.metric.summary.min else "")
+        elif kind == "request" and record.request.HasField("log_artifact"):
+            artifact = record.request.log_artifact.artifact
+            told["artifacts"].setdefault(artifact.type, []).append(artifact.name)
+        elif kind == "artifact":
+            told["artifacts"].setdefault(record.artifact.type, []).append(record.artifact.name)
         elif kind == "exit":
             told["exit_code"] = record.exit.exit_code
     return told

@@ -54,7 +54,7 @@ def test_the_curves_are_those_of_the_runs_of_the_sweep_grouped_by_arm(specificat
     assert [panel["config"]["metrics"] for panel in panels] == [
         [f"validation/dev/{metric}"] for metric in ("cer", "cer_longer", "loss", "wer")
     ]
-    assert all(panel["config"]["groupBy"] == "rnn.value._target_" for panel in panels)
+    assert all(panel["config"]["groupBy"] == "rnn.value" for panel in panels)
 
 
 def test_offline_the_result_is_a_single_line(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def reproduce(options: argparse.Namespace) -> int:
+    from asr_ablations.report.wandb_afterwards import log_afterwards
     from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.terminal import print_verdict
@@ -70,6 +71,11 @@ def reproduce(options: argparse.Namespace) -> int:
     done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
     print_verdict(done.verdict)
     print(f"reproduction  {done.folder}\nverdict in    {done.result}")
+    rates = {f"final/{name}/wer": new for name, (_, new) in done.verdict.evidence.rates.items()}
+    results = {"reproduction/verdict": done.verdict.name, "reproduction/why": done.verdict.why, **rates}
+    name = f"{original.folder.name}: reproduction"
+    if command := log_afterwards(original.folder, "reproduction", name, results, {"folder": done.folder.name}):
+        print(f"W&B later     {command}")
     return int(done.verdict.name not in (MATCH, DRIFT))
 
 

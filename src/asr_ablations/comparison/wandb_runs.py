@@ -1,20 +1,33 @@
 """Runs read from Weights & Biases, which mirrors a part of their records."""
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import yaml
 
 from asr_ablations.comparison.metrics import METRICS
+from asr_ablations.runs.layout import UTTERANCES
+from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
+from asr_ablations.tools.paths import CONF
 
+IDENTITY = "identity"
+"""Key of a plain config for the hash of the run's content."""
 UNCHECKED = (
-    "the runs were read from Weights & Biases, which has neither utterances nor fingerprints of data, versions of "
-    "behaviour, code and hardware: whether they differ in those is not known"
+    "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
+    "hardware: whether they differ in those is not known"
 )
+WITHOUT_UTTERANCES = (
+    "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
+)
+TRAINING = (None, "", "train")
+"""W&B's job types of runs that can be arms; those before there was one have none."""
 
 
 STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
@@ -31,7 +44,13 @@ class ApiRun(Protocol):
     @property
     def state(self) -> str: ...
     @property
+    def job_type(self) -> str | None: ...
+    @property
     def config(self) -> Json: ...
+    def logged_artifacts(self) -> Iterable[Any]:
+        """What the run has sent, each with a type and download()."""
+        ...
+
     def scan_history(self) -> Iterable[Json]:
         """Every row that was logged."""
         ...
@@ -55,24 +74,28 @@ def fetch(path: str) -> Records:
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
-    """Records of the finished runs and of those that diverged, and the states of the others. The records have no
-    utterances: results that need them are not available, and the verdicts rest on seeds alone.
+    """Records of the finished trainings and of those that diverged, and the states of the others: evaluations and
+    comparisons are no arms. Where a run has no artifact of utterances, its verdicts rest on seeds alone.
     """
     records: dict[bool, list[RunRecord]] = {True: [], False: []}
     unfinished: list[Unfinished] = []
     for run in runs:
+        if run.job_type not in TRAINING:
+            continue
         record = to_record(run)
         if run.state == "finished" or record.diverged_at is not None:
             records[record.diverged_at is not None].append(record)
         else:
             state = STATES.get(str(run.state), "failed")
             unfinished.append(Unfinished(record.folder, state, str(run.state), record.config, record.overrides))
-    return Records(records[False], records[True], unfinished, [UNCHECKED] if any(records.values()) else [])
+    results = [*records[False], *records[True]]
+    lacking = [] if all(record.utterances for record in records[False]) else [WITHOUT_UTTERANCES]
+    return Records(records[False], records[True], unfinished, [UNCHECKED, *lacking] if results else [])
 
 
 def to_record(run: ApiRun) -> RunRecord:
     """The record of a run, as far as W&B has it."""
-    config = {key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")}
+    config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [dict(row) for row in run.scan_history()]
     return RunRecord(
         folder=Path(str(run.name)),
@@ -80,12 +103,49 @@ def to_record(run: ApiRun) -> RunRecord:
         overrides=[str(line) for line in config.get("overrides") or []],
         summary=_summary(run, config, history),
         metrics=[_metrics(row) for row in history],
-        utterances=[],
+        utterances=_utterances(run),
         environment={},
         data={},
         model=str(run.id),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
+
+
+def nested(config: Json) -> Json:
+    """A plain config as the run folder has it: rnn: lstm names the class of conf/rnn/lstm.yaml, optimizer.lr is the key
+    lr of optimizer. Configs that were logged whole stay as they are.
+    """
+    if IDENTITY not in config:
+        return config
+    whole: Json = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
+    for key, value in config.items():
+        *parents, last = key.split(".")
+        node = whole
+        for parent in parents:
+            if not isinstance(node.get(parent), dict):
+                node[parent] = {}
+            node = node[parent]
+        if parents:
+            node[last] = value
+    return whole
+
+
+def _option(group: str, value: object) -> object:
+    file = CONF / group / f"{value}.yaml"
+    if not isinstance(value, str) or not file.is_file():
+        return value
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return {"_target_": content.get("_target_") or content.get(group, {}).get("_target_")}
+
+
+def _utterances(run: ApiRun) -> list[Json]:
+    """The rows of the run's artifact of utterances; none where it has not sent it."""
+    for artifact in run.logged_artifacts():
+        if artifact.type == "utterances":
+            with tempfile.TemporaryDirectory() as folder:
+                artifact.download(root=folder)
+                return read_utterances(Path(folder) / UTTERANCES)
+    return []
 
 
 def _summary(run: ApiRun, config: Json, history: Sequence[Json]) -> Json:

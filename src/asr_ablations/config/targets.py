@@ -108,9 +108,21 @@ def _entries(group: str) -> Iterator[str]:
 @cache
 def options_of(group: str) -> list[Json]:
     """The nodes of a group's files, those that set keys of the whole config too."""
-    contents = [_read(file) for file in sorted((CONF / group).glob("*.yaml"))]
-    nodes = [content if "_target_" in content else content.get(group) for content in contents]
-    return [node for node in nodes if isinstance(node, dict) and "_target_" in node]
+    return list(options_by_name(group).values())
+
+
+@cache
+def options_by_name(group: str) -> dict[str, Json]:
+    """The same nodes by the names of their files."""
+    contents = contents_by_name(group)
+    nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
+    return {name: node for name, node in nodes.items() if isinstance(node, dict) and "_target_" in node}
+
+
+@cache
+def contents_by_name(group: str) -> dict[str, Json]:
+    """What the files of a group hold, by their names: a node, or keys of the whole config with the node among them."""
+    return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
 
 
 def _read(file: Path) -> Json:

@@ -1,55 +1,138 @@
 """Weights & Biases: online where a login exists, else offline without a question; WANDB_MODE overrides both."""
 
+import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
+from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.folder import Run
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.runs.identity import of_the_experiment
+from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
+from asr_ablations.runs.logged import Logged
+from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.reader import read_environment
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
 
 if TYPE_CHECKING:
     import wandb
     from pytorch_lightning.loggers import WandbLogger
 
+STEP = "trainer/global_step"
+LONGEST_TAG = 64
+"""Characters of a tag, by W&B's own rule."""
+ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
+"""What can be sent, by the names in logger.artifacts."""
 PATIENCE = 30
 """Seconds in which W&B's server has to answer before a run; its own default is 90."""
 Mode = Literal["online", "offline", "disabled", "shared"]
 
 
-def wandb_logger(run: Run, *, project: str, entity: str | None) -> "WandbLogger":
-    """A logger whose run has the id of the run's content, the group of its sweep, and its resolved config.
+def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[str]) -> "WandbLogger":
+    """A logger whose run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
 
     Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
-    agent sets have its values in W&B's config. The folder's name keeps the id of the content.
+    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done.
+
+    Raises UsageError for an artifact that there is not.
     """
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # imported late: compare needs `mode` without torch
 
+    for name in artifacts:
+        if name not in ARTIFACTS:
+            raise choices("logger.artifacts", name, list(ARTIFACTS))
+    config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
+    logged = Logged(run.folder)
+
     class WandbRunLogger(WandbLogger):
-        """Ends W&B's run itself: otherwise W&B shows a crashed run as finished."""
+        """Ends W&B's run itself: otherwise W&B shows a crashed run as finished. A resumed run logs what it had not."""
+
+        def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+            row = logged.new(metrics, step)
+            if row:
+                self.experiment.log(row if step is None else {**row, STEP: step}, **logged.place())
+                logged.add(row, step)
 
         def log_summary(self, values: Mapping[str, int | str]) -> None:
             self.experiment.summary.update(dict(values))
 
         def finish(self, exit_code: int) -> None:
+            if exit_code == 0:
+                send(self.experiment, run, artifacts)
             self.experiment.finish(exit_code=exit_code)
+            if offline := sync_command([run.folder]):
+                print(f"W&B         later: {offline}", flush=True)
 
-    config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
     of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
+    ablation = config.get("ablation") or {}
     experiment = begin(
         project=None if of_agent else project,
         entity=None if of_agent else entity,
-        id=None if of_agent else run.id,
+        id=None if of_agent else run_id(run),
         name=run.name,
         group=str(run.cfg.sweep),
-        config=config,
+        job_type="train",
+        tags=tags(config),
+        notes=ablation.get("question"),
+        config={**plain_config(config), "identity": run.id},
         dir=str(run.folder),
         resume="allow",
     )
+    define_metrics(experiment, list(config["data"].get("validation") or []))
+    if experiment.url:
+        print(f"W&B         {experiment.url}", flush=True)
     return WandbRunLogger(experiment=experiment)
+
+
+def run_id(run: Run) -> str:
+    """An id of the run's folder: of its content, its sweep, and the time of its first start. A run that is resumed has
+    the same, and one that starts anew another.
+    """
+    try:
+        started = str(read_environment(run.folder).get("started"))
+    except FileNotFoundError:
+        started = ""
+    return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), started]).encode()).hexdigest()[:8]
+
+
+def tags(config: Json) -> list[str]:
+    """What the user typed of the experiment, as far as W&B takes it for a tag."""
+    typed = of_the_experiment(str(word) for word in config.get("overrides") or [])
+    return [*dict.fromkeys(word for word in typed if len(word) <= LONGEST_TAG)]
+
+
+def define_metrics(experiment: "wandb.Run", validation: Sequence[object]) -> None:
+    """Every metric is drawn over the trainer's step; the summary has the lowest error rates and losses."""
+    experiment.define_metric(STEP)
+    experiment.define_metric("*", step_metric=STEP, step_sync=True)
+    for name in validation:
+        for figure in FIGURES:
+            experiment.define_metric(f"validation/{name}/{figure}", step_metric=STEP, step_sync=True, summary="min")
+
+
+def send(experiment: "wandb.Run", run: Run, artifacts: Sequence[str]) -> None:
+    """Send files of the run as artifacts, as far as they are there."""
+    import wandb
+
+    for name in artifacts:
+        path = run.folder / ARTIFACTS[name]
+        if path.exists():
+            artifact = wandb.Artifact(f"{run.id}-{name}", type=name)
+            artifact.add_file(str(path))
+            experiment.log_artifact(artifact)
+
+
+def sync_command(folders: Sequence[Path]) -> str | None:
+    """The command that sends the offline parts of runs; None where there are none."""
+    parts = [f"{folder}/wandb/offline-run-*" for folder in folders if any(folder.glob("wandb/offline-run-*"))]
+    if len(parts) > 1 and len({folder.parent for folder in folders}) == 1:
+        parts = [f"{folders[0].parent}/*/wandb/offline-run-*"]
+    return f"wandb sync {' '.join(parts)}" if parts else None
 
 
 def begin(**options: object) -> "wandb.Run":
