@@ -73,17 +73,18 @@ def beyond_the_list(
     overruled: Differing = {}
     for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
         runs = [*baseline.results, *(arm.results if arm is not baseline else [])]
-        own = [*changes[baseline.levels[OWN]], *changes[arm.levels[OWN]], *factor]
+        name, other = arm.levels[OWN], baseline.levels[OWN]
+        own = [*changes[other], *changes[name], *factor]
         beyond = confounds(runs, [*own, *of_seeds], differing(runs))
         refused = {key: values for key, values in beyond.items() if not within(key, allowed)}
         if refused:
-            raise ConfoundedError([], refused, _reason(arm, baseline, changes[arm.levels[OWN]]))
+            raise ConfoundedError([], refused, _reason(name, other, changes[name]))
         overruled |= beyond
     return overruled
 
 
-def _reason(arm: Arm, baseline: Arm, changes: Sequence[str]) -> str:
-    if arm is baseline:
-        return f"the runs of the arm {arm.name} differ among themselves:"
+def _reason(name: str, baseline: str, changes: Sequence[str]) -> str:
+    if name == baseline:
+        return f"the runs of the arm {name} differ:"
     declared = ", ".join(changes) or "nothing"
-    return f"the arm {arm.name} differs from {baseline.name} in more than it changes by the list ({declared}):"
+    return f"the arm {name} differs from {baseline} in more than it changes by the list ({declared}):"

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 
 from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
@@ -36,6 +37,7 @@ def test_each_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     log_result(logger, SUMMARY, [])
     logger.finalize("success")
     finish(logger, 0)
+    wandb.teardown()  # its service writes the file to the end, and the next test begins a run of its own
     (events,) = run.folder.rglob("events*")
     assert b"train/loss" in events.read_bytes()
     (file,) = run.folder.rglob("*.wandb")
