@@ -1,5 +1,6 @@
 """Independent workers: two CPU ranks against the same steps computed by hand in one process."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ sys.path[:0] = [{source!r}, {tests!r}]
 from pathlib import Path
 from asr_ablations.training.callbacks import resume
 from tests.helpers.fits import fit
-resume.STEPS_BETWEEN_AGREEMENTS = 1  # a checkpoint of every step, not of every 25th
+resume.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
 """
 
@@ -53,6 +54,10 @@ class Count(Callback):
     def on_train_batch_start(self, *_):
         counts.append(0)
 
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if not batch_idx:
+            distributed.barrier()  # planted: it must be seen
+
 def counting(plain):
     def counted(*arguments, **keywords):
         if counts:
@@ -60,28 +65,39 @@ def counting(plain):
         return plain(*arguments, **keywords)
     return counted
 
-for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list"):
+for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list", "_broadcast_coalesced"):
     setattr(distributed, name, counting(getattr(distributed, name)))
-resume.STEPS_BETWEEN_AGREEMENTS = 10**6
-fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
-print(f"met {{counts}}\\n", end="")  # in one piece: two ranks write at once
+resume.LastCheckpoint._agreed = lambda *_: (False, None)
+task = fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
+losses = [float(task.trainer.callback_metrics[f"train/loss_{{kind}}"]) for kind in ("step", "epoch")]
+print(f"met {{counts}} {{losses}}\\n", end="")  # in one piece: two ranks write at once
 """
 
 
 @pytest.mark.slow
-def test_workers_exchange_nothing_between_two_averagings(tiny_corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    """One epoch of batches: only the last, whose end averages, makes them meet."""
-    head = WORKER[: WORKER.index("resume.STEPS")]
+@pytest.mark.parametrize("trainer", ["ddp", "local_sgd"])
+def test_a_step_exchanges_nothing_but_the_gradient(
+    trainer: str, tiny_corpus: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """One epoch of batches: only the last, at whose end means and weights are averaged, makes them meet. torch's own
+    wrapper reduces the gradients of ddp, where Python does not see it.
+    """
+    head = WORKER[: WORKER.index("resume.SECONDS")]
     monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
-    done = ranks(tiny_corpus, tmp_path / "counted", "trainer=local_sgd", "ranks=2", *PLAIN, "max_epochs=1")
+    done = ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1")
     assert done.returncode == 0, done.stderr
     lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]
     assert len(lines_of_ranks) == 2
-    for line in lines_of_ranks:
-        *between, last = [int(count) for count in line.removeprefix("met [").rstrip("]").split(",")]
+    counts, losses = zip(*(json.loads(f"[{line[4:].replace('] [', '], [')}]") for line in lines_of_ranks), strict=True)
+    for first, *between, last in counts:
+        assert first == 1, "the planted barrier"
         assert between
-        assert not any(between), line
+        assert not any(between), done.stdout
         assert last > 0
+    if trainer == "ddp":
+        (step, epoch), (other_step, other_epoch) = losses
+        assert step != other_step, "each rank its own"
+        assert epoch == other_epoch, "the mean over both"
 
 
 def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, torch.Tensor]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 
@@ -17,7 +18,8 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped, UsageError
-from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
+from asr_ablations.training.callbacks import resume
+from asr_ablations.training.checkpoint_io import AtomicCheckpointIO
 from tests.helpers.run_results import SignalAt, results, same
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
@@ -77,7 +79,42 @@ def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
     curves = {key: [row[f"validation/dev/{key}"] for row in _validations(folder)] for key in FIGURES}
     best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["epoch"] == curves[figure].index(min(curves[figure]))
+    assert "optimizer_states" not in best
     assert json.loads((folder / "summary.json").read_text())["best_validation_wer"] == min(curves["wer"])
+
+
+def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one: what the first took is known. The run goes on from the last batch, bit for bit."""
+    monkeypatch.setattr(resume, "LONG_VALIDATION", 0.0)
+    seen: list[int] = []
+
+    class SignalInValidation(pl.Callback):
+        def on_validation_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+            seen.append(trainer.current_epoch)
+            if seen[-1] == EPOCHS - 1:
+                signal.raise_signal(signal.SIGTERM)
+
+    cfg = config(tiny_corpus, tmp_path, "batch.size=1")  # a set of several batches
+    with monkeypatch.context() as patched:
+        usual = fitting.trainer
+        patched.setattr(fitting, "trainer", lambda *args: usual(*args[:-1], [*args[-1], SignalInValidation()]))
+        with pytest.raises(Stopped):
+            experiment.run(cfg)
+    assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
+    (path,) = tmp_path.rglob("last.ckpt")
+    position = torch.load(path, weights_only=True)["position"]
+    assert position["epoch"] == EPOCHS - 1
+    assert position["batches"] > 0
+    stopped = results(experiment.run(cfg))
+    whole = results(experiment.run(config(tiny_corpus, tmp_path / "whole", "batch.size=1")))
+    assert [key for key in whole if not same(stopped[key], whole[key])] == []
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, 1000), (0.1, 20), (0.9, 2), (1.5, 1), (60.0, 1)])
+def test_ranks_agree_every_two_seconds(seconds: float, steps: int) -> None:
+    assert resume.steps_until(seconds) == steps
 
 
 def _validations(folder: Path) -> list[dict[str, Any]]:

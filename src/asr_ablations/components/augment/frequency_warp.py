@@ -22,9 +22,10 @@ class FrequencyWarp(NoAugmentation):
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
         draws = np.concatenate([uniforms(1, seed, "frequency_warp", epoch, id_) for id_ in ids])
-        factors = torch.from_numpy(1 + self.most * (2 * draws - 1)).float()
+        factors = torch.from_numpy(1 + self.most * (2 * draws - 1)).float().to(features.device, non_blocking=True)
         bins = features.shape[2]
-        read = (torch.arange(bins) * factors[:, None]).clamp(max=bins - 1)
+        bin_numbers = torch.arange(bins, device=features.device)
+        read = (bin_numbers * factors[:, None]).clamp(max=bins - 1)
         # triangles around the points that are read: a row of interpolation weights per bin, one product per batch
-        weights = (1 - (torch.arange(bins)[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
-        return features @ weights.to(features.device, non_blocking=True)
+        weights = (1 - (bin_numbers[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
+        return features @ weights

@@ -3,10 +3,11 @@
 from pytorch_lightning.strategies import DDPStrategy
 
 from asr_ablations.training.contracts import ParallelTraining
+from asr_ablations.training.strategy import UnhurriedRanks
 
 
 class Synchronous(ParallelTraining):
-    """Trains as Lightning and torch do by themselves."""
+    """Trains as Lightning and torch do by themselves; a step exchanges the gradient alone."""
 
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
-        return DDPStrategy(find_unused_parameters=leaves_weights_out)
+        return UnhurriedRanks(find_unused_parameters=leaves_weights_out)

@@ -3,7 +3,6 @@
 import pytorch_lightning as pl
 import torch
 from lightning_utilities import apply_to_collection
-from pytorch_lightning.strategies import DDPStrategy
 from torch import distributed
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 
@@ -11,10 +10,11 @@ from asr_ablations.components.averaging.base import copy_into, weights_of
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
+from asr_ablations.training.strategy import UnhurriedRanks
 from asr_ablations.training.task import task_of
 
 
-class IndependentWorkers(DDPStrategy):
+class IndependentWorkers(UnhurriedRanks):
     """A strategy of ranks that share the process group, the data and the record, but no gradient."""
 
     independent_workers = True
@@ -35,7 +35,7 @@ class LocalSGD(ParallelTraining):
             raise ValueError(f"every={every}: expected a whole number, 1 or more, or null for once per epoch")
         self.every = every
 
-    def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
+    def strategy(self, leaves_weights_out: bool) -> UnhurriedRanks:
         # no gradient is shared: a parameter without one needs no care
         return IndependentWorkers()
 

@@ -1,6 +1,6 @@
 """Checkpoints from which a run continues as if it had never stopped."""
 
-import os
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,20 +8,22 @@ from typing import TypedDict, cast
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.types import _PATH
 from pytorch_lightning.loops.progress import _ProcessedTracker
-from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from asr_ablations.runs.layout import LAST
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.tools.files import Json, whole_file
+from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ranks import gathered
 from asr_ablations.training.signals import StopRequest
 
-STEPS_BETWEEN_AGREEMENTS = 25
-"""Steps between two broadcasts of the first rank: several ranks must save and stop at the same step."""
+SECONDS_BETWEEN_AGREEMENTS = 2.0
+"""About so often the first rank broadcasts whether to save or to stop: several ranks must do so at the same step, and
+torchrun kills them 30 s after the signal.
+"""
+LONG_VALIDATION = 10.0
+"""Seconds of a validation that are not waited for when the run is to stop: a checkpoint is written just before it."""
 
 Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Weighted sum and weight of every value that an epoch averages, by name."""
@@ -44,6 +46,8 @@ class LastCheckpoint(pl.Callback):
     the running means of the epoch. So all later numbers are those of a run that was never interrupted, bit for bit
     where the device is deterministic.
 
+    A validation that takes long is left at once on a stop request: its epoch is continued from the last of its batches.
+
     Must be the first of the callbacks.
     """
 
@@ -54,9 +58,14 @@ class LastCheckpoint(pl.Callback):
         self._saved = self._began = time.monotonic()
         self._done = 0  # batches of this epoch that a checkpoint written now would hold
         self._resumed = False
+        self._agreement = 0  # the batch at whose start the first rank broadcasts next
+        self._counted = (0, 0.0)  # batch and time of the latest broadcast
+        self._validated = 0.0  # seconds of the latest validation; of several ranks, the first may be long
+        self._left_at_once = False  # whether a checkpoint from just before this validation exists
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._began = self._saved = time.monotonic()
+        self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.stop.listen()  # again: Lightning has put its own handlers over ours
@@ -69,17 +78,31 @@ class LastCheckpoint(pl.Callback):
             self._save(trainer, 0)
             self._stop_on(self.stop.received if trainer.world_size == 1 else None)
         self._resumed = False
+        self._agreement, self._counted = 1, (0, time.monotonic())
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        self._resumed = False
+        self._resumed = self._left_at_once = False
         if not batch_idx:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
         if save or signal_number:
             self._save(trainer, batch_idx)
+            self._left_at_once = trainer.is_last_batch
             self._stop_on(signal_number)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validated = -time.monotonic()
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if self._left_at_once:  # no rank need wait for another: what each needs is on disk
+            self._stop_on(self.stop.received)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validated += time.monotonic()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -107,12 +130,18 @@ class LastCheckpoint(pl.Callback):
 
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
         """Whether to save now, and the signal to stop on: the same for all ranks, decided by the first."""
-        due = time.monotonic() - self._saved >= 60 * self.minutes
+        now = time.monotonic()
+        due = now - self._saved >= 60 * self.minutes
+        if trainer.is_last_batch:
+            due = due or self._validated > LONG_VALIDATION
         if trainer.world_size == 1:
             return due, self.stop.received
-        if batch % STEPS_BETWEEN_AGREEMENTS:
+        if batch < self._agreement and not trainer.is_last_batch:
             return False, None
-        due, received = trainer.strategy.broadcast((due, self.stop.received))
+        before, then = self._counted
+        steps = steps_until((now - then) / max(1, batch - before))
+        due, received, steps = trainer.strategy.broadcast((due, self.stop.received, steps))
+        self._agreement, self._counted = batch + steps, (batch, time.monotonic())
         return due, received
 
     def _save(self, trainer: pl.Trainer, done: int) -> None:
@@ -125,6 +154,11 @@ class LastCheckpoint(pl.Callback):
     def _stop_on(self, signal_number: int | None) -> None:
         if signal_number:
             raise Stopped(signal_number)
+
+
+def steps_until(seconds_per_step: float) -> int:
+    """Steps to the next agreement of several ranks: at least one, at most a thousand."""
+    return max(1, min(1000, int(SECONDS_BETWEEN_AGREEMENTS / max(seconds_per_step, 1e-9))))
 
 
 class RestoreState(pl.Callback):
@@ -159,31 +193,6 @@ class RestoreState(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._means = {}
-
-
-class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
-    so that nothing in a checkpoint is executed.
-    """
-
-    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as temporary, temporary.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def load_checkpoint(
-        self,
-        path: _PATH,
-        map_location: Callable[..., object] | None = lambda storage, _: storage,
-        weights_only: bool | None = None,
-    ) -> Checkpoint:
-        """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
-        matter, and no rank opens the first GPU.
-        """
-        return super().load_checkpoint(path, map_location, weights_only=True)
 
 
 def _set_position(fit_loop: Json, epoch: int, done: int) -> None:

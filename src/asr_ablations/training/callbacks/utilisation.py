@@ -17,7 +17,7 @@ from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.files import Json
 from asr_ablations.training.callbacks.hardware import Gpus, Host
-from asr_ablations.training.callbacks.resume import AtomicCheckpointIO
+from asr_ablations.training.checkpoint_io import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint, Decoder
 from asr_ablations.training.task import task_of
 

@@ -1,0 +1,43 @@
+"""How checkpoints are written and read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from lightning_fabric.utilities.types import _PATH
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from asr_ablations.runs.layout import BEST
+from asr_ablations.tools.files import whole_file
+from asr_ablations.training.contracts import Checkpoint
+
+FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
+"""What a checkpoint holds beside the weights that are evaluated: no run continues from its best one."""
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
+    so that nothing in a checkpoint is executed.
+    """
+
+    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.name == BEST:  # a third of the size, and so of the time for which training waits
+            checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
+        with whole_file(target) as temporary, temporary.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def load_checkpoint(
+        self,
+        path: _PATH,
+        map_location: Callable[..., object] | None = lambda storage, _: storage,
+        weights_only: bool | None = None,
+    ) -> Checkpoint:
+        """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
+        matter, and no rank opens the first GPU.
+        """
+        return super().load_checkpoint(path, map_location, weights_only=True)
