@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from asr_ablations.config.build import build
 from asr_benchmarks.project.flops import training_flops
 from asr_benchmarks.project.port import PortedDeepSpeech2
+from asr_benchmarks.project.step import update
 from tests.helpers.support import compose, shared_tool
 
 OUTPUTS = 29
@@ -96,3 +97,16 @@ def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None
     second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
     flops = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
     assert flops / 1e9 == pytest.approx(second, rel=0.01)
+
+
+def test_a_scaled_loss_takes_the_same_step() -> None:
+    """The scale is a power of 2, which rounds nothing; `treat` sees the gradients without it."""
+    after = []
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=1024.0)):
+        weights = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+        optimizer = torch.optim.Adam([weights], lr=0.1)
+        seen: list[list[float]] = []
+        update(weights.square().sum(), optimizer, lambda w=weights, s=seen: s.append(w.grad.tolist()), scaler)
+        assert seen == [[2.0, -4.0, 6.0]]
+        after.append(weights.detach().clone())
+    assert torch.equal(*after)

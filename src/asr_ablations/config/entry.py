@@ -49,6 +49,9 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
         def main(cfg: DictConfig | None = None) -> object:
             # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            # Batches of every length leave gaps in a GPU's memory that no other fits. Read when torch loads, too.
+            if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name of older versions
+                os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             use_loader()

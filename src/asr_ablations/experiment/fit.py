@@ -23,6 +23,7 @@ from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
+from asr_ablations.training.callbacks.largest_batch import LargestBatch
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
@@ -71,6 +72,7 @@ class TrainingRun:
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
         pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer")
         own = [*self._transcripts(), self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
+        own.append(LargestBatch())
         return own if pruning is None else [*own, pruning]
 
     def _transcripts(self) -> list[pl.Callback]:

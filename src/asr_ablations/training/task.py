@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import cast
+from typing import NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
@@ -34,6 +34,17 @@ from asr_ablations.training.contracts import (
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.ranks import share_buffers
+
+
+class Scored(NamedTuple):
+    """A training batch with its loss () in nats; log_probs (B, T, V), lengths (B,) and labels are those of chunks where
+    utterances are cut.
+    """
+
+    loss: torch.Tensor
+    log_probs: torch.Tensor
+    lengths: torch.Tensor
+    batch: Batch
 
 
 class CTCTask(pl.LightningModule):
@@ -118,19 +129,23 @@ class CTCTask(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
 
-    def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
+    def scored(self, batch: Batch) -> Scored:
+        """The loss of a training batch, as augmented in this epoch, and what it is computed from."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
             features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
-        padding = batch.padding()
         if self.cutting is None:
             log_probs, lengths = self.log_probs(features, lengths)
         else:
             chunks = Chunks(self.cutting, self.loss, batch, features, lengths)
             log_probs, lengths = self.log_probs(chunks.features, chunks.lengths)
             batch = chunks.labelled(lengths, log_probs.shape[1])
-        loss = self.loss(log_probs, lengths, batch)
+        return Scored(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
+
+    def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
+        """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
+        padding = batch.padding()
+        loss, log_probs, lengths, batch = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks; where ranks must not wait for each other, the first one's
         together = self.ranks_step_together

@@ -18,6 +18,7 @@ from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.throughput import Throughput
+from asr_benchmarks.project.step import update
 from asr_benchmarks.result import Result
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 
@@ -85,11 +86,9 @@ def _bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
             features, lengths = task.normalised_features(batch)
             features = task.augment(features, lengths, batch.ids, cfg.seed, 0)
             loss = task.loss(*task.log_probs(features, lengths), batch)
-        optimizer.zero_grad()
-        loss.backward()
         parameters = list(task.model.parameters())
-        task.gradient.before_step(parameters, step=step, seed=cfg.seed, log=unlogged)
-        optimizer.step()
+        treat = partial(task.gradient.before_step, parameters, step=step, seed=cfg.seed, log=unlogged)
+        update(loss, optimizer, treat, getattr(precision, "scaler", None))
         task.gradient.after_step(parameters, unlogged)
         schedule.step()
     return device_clock(device) - started

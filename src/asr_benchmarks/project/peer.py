@@ -80,6 +80,7 @@ class Ways:
         features = copy.deepcopy(self.task.features)
         self.task.to(device).train()
         self.precision, self.device, self.workers = plugin.forward_context, device, cfg.workers
+        self.scaler = getattr(plugin, "scaler", None)
         port = usual_port(self.task, cfg.precision)
         if port is None:
             raise UsageError("benchmark=peer: the usual port has no such model: try model=ds2 norm=batch rnn=lstm")
@@ -105,8 +106,9 @@ class Ways:
     def passes(self) -> dict[str, Callable[[], float]]:
         """For each way, a function that trains on all utterances once and returns the seconds."""
         ours = SpeechLoader(self.speech, self.ordered, self.workers, pinned=self.device.type == "cuda")
-        port_step = stepper(self.task, self.port, self.precision, _features)
-        step = partial(stepper, self.task, precision=self.precision, features=self.task.normalised_features)
+        port_step = stepper(self.task, self.port, self.precision, _features, self.scaler)
+        ours = {"features": self.task.normalised_features, "scaler": self.scaler}
+        step = partial(stepper, self.task, precision=self.precision, **ours)
         return {
             "usual port": partial(_seconds, self.device, self._port_loader(self.random), port_step),
             "+ our batches": partial(_seconds, self.device, self._port_loader(self.ordered), port_step),

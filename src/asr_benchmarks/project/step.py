@@ -135,7 +135,7 @@ class Measured:
         plugin = trainer(cfg, device_count(cfg), [], []).precision_plugin
         plugin.convert_module(self.task)
         self.task.to(device).train()
-        self.precision = plugin.forward_context
+        self.precision, self.scaler = plugin.forward_context, getattr(plugin, "scaler", None)
         self.port = usual_port(self.task, cfg.precision)
         self.step = self._stepper(self.task.model)
 
@@ -180,7 +180,7 @@ class Measured:
         return in_turn(calls, steps=repeats, warmup=1, title=title)
 
     def _stepper(self, model: torch.nn.Module) -> Callable[[Batch], None]:
-        return stepper(self.task, model, self.precision, self.task.normalised_features)
+        return stepper(self.task, model, self.precision, self.task.normalised_features, self.scaler)
 
     def _time(self, step: Callable[[Batch], None], batches: Sequence[Batch]) -> float:
         started = device_clock(self.device)
@@ -208,10 +208,12 @@ def stepper(
     model: torch.nn.Module,
     precision: Context,
     features: Callable[[B], tuple[torch.Tensor, torch.Tensor]],
+    scaler: torch.amp.GradScaler | None,
 ) -> Callable[[B], None]:
     """A function that makes a bare training step of `model` on a batch: features, loss, gradient, optimizer.
 
-    features: batch → features (B, T, D) and their lengths (B,); loss and optimizer are the task's.
+    features: batch → features (B, T, D) and their lengths (B,); loss and optimizer are the task's. scaler: of the loss,
+    where the precision needs one.
     """
     parameters = list(model.parameters())
     optimizer = task.make_optimizer(parameters)
@@ -224,12 +226,30 @@ def stepper(
             with torch.autocast(x.device.type, enabled=False):
                 # the loss reads the targets, which the port's batches have, too
                 loss = task.loss(logits.float().log_softmax(dim=-1), lengths, cast(Batch, batch))
-        optimizer.zero_grad()
-        loss.backward()
-        task.gradient.before_step(parameters, step=0, seed=0, log=lambda *_, **__: None)
-        optimizer.step()
+        treat = partial(task.gradient.before_step, parameters, step=0, seed=0, log=lambda *_, **__: None)
+        update(loss, optimizer, treat, scaler)
 
     return step
+
+
+def update(
+    loss: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    treat: Callable[[], None],
+    scaler: torch.amp.GradScaler | None,
+) -> None:
+    """The backward pass, `treat` for the gradients, and the optimizer's step: with a scaled loss as in a training."""
+    optimizer.zero_grad()
+    if scaler is None:
+        loss.backward()
+        treat()
+        optimizer.step()
+    else:
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        treat()
+        scaler.step(optimizer)
+        scaler.update()
 
 
 def product_seconds(device: torch.device) -> float:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from asr_ablations.components.model.directions import flipped, reversal
 from asr_ablations.components.model.parallel import _helper, both
 from asr_ablations.components.rnn.gru import GRU
 from asr_ablations.components.rnn.lstm import LSTM
@@ -65,3 +66,18 @@ def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() 
     finally:
         pool.shutdown()
         torch.set_num_threads(before)
+
+
+def test_a_flip_is_its_own_gradient_bit_for_bit() -> None:
+    """Against torch's gather, whose gradient is added up in zeros."""
+    lengths = torch.tensor([5, 0, 1, 3])
+    flip = reversal(lengths, 5, torch.device("cpu"))
+    x, weights = torch.randn(4, 5, 3, requires_grad=True), torch.randn(4, 5, 3)
+    y = flipped(x, flip)
+    expected = x.gather(1, flip[..., None].expand_as(x))
+    assert torch.equal(y, expected)
+    assert torch.equal(flipped(y, flip), x)
+    (gradient,) = torch.autograd.grad(y, x, weights)
+    (wanted,) = torch.autograd.grad(expected, x, weights)
+    assert torch.equal(gradient, wanted)
+    assert y[0, :, 0].tolist() == x[0, :, 0].flip(0).tolist()

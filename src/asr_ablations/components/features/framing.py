@@ -66,7 +66,8 @@ class PowerSpectrum(nn.Module):
         emphasised = waveforms - self.preemphasis * previous
         frames = emphasised.unfold(-1, self.window_size, self.hop) * self.window
         means = nn.functional.avg_pool1d(waveforms[:, None], self.window_size, self.hop)[:, 0, :, None, None]
-        spectrum = torch.view_as_real(torch.fft.rfft(frames, n=self.fft_size))
+        transform = torch.fft.rfft if frames.device.type == "cpu" else in_few_shapes
+        spectrum = torch.view_as_real(transform(frames, n=self.fft_size))
         if self.begins_with and self.preemphasis:
             spectrum = self._with_first_samples(spectrum, waveforms, previous)
         return (spectrum - means * self.offset).square().sum(dim=-1)
@@ -78,3 +79,22 @@ class PowerSpectrum(nn.Module):
         starts = self.hop * torch.arange(spectrum.shape[1], device=waveforms.device)
         impulse = self.begins_with * self.preemphasis * (previous[:, starts] - waveforms[:, starts])
         return torch.stack([spectrum[..., 0] + impulse[..., None], spectrum[..., 1]], dim=-1)
+
+
+def in_few_shapes(frames: torch.Tensor, n: int) -> torch.Tensor:
+    """The transforms (B, T, n / 2 + 1) of frames (B, T, S), computed for a few numbers of frames only.
+
+    cuFFT makes a plan for every shape, which takes time and memory on the device, and torch keeps 4,096 of them. The
+    numbers of frames are rounded up by an eighth at most: eight between a number and its double.
+    """
+    batch, count, size = frames.shape
+    rows = rounded_up(batch * count)
+    padded = frames.new_zeros(rows, size)
+    padded[: batch * count] = frames.reshape(-1, size)
+    return torch.fft.rfft(padded, n=n)[: batch * count].view(batch, count, -1)
+
+
+def rounded_up(count: int) -> int:
+    """The next multiple of an eighth of the largest power of 2 that is not above `count`; 0 for 0."""
+    step = max(1, (1 << count.bit_length() - 1) // 8) if count else 1
+    return -(-count // step) * step

@@ -1,6 +1,7 @@
 """One direction or two, built from any recurrent layer for one direction."""
 
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import nn
@@ -43,9 +44,9 @@ class Directions(nn.Module):
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
         if self.backwards is None:
             return self.forwards(x, lengths) * valid
-        flip = reversal(lengths, x.shape[1], x.device)[..., None]
-        y, reversed_y = both(self.forwards, self.backwards, x, x.gather(1, flip.expand_as(x)), lengths)
-        z = reversed_y.gather(1, flip.expand_as(reversed_y))
+        flip = reversal(lengths, x.shape[1], x.device)
+        y, reversed_y = both(self.forwards, self.backwards, x, flipped(x, flip), lengths)
+        z = flipped(reversed_y, flip)
         return (torch.cat([y, z], dim=-1) if self.concatenate else y + z) * valid
 
 
@@ -57,6 +58,27 @@ def autocast_of_recurrences(device: str) -> torch.dtype | None:
     """
     on = torch.is_autocast_enabled(device) and device == "cuda"
     return torch.get_autocast_dtype(device) if on else None
+
+
+def flipped(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+    """x (B, T, D) with the frames of each utterance in the order of flip (B, T), which is its own inverse."""
+    if x.requires_grad and torch.is_grad_enabled():  # an exported model has no such function
+        return Flip.apply(x, flip)
+    return x.gather(1, flip[..., None].expand_as(x))
+
+
+class Flip(torch.autograd.Function):
+    """Gathers in both passes: the gradient of torch's own gather would be added up in zeros, on a GPU by atomics."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(flip)
+        return x.gather(1, flip[..., None].expand_as(x))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (flip,) = ctx.saved_tensors
+        return gradient.gather(1, flip[..., None].expand_as(gradient)), None
 
 
 def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:

@@ -1,0 +1,102 @@
+"""The largest batch of a training set, tried before the first step: too little memory shows at once."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import cast
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.batch_size import BatchSize, batch_size
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.ranks import several
+from asr_ablations.training.task import CTCTask, task_of
+
+OPTIMIZER_COPIES = 2
+"""Tensors of a weight's size that Adam keeps; other optimizers need fewer."""
+
+Precision = Callable[[], AbstractContextManager[object]]
+"""A context for the forward pass."""
+
+
+class LargestBatch(pl.Callback):
+    """On a GPU, tries the largest batch before the first step. Batches come in a random order, and the largest one
+    might be the first to fail after an hour. Weights, statistics and random states stay.
+    """
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Raises UsageError for too little memory, with the batch that fits."""
+        if trainer.strategy.root_device.type == "cuda":
+            data = cast(SpeechData, trainer.datamodule)  # type: ignore[attr-defined]
+            check_memory(task_of(pl_module), data, trainer.precision_plugin.forward_context)
+
+
+def check_memory(task: CTCTask, data: SpeechData, precision: Precision) -> None:
+    """Raises UsageError where the largest batch of an epoch does not fit into the memory, with the batch that does."""
+    durations = data.sets["train"].durations
+    indices = largest_batch(durations, batch_size(data.batch_count, data.batch_seconds, ranks=1))
+    if not len(indices) or _fits(task, data, indices, precision):
+        return
+    longest = float(durations[indices[0]])
+    problem = f"its largest batch, {len(indices)} utterances of up to {longest:.1f} s, does not fit into the memory"
+    key, value = ("size", data.batch_count) if data.batch_count is not None else ("seconds", data.batch_seconds)
+    fitting = 0 if several() else _largest_that_fits(task, data, indices, precision)  # ranks must make equal passes
+    limit = fitting if key == "size" else round(fitting * longest, 1)
+    remedy = f"batch.{key}={limit} fits" if fitting else "expected a smaller one, or precision=16"
+    raise UsageError(f"batch.{key}={value}: {problem} of the GPU; {remedy}")
+
+
+def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
+    """Indices of the utterances, the longest first, that would make the longest padded batch of a rank."""
+    order = np.argsort(-durations, kind="stable")
+    if not len(order):
+        return order
+    counts = np.array([size.count(float(durations[index])) for index in order])
+    counts = np.minimum(counts, len(order) - np.arange(len(order)))
+    first = int(np.argmax(counts * durations[order]))
+    return order[first : first + counts[first]]
+
+
+def _largest_that_fits(task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Precision) -> int:
+    """How many of the utterances fit, halved until they do; 0 where not even one does."""
+    count = len(indices) // 2
+    while count and not _fits(task, data, indices[:count], precision):
+        count //= 2
+    return count
+
+
+def _fits(task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Precision) -> bool:
+    batch = collate(data.sets["train"].__getitems__(indices.tolist()))
+    if isinstance(batch, Unreadable):
+        raise UsageError(batch)
+    try:
+        try_batch(task, batch, precision)
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        if task.device.type == "cuda":
+            torch.cuda.empty_cache()  # blocks of this size may never be wanted again
+    return True
+
+
+def try_batch(task: CTCTask, batch: Batch, precision: Precision) -> None:
+    """A forward and a backward pass, with room for an optimizer's state; leaves weights, gradients, statistics and
+    random states as they were.
+    """
+    buffers = list(task.model.buffers())
+    before = [buffer.clone() for buffer in buffers]
+    parameters = [weights for weights in task.model.parameters() if weights.requires_grad]
+    try:
+        with torch.random.fork_rng([task.device] if task.device.type == "cuda" else []):
+            room = [torch.empty_like(weights) for weights in parameters for _ in range(OPTIMIZER_COPIES)]
+            with precision():
+                loss = task.scored(batch.to(task.device)).loss
+            torch.autograd.grad(loss, parameters, allow_unused=True)
+            del room
+    finally:
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)
