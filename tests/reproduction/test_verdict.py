@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.reproduction.causes import Cause, causes, environment_causes
+from asr_ablations.reproduction.causes import ANY_ORDER, DETERMINING, Cause, causes, environment_causes
 from asr_ablations.reproduction.evidence import compare_runs
 from asr_ablations.reproduction.noise import from_seeds, noise, published
 from asr_ablations.reproduction.original import Original, load_original
@@ -191,6 +191,18 @@ def test_a_config_edited_after_the_run_shows_in_its_identity_without_a_checkpoin
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
     (cause,) = causes(load_original(folder), read_run(folder))
     assert (cause.kind, cause.what) == ("config", "config.yaml, some key of it")
+
+
+def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
+    """Not where the run used none, and never as another experiment."""
+    for gpus in ("auto", 0):
+        folder = write_run(tmp_path / str(gpus), "seed=0", f"gpus={gpus}")
+        environment = json.loads((folder / "environment.json").read_text())
+        environment["hardware"]["gpus"] = ["NVIDIA H200"]
+        (folder / "environment.json").write_text(json.dumps(environment))
+        result = causes(load_original(folder), read_run(folder))
+        assert result == ([ANY_ORDER] if gpus else [])
+    assert ANY_ORDER.kind not in DETERMINING
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ def test_names_that_are_recorded(precision: int | str, cpu: str, gpu: str) -> No
     assert (message is None) == (precision == 32)
     assert message is None or message.startswith(f"precision={precision} ")
     assert notice(precision, True, 1) is None
+    assert (notice(precision, False, 1) is not None) == (precision == 32)
 
 
 def test_tf32_is_set_for_products_and_for_cudnn_and_told_to_be_idle_on_a_cpu() -> None:

@@ -28,6 +28,10 @@ class Cause:
     reproduction: object
 
 
+ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients by atomics"] * 2)
+"""Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
+
+
 def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
     """All differences, those of config, data and code first."""
     cfg = OmegaConf.create(reproduction.config)
@@ -40,6 +44,8 @@ def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
     # a resumed run may have continued with other code, or on another machine
     for other in (*_resumed(environment), reproduction.environment, *_resumed(reproduction.environment)):
         result += [cause for cause in environment_causes(environment, other) if cause not in result]
+    if reproduction.config.get("gpus") != 0 and reproduction.environment.get("hardware", {}).get("gpus"):
+        result.append(ANY_ORDER)
     return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
 
 

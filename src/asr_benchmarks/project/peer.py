@@ -107,8 +107,8 @@ class Ways:
         """For each way, a function that trains on all utterances once and returns the seconds."""
         ours = SpeechLoader(self.speech, self.ordered, self.workers, pinned=self.device.type == "cuda")
         port_step = stepper(self.task, self.port, self.precision, _features, self.scaler)
-        ours = {"features": self.task.normalised_features, "scaler": self.scaler}
-        step = partial(stepper, self.task, precision=self.precision, **ours)
+        features = self.task.normalised_features
+        step = partial(stepper, self.task, precision=self.precision, features=features, scaler=self.scaler)
         return {
             "usual port": partial(_seconds, self.device, self._port_loader(self.random), port_step),
             "+ our batches": partial(_seconds, self.device, self._port_loader(self.ordered), port_step),

@@ -1,9 +1,13 @@
 """Two directions on two cores give what one after the other gives."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 from torch import nn
 
+from asr_ablations.components.model import parallel
 from asr_ablations.components.model.directions import flipped, reversal
 from asr_ablations.components.model.parallel import _helper, both
 from asr_ablations.components.rnn.gru import GRU
@@ -81,3 +85,44 @@ def test_a_flip_is_its_own_gradient_bit_for_bit() -> None:
     (wanted,) = torch.autograd.grad(expected, x, weights)
     assert torch.equal(gradient, wanted)
     assert y[0, :, 0].tolist() == x[0, :, 0].flip(0).tolist()
+
+
+def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order in which a GPU is asked: streams are pretended, the layers are not."""
+    events: list[object] = []
+    current = ["main"]
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def wait_stream(self, other: "Stream") -> None:
+            events.append(f"{self.name} waits for {other.name}")
+
+    @contextmanager
+    def within(stream: Stream) -> Iterator[None]:
+        current.append(stream.name)
+        yield
+        current.pop()
+
+    class Layer(nn.Linear):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            events.append(f"{'first' if self is first else 'second'} in {current[-1]}")
+            return super().forward(x)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main"))
+    monkeypatch.setattr(torch.cuda, "stream", within)
+    monkeypatch.setattr(parallel, "_side_stream", lambda device: Stream("side"))
+    kept = lambda tensor, stream: events.append((tensor.data_ptr(), stream.name))  # noqa: E731
+    monkeypatch.setattr(torch.Tensor, "record_stream", kept)
+    first, second, x, y = Layer(3, 2), Layer(3, 2), torch.randn(1, 4, 3), torch.randn(1, 4, 3)
+    one, other = parallel.in_two_streams(first, second, x, y, torch.tensor([4]))
+    assert events == [
+        "side waits for main",
+        "second in side",
+        *[(value.data_ptr(), "side") for value in (y, second.weight, second.bias)],
+        "first in main",
+        "main waits for side",
+        (other.data_ptr(), "main"),
+    ]
+    assert torch.equal(one, nn.functional.linear(x, first.weight, first.bias))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch.nn.functional import ctc_loss
 
+from asr_ablations.components.loss.device_ctc import device_ctc, usable
 from asr_ablations.components.loss.reduction import Reduction
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
@@ -13,8 +14,8 @@ from asr_ablations.data.dataset import Speech
 class CTC:
     """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: label, utterance or sum.
 
-    Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on
-    every device.
+    Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on a
+    CPU. A GPU has a kernel of our own.
     """
 
     def __init__(self, *, reduction: str) -> None:
@@ -24,9 +25,11 @@ class CTC:
         """Do nothing: CTC needs no more than the transcripts."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        nats = ctc_loss(
-            log_probs.transpose(0, 1), batch.targets, lengths, batch.target_lengths, blank=0, reduction="none"
-        )
+        counts = batch.target_lengths
+        if usable(log_probs.device.type):
+            nats = device_ctc(log_probs, batch.targets, lengths, counts)
+        else:
+            nats = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, counts, blank=0, reduction="none")
         return self.reduction(nats, batch.target_lengths)
 
     def weight(self, batch: Batch) -> int:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.norm import NormFactory
+from asr_ablations.components.norm.batch import BatchNorm
 from asr_ablations.tools.masks import valid_frames
 
 CEILING = 20.0
@@ -108,5 +109,7 @@ class WholeFrameConvolution(nn.Module):
 
 def activate(y: torch.Tensor, lengths: torch.Tensor, norm: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     """Apply norm and clipped ReLU to y (B, T, F, C); frames past a length become 0."""
+    if isinstance(norm, BatchNorm) and norm.fuses(y):
+        return norm(y, lengths, 0.0, CEILING), lengths
     valid = valid_frames(lengths, y.shape[1], y.device)[..., None, None]
     return norm(y, lengths).clamp(0.0, CEILING) * valid, lengths

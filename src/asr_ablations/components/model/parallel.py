@@ -1,4 +1,4 @@
-"""Two independent modules on two CPU cores, in the forward and the backward pass.
+"""Two independent modules on two CPU cores, or in two streams of a GPU, in the forward and the backward pass.
 
 A recurrence is a chain of products too small to divide among cores, so a second thread gains nothing within one
 direction. The two directions of a bidirectional layer are independent, and each gets a core of its own.
@@ -19,16 +19,44 @@ Other = TypeVar("Other")
 def both(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """first(x, lengths) and second(y, lengths), computed at the same time on a CPU with several threads.
+    """first(x, lengths) and second(y, lengths), computed at the same time: by two threads of a CPU that has several, or
+    in two streams of a GPU.
 
     The results and gradients are those of two calls in turn.
     """
+    if x.device.type == "cuda":
+        return in_two_streams(first, second, x, y, lengths)
     if x.device.type != "cpu" or torch.get_num_threads() == 1:
         return first(x, lengths), second(y, lengths)
     if not torch.is_grad_enabled():
         return _at_once(_without_gradients(first, x, lengths), _without_gradients(second, y, lengths))
     weights = [*first.parameters(), *second.parameters()]
     return _Both.apply(first, second, lengths, x, y, *weights)
+
+
+def in_two_streams(
+    first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The second call beside the first: one recurrence alone, a product of a frame at a time, leaves a GPU idle.
+
+    Autograd takes the backward passes in the same streams, and makes them wait for one another. Memory that one stream
+    has allocated and the other reads must not be given away before: record_stream says so to the allocator.
+    """
+    main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        second_output = second(y, lengths)
+    for value in (y, *second.parameters()):  # the weights may be copies of this step alone
+        value.record_stream(side)
+    first_output = first(x, lengths)
+    main.wait_stream(side)
+    second_output.record_stream(main)
+    return first_output, second_output
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def _without_gradients(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> Callable[[], torch.Tensor]:

@@ -1,16 +1,23 @@
 """Batch normalisation over valid frames only (Ioffe & Szegedy 2015; Ambroszczyk2019 §2.3.1)."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
+from asr_ablations.components.norm.fused import Normalise, operations, usable
 from asr_ablations.tools.masks import valid_frames
 
 
 def local(sums: torch.Tensor) -> torch.Tensor:
     """The sums of this process alone, as they are."""
     return sums
+
+
+def at_least(count: float | torch.Tensor, least: int) -> float | torch.Tensor:
+    """The larger of both."""
+    return count.clamp(min=least) if isinstance(count, torch.Tensor) else max(count, float(least))
 
 
 class BatchNorm(nn.Module):
@@ -39,7 +46,12 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(size))
         self.register_buffer("running_variance", torch.ones(size))
 
-    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, lengths: torch.Tensor, low: float = -math.inf, high: float = math.inf
+    ) -> torch.Tensor:
+        if self.fuses(x):
+            return self.clipped(x, lengths, low, high)
+        assert math.isinf(low), "only where it fuses"
         mask = valid_frames(lengths, x.shape[1], x.device).view(x.shape[:2] + (1,) * (x.dim() - 2))
         if not self.training:
             scale = self.weight * (self.running_variance + self.epsilon).rsqrt()
@@ -47,6 +59,40 @@ class BatchNorm(nn.Module):
         centred, variance = self._centre(x.float() * mask, mask, lengths.sum() * x[0, 0, ..., 0].numel())
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return (centred * scale + self.bias * mask).to(x.dtype)
+
+    def fuses(self, x: torch.Tensor) -> bool:
+        """Whether forward clips to low..high as well, in one operation: on a GPU, in training."""
+        return self.training and x.device.type != "cpu" and usable(x.device.type)
+
+    def clipped(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
+        """forward, and its result clipped to low..high, which must have 0 between them: five passes over x instead of
+        some thirty.
+        """
+        inner = x[0, 0, ..., 0].numel()
+        positions = float(lengths.sum()) * inner
+        rows, on_device = x.reshape(-1, x.shape[-1]), lengths.to(x.device, non_blocking=True)
+        with torch.no_grad():
+            mean, squares = operations.norm_moments(rows, on_device, x.shape[1], inner).unbind()
+            count: float | torch.Tensor = positions
+            if self.reduce is not local:
+                sums = self.reduce(torch.cat([mean * positions, mean.new_full((1,), positions)]))
+                count, whole = sums[-1:], sums[:-1] / sums[-1:].clamp(min=1)
+                squares = self.reduce(squares + positions * (mean - whole).square())
+                mean = whole
+            self._move(mean, squares, count)
+            at_least_one = at_least(count, 1)
+            variance = squares / at_least_one
+        reduce = None if self.reduce is local else self.reduce
+        options = (x.shape[1], inner, self.epsilon, low, high)
+        return Normalise.apply(
+            rows, self.weight, self.bias, on_device, mean, variance, at_least_one, reduce, options
+        ).view(x.shape)
+
+    def _move(self, mean: torch.Tensor, squares: torch.Tensor, count: float | torch.Tensor) -> None:
+        """Update the running statistics."""
+        momentum = self.momentum * (count > 0)  # without a valid frame they stay
+        self.running_mean.lerp_(mean, momentum)
+        self.running_variance.lerp_(squares / at_least(count - 1, 1), momentum)
 
     def _centre(
         self, values: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor

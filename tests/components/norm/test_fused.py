@@ -1,0 +1,103 @@
+"""Batch norm and clipping in one pass: the plain one's numbers and gradients; its kernels in Triton's interpreter."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from asr_ablations.components.norm import fused, fused_operations
+from asr_ablations.components.norm.batch import BatchNorm
+from tests.helpers.support import component
+from tests.helpers.triton_interpreter import interpret
+
+LENGTHS = torch.tensor([7, 0, 1, 5])
+SHAPES = [(4, 7, 3), (4, 7, 2, 3)]
+
+
+def norm(shape: tuple[int, ...], **options: Any) -> BatchNorm:
+    module: BatchNorm = component("norm", "batch")(list(shape[2:]), **options).train()
+    for seed, parameter in enumerate(module.parameters()):
+        nn.init.uniform_(parameter, 0.5, 1.5, generator=torch.Generator().manual_seed(seed))
+    return module
+
+
+def signal(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return (2 + 3 * torch.randn(shape, generator=generator)).to(dtype), torch.randn(shape, generator=generator)
+
+
+def passed(module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, one: bool) -> Any:
+    """Output, gradients and statistics of a step whose output is clipped to 0..1."""
+    x = x.clone().requires_grad_()
+    y = module.clipped(x, lengths, 0.0, 1.0) if one else module(x, lengths).clamp(0.0, 1.0)
+    gradients = torch.autograd.grad((y.float() * weights).sum(), [x, *module.parameters()])
+    return {"y": y, **dict(zip(("x", "weight", "bias"), gradients, strict=True)), **dict(module.named_buffers())}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "image"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [LENGTHS, torch.zeros(4, dtype=torch.long)], ids=["some", "none"])
+def test_one_pass_is_the_plain_one_clipped(shape: tuple[int, ...], dtype: torch.dtype, lengths: torch.Tensor) -> None:
+    x, weights = signal(shape, dtype)
+    plain = passed(norm(shape), x, weights, lengths, one=False)
+    one = passed(norm(shape), x, weights, lengths, one=True)
+    for key, expected in plain.items():
+        assert one[key].dtype == expected.dtype
+        rounding = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+        torch.testing.assert_close(one[key], expected, msg=lambda text, key=key: f"{key}: {text}", **rounding)
+
+
+def test_ranks_share_their_statistics_in_both_passes() -> None:
+    """Two ranks with the same batch have the numbers of one process with both, each half of its weights' gradient."""
+    x, weights = signal(SHAPES[1], torch.float32)
+    rank = passed(norm(SHAPES[1], reduce=lambda sums: 2 * sums), x, weights, LENGTHS, one=True)
+    both = passed(norm(SHAPES[1]), x.repeat(2, 1, 1, 1), weights.repeat(2, 1, 1, 1), LENGTHS.repeat(2), one=True)
+    for key in ("y", "x"):
+        torch.testing.assert_close(rank[key].repeat(2, 1, 1, 1), both[key])
+    for key in ("weight", "bias"):
+        torch.testing.assert_close(2 * rank[key], both[key])
+    for key in ("running_mean", "running_variance"):
+        torch.testing.assert_close(rank[key], both[key])
+
+
+def test_only_the_input_is_kept_for_the_backward_pass_in_its_own_type() -> None:
+    x, _ = signal(SHAPES[1], torch.bfloat16)
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(value) or value, lambda value: value):
+        norm(SHAPES[1]).clipped(x.requires_grad_(), LENGTHS, 0.0, 1.0)
+    assert [value.dtype for value in kept if value.numel() == x.numel()] == [torch.bfloat16]
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels run by numpy, in place of the references on the CPU."""
+    pytest.importorskip("triton")
+    from asr_ablations.components.norm import fused_kernels
+
+    interpret(monkeypatch, fused_kernels)
+    monkeypatch.setattr(fused_kernels, "TILE", 512)  # several tiles of a program, and several programs
+    monkeypatch.setattr(fused_kernels, "PROGRAMS", 3)
+    monkeypatch.setattr(fused, "operations", type("Kernels", (), fused_kernels.KERNELS))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_kernels_give_the_references_numbers() -> None:
+    assert fused.agreement("cpu") < 1e-5
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
+    x = torch.tensor([[float("nan")] * 2, [1.0, 3.0], [float("nan"), 5.0]], dtype=torch.bfloat16)
+    values = (torch.tensor([2]), *torch.tensor([[0.0] * 2, [1.0] * 2, [1.0] * 2, [0.0] * 2]), 3, 1, 0.0, 0.0, 2.0)
+    y = fused.operations.norm_apply(x, *values)
+    expected = fused_operations.apply(x, *values)
+    assert y.dtype == torch.bfloat16
+    assert y[0].isnan().all()
+    assert y[1:].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert torch.equal(y[:2].nan_to_num(), expected[:2].nan_to_num())
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_references_numbers() -> None:
+    assert fused.usable("cuda")
