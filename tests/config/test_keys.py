@@ -21,7 +21,7 @@ from tests.helpers.support import compose
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("+debug=x", "^debug: there is no such key; docs/options.md lists them all$"),
+        ("+verbose=x", "^verbose: there is no such key; docs/options.md lists them all$"),
         ("+lr=1e-3", "^lr: there is no such key; nearest: optimizer.lr$"),
         ("+max_epoch=3", "^max_epoch: there is no such key; nearest: max_epochs"),
         ("+batch.sizes=3", "^batch.sizes: there is no such key; nearest: batch.size"),

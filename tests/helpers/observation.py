@@ -13,9 +13,11 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.config.weights import weights_file
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
+from asr_ablations.training.weights import start_from
 
 Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""
@@ -30,6 +32,8 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
     devices = device_count(cfg)
     corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)
+    if cfg.weights is not None:
+        start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()
     data.setup()
     steps = Steps(unlike)

@@ -66,7 +66,7 @@ def leaves(node: Any, prefix: str = "") -> list[str]:
     found: list[str] = []
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         path = f"{prefix}{key}"
-        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes"):
+        if path in (*MACHINE, "logger", "gpus", "ranks", "cache.root", "cache.gigabytes", "weights"):
             continue
         found += leaves(value, f"{path}.") if isinstance(value, (dict, list)) else [path]
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, completed
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
@@ -68,7 +68,7 @@ def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     sets = run.data.get("sets", {})
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(description) for name, description in sets.items()}
-    return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
+    return {**leaves(completed(run.config)), **hashes, BEHAVIOUR: behaviour(run)}
 
 
 def leaves(config: Json) -> dict[str, object]:

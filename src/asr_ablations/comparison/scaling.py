@@ -13,7 +13,7 @@ from asr_ablations.comparison.ratios import Ratio, ratio_of_times
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.seeds import mean_and_deviation
 
-BATCH = ("batch.size", "batch.seconds")
+BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ def _names(runs: Sequence[RunRecord]) -> list[str]:
 
 def _batch(run: RunRecord) -> str:
     batch = run.config.get("batch") or {}
-    return f"{batch.get('size')} utterances" if batch.get("size") else f"{batch.get('seconds')} s"
+    times = f"{batch['accumulate']} × " if batch.get("accumulate", 1) > 1 else ""
+    return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
 
 
 def _row(series: str, count: int, by_count: Runs) -> Scaling:

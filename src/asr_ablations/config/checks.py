@@ -39,6 +39,7 @@ def check(cfg: DictConfig) -> None:
         if value is not None:
             whole(f"seeds.{key}", value, 0, LARGEST_SEED)
     _check_batch(cfg)
+    _check_weights(cfg)
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
     number("dropout", cfg.dropout, least=0, below=1)
@@ -63,8 +64,21 @@ def check(cfg: DictConfig) -> None:
         raise choices("outputs", cfg.outputs, "a folder")
 
 
+def _check_weights(cfg: DictConfig) -> None:
+    """Check the types of what a run starts from, and that parts and a hash do not stand alone."""
+    if cfg.weights is not None and not isinstance(cfg.weights, str):
+        raise choices("weights", cfg.weights, "null, or a run's folder or a .ckpt")
+    parts = cfg.weights_parts
+    is_list = OmegaConf.is_list(parts) and len(parts) > 0 and all(isinstance(part, str) for part in parts)
+    if parts is not None and not (is_list and cfg.weights):
+        raise choices("weights_parts", parts, "null, or a list like [convolutions] with a run's folder as weights")
+    if cfg.weights is None and cfg.weights_sha256 is not None:
+        raise choices("weights_sha256", cfg.weights_sha256, "null, or with a run's folder or a .ckpt as weights")
+
+
 def _check_batch(cfg: DictConfig) -> None:
     """Check that one of batch.size and batch.seconds is set, the other null."""
+    whole("batch.accumulate", cfg.batch.accumulate, 1)
     size, seconds = cfg.batch.size, cfg.batch.seconds
     if seconds is None:
         whole("batch.size", size, 1, also="batch.seconds set instead")

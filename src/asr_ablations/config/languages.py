@@ -7,17 +7,20 @@ from pathlib import Path
 import yaml
 from omegaconf import OmegaConf
 
+from asr_ablations.config.weights import sha256_of_weights
 from asr_ablations.tools.errors import choices
 
 
 def look_up_in(conf: Path) -> None:
-    """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`.
+    """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`, and
+    ${sha256_of_weights:<path>} for the hash of a file of weights.
 
     The configs of a process are composed from one folder conf/, except where it reproduces a run by its recorded code.
     The files are read once from then on: a resolved config asks several times.
     """
     alphabets.cache_clear()
     # a launcher's jobs get the resolver with the configs: it must be picklable, and so hold nothing but the folder
+    OmegaConf.register_new_resolver("sha256_of_weights", sha256_of_weights, replace=True)
     OmegaConf.register_new_resolver(
         "characters_of", lambda language: characters_of(language, alphabets(conf)), replace=True
     )

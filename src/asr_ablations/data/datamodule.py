@@ -25,6 +25,8 @@ from asr_ablations.tools.errors import UsageError
 class SpeechData(pl.LightningDataModule):
     """Batches of a corpus. `output_frames` maps lengths in samples (B,) to the model's output frames (B,): CTC cannot
     learn utterances with too few frames for their transcript, so they are left out of training, by name.
+
+    batches: how many of each set there are at the most, of its first utterances; None for all.
     """
 
     pinned = False
@@ -44,11 +46,12 @@ class SpeechData(pl.LightningDataModule):
         workers: int,
         cache: Cache,
         augment: Augmentation,
+        batches: int | None = None,
     ) -> None:
         super().__init__()
         self.corpus, self.alphabet, self.order, self.output_frames = corpus, alphabet, order, output_frames
         self.batch_count, self.batch_seconds = batch_count, batch_seconds
-        self.seed, self.workers, self.cache = seed, workers, cache
+        self.seed, self.workers, self.cache, self.batches = seed, workers, cache, batches
         if cache.holds_features and augment.changes_waveforms:
             raise UsageError(
                 "cache=features: expected pcm or none with an augmentation of waveforms, whose features differ "
@@ -79,10 +82,20 @@ class SpeechData(pl.LightningDataModule):
 
     def _add(self, sets: dict[str, Screened]) -> None:
         for name, screened in sets.items():
-            store = self.cache.open(name, _readable(screened), self.workers)
+            used, readable = self._few(screened.kept), _readable(screened)
+            store = self.cache.open(name, readable if self.batches is None else used, self.workers)
             perturbation = self.perturbation if name == "train" else None
-            self.sets[name] = Speech(screened.kept, self.alphabet, store, perturbation)
+            self.sets[name] = Speech(used, self.alphabet, store, perturbation)
         self.screened |= sets
+
+    def _few(self, utterances: list[Utterance]) -> list[Utterance]:
+        """As many of the first utterances as `batches` batches hold, one at least."""
+        if self.batches is None:
+            return utterances
+        if self.batch_seconds is None:
+            return utterances[: self.batches * (self.batch_count or 1)]
+        ends = np.cumsum([utterance.duration for utterance in utterances])
+        return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
 
     def _check_longest(self) -> None:
         longest = max(self.sets["train"].utterances, key=lambda u: u.duration)

@@ -63,7 +63,7 @@ class TrainingRun:
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
         restore = RestoreState(checkpoint["ranks"] if checkpoint else None)
         loggers = [self.table, *([self.logger] if self.logger else [])]
-        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), restore])
+        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), restore], folder=record.folder)
 
     def callbacks(self) -> list[pl.Callback]:
         """All callbacks but the one that has to be the first and the one that has to be the last."""

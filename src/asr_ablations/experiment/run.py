@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.config.weights import weights_file
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.earlier import earlier_checkpoint
@@ -27,6 +28,7 @@ from asr_ablations.training.assembly import assemble, device_count
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.weights import start_from
 
 _has_trained = False
 
@@ -107,6 +109,8 @@ def set_up(cfg: DictConfig) -> Setup:
         torch.set_num_threads(cfg.threads)
     corpus: Corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
+    if cfg.weights is not None:
+        start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()
     data.setup()
     return Setup(Run(cfg, data.fingerprint), task, data)

@@ -27,7 +27,9 @@ class RunFailedError(Exception):
 
 
 def make_absolute(cfg: DictConfig) -> None:
-    """Make data.root absolute: the run starts in another folder. A root of null stands for this folder."""
+    """Make data.root and weights absolute: the run starts in another folder. A root of null stands for this folder."""
+    if cfg.get("weights"):
+        cfg.weights = str(Path(cfg.weights).absolute())
     data = cfg.get("data")
     if isinstance(data, DictConfig) and "root" in data:
         data.root = str(Path(data.root or ".").absolute())

@@ -17,13 +17,23 @@ identity."""
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
-    *("pruning", "until", "arms", "arm"),
+    *("pruning", "until", "arms", "arm", "weights"),
 )
 """Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
 
 
 WHEREABOUTS = ("root", "download")
 """Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
+
+
+LATER: Json = {
+    "batch.accumulate": 1,
+    "weights_parts": None,
+    "weights_sha256": None,
+    "debug": {"_target_": "asr_ablations.components.debug.none.NoDebugging", "_partial_": True},
+}
+"""Keys that came after runs were finished without them, dotted, each with the value under which a run is the same as
+without the key."""
 
 
 def content(cfg: DictConfig) -> Json:
@@ -42,10 +52,36 @@ def determining(whole: Json) -> Json:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
+    _leave_out_later(kept)
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(kept)
         del kept["gpus"]
     return kept
+
+
+def _leave_out_later(kept: Json) -> None:
+    """Take out the later keys that change nothing, from a config of which nobody else holds the upper levels."""
+    for key, value in LATER.items():
+        parent, _, last = key.rpartition(".")
+        node = kept.get(parent) if parent else kept
+        if isinstance(node, dict) and last in node and node[last] == value:
+            rest = {name: child for name, child in node.items() if name != last}
+            if parent:
+                kept[parent] = rest
+            else:
+                del kept[last]
+
+
+def completed(config: Json) -> Json:
+    """A config of a training with the later keys that it lacks."""
+    whole = dict(config)
+    for key, value in LATER.items():
+        parent, _, last = key.rpartition(".")
+        if not parent:
+            whole.setdefault(last, value)
+        elif isinstance(whole.get(parent), dict):
+            whole[parent] = {last: value, **whole[parent]}
+    return whole
 
 
 def ranks(cfg: DictConfig | Json) -> int:
@@ -64,7 +100,7 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     """The overrides that say something of the experiment, and not of the machine or of where something lies."""
-    keys = (*MACHINE_KEYS, *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
+    keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 

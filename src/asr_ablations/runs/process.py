@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.runs.later import fill
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher, follow_launcher
 from asr_ablations.tools.paths import SOURCE
 
@@ -44,9 +45,11 @@ def wait_for(words: Sequence[str]) -> int:
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """A config that this program has frozen on disk."""
+    """A config that this program, or an earlier version of it, has frozen on disk."""
     cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    if "max_epochs" in cfg and "model" in cfg:
+        fill(cfg)
     return cfg
 
 

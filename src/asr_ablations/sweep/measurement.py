@@ -40,7 +40,8 @@ def measure(config: Path, threads: int) -> Cost:
     together = ranks(cfg)  # they share the work of every step; that they talk to each other is taken to cost no time
     seconds = cfg.max_epochs * sets["train"] * train / together + recognised * recognition
     gpus = together * int(next(task.model.parameters()).is_cuda)
-    steps = -(-len(data.train_dataloader()) // together) * cfg.max_epochs
+    batches = -(-len(data.train_dataloader()) // together)
+    steps = -(-batches // cfg.batch.accumulate) * cfg.max_epochs
     speech = cfg.max_epochs * sets["train"] / 3600
     return Cost(steps, speech, seconds, gpus, _peak_memory(gpus), disk=2 * checkpoint)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
@@ -22,6 +23,7 @@ from asr_ablations.training.callbacks.step_on_validation import StepOnValidation
 from asr_ablations.training.chunks import cutting_order
 from asr_ablations.training.contracts import (
     AcousticModel,
+    Debugging,
     Features,
     ParallelTraining,
     Pretraining,
@@ -79,6 +81,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
+        batches=_debugging(cfg, None).batches,
     )
     return task, data
 
@@ -117,6 +120,7 @@ def trainer(
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     *,
+    folder: Path | None = None,
     max_epochs: int | None = None,
     max_steps: int = -1,
     limit_train_batches: int | None = None,
@@ -124,12 +128,12 @@ def trainer(
 ) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
 
-    devices: GPUs that the run uses on this machine; 0 is the CPU. The limits are those of Lightning: max_epochs is
-    the config's by default, and -1 stands for no limit.
+    devices: GPUs that the run uses on this machine; 0 is the CPU. folder: the run's, None without one. The
+    limits are those of Lightning: max_epochs is the config's by default, and -1 stands for no limit.
     """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
-    ours = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping]
+    ours = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=ranks // cfg.nodes,
@@ -137,6 +141,7 @@ def trainer(
         strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
         max_epochs=cfg.max_epochs if max_epochs is None else max_epochs,
         max_steps=max_steps,
+        accumulate_grad_batches=cfg.batch.accumulate,
         limit_train_batches=limit_train_batches,
         limit_val_batches=limit_val_batches,
         logger=list(loggers),
@@ -155,6 +160,11 @@ def trainer(
 def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging, Stopping]:
     # in this order: workers agree on weights before these are averaged
     return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging), build(cfg.stopping)
+
+
+def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging:
+    debugging: Debugging = build(cfg.debug)(folder)
+    return debugging
 
 
 def device_count(cfg: DictConfig) -> int:

@@ -226,6 +226,23 @@ class Stopping(pl.Callback):
     """
 
 
+class Debugging(pl.Callback):
+    """debug: a callback of a run that is shortened to find mistakes, and that says nothing of an ablation.
+
+    batches: as many of each set take part as that many batches hold; None for all.
+    """
+
+    batches: int | None
+
+
+@runtime_checkable
+class DebuggingFactory(Protocol):
+    """debug: from a run folder to the callback."""
+
+    def __call__(self, folder: Path | None) -> Debugging:
+        """folder: None where a run has none, as where only its time is measured."""
+
+
 class WeightAveraging(pl.Callback):
     """averaging: a callback that gives averaged weights to validation, to the final evaluation and to a checkpoint's
     state_dict, while training continues from the trained ones. A resumed run has the same average.

@@ -11,11 +11,11 @@ from asr_ablations.config.checks import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.checkpoint import first_line, read_checkpoint
+from asr_ablations.runs.later import fill
 from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
 from asr_ablations.runs.reader import read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.paths import DEFAULTS
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
@@ -99,17 +99,8 @@ def checked_config(folder: Path) -> DictConfig:
     try:
         if "model" not in cfg or "data" not in cfg:
             raise UsageError(f"{file}: no config of a run: it names no model or no data")
-        _fill(cfg)
+        fill(cfg)
         check(cfg)
     except (OmegaConfBaseException, AttributeError) as error:
         raise UsageError(f"{file}: no config of a run: {first_line(error)}") from error
     return cfg
-
-
-def _fill(cfg: DictConfig) -> None:
-    """Set plain keys that are newer than the run to their defaults."""
-    defaults = OmegaConf.to_container(OmegaConf.load(DEFAULTS))
-    assert isinstance(defaults, dict)
-    for key, value in defaults.items():
-        if key not in cfg and key not in ("defaults", "hydra", "overrides") and value != "???":
-            cfg[key] = value

@@ -17,6 +17,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.contracts import Augmentation
 from asr_ablations.tools.float32 import exact_products
 from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.training.accumulation import missing_share
 from asr_ablations.training.chunks import Chunks
 from asr_ablations.training.contracts import (
     AcousticModel,
@@ -189,6 +190,12 @@ class CTCTask(pl.LightningModule):
         """Step a schedule of steps; training/callbacks/step_on_validation.py steps those of validations."""
         if not isinstance(scheduler, MonitoredSchedule):
             cast(torch.optim.lr_scheduler.LRScheduler, scheduler).step()
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Lightning's hook before the treatment of the gradients: make them the mean over the update's batches."""
+        share = missing_share(self.trainer, self.trainer.fit_loop.epoch_loop.batch_idx)
+        if share != 1:
+            torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], share)
 
     def configure_gradient_clipping(
         self,

@@ -5,6 +5,7 @@ import torch
 
 from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.accumulation import ends_update
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import task_of
 
@@ -33,6 +34,8 @@ class ExponentialAverage(Averaging):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
+        if not ends_update(trainer, batch_idx):
+            return
         weights = [t.float() for t in weights_of(task_of(pl_module).model)]
         if self._average:
             torch._foreach_lerp_(self._average, weights, 1 - self.decay)

@@ -1,5 +1,7 @@
 """Local SGD: independent workers whose weights are averaged at intervals (Doetsch2016 §4.1; Stich 2019)."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytorch_lightning as pl
 import torch
 from lightning_utilities import apply_to_collection
@@ -9,6 +11,7 @@ from torch.distributed.algorithms.model_averaging.utils import average_parameter
 from asr_ablations.components.averaging.base import copy_into, weights_of
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.accumulation import ends_update
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
 from asr_ablations.training.strategy import UnhurriedRanks
 from asr_ablations.training.task import task_of
@@ -21,6 +24,10 @@ class IndependentWorkers(UnhurriedRanks):
 
     def configure_ddp(self) -> None:
         """Leave the model unwrapped: torch's wrapper is what averages gradients."""
+
+    def block_backward_sync(self) -> AbstractContextManager[None]:
+        """Gradients that only accumulate are as independent as all others."""
+        return nullcontext()
 
 
 class LocalSGD(ParallelTraining):
@@ -45,7 +52,7 @@ class LocalSGD(ParallelTraining):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        due = self.every is not None and trainer.global_step % self.every == 0
+        due = self.every is not None and ends_update(trainer, batch_idx) and trainer.global_step % self.every == 0
         if trainer.world_size > 1 and (due or trainer.is_last_batch):
             weights = weights_of(task_of(pl_module).model)
             # torch gives new storage to what it averages; cuDNN's recurrent weights must stay where they are

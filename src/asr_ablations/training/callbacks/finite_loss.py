@@ -30,7 +30,7 @@ class FiniteLoss(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        self._losses.append(step_loss(outputs).detach())
+        self._losses.append(step_loss(trainer, outputs).detach())
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         self._check()

@@ -3,6 +3,8 @@
 import pytorch_lightning as pl
 import torch
 
+from asr_ablations.training.accumulation import ends_update
+
 
 class LossScale(pl.Callback):
     """Logs train/loss_scale and train/overflow_share in each epoch: the latter is the share of steps that were skipped
@@ -16,7 +18,7 @@ class LossScale(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         scaler = getattr(trainer.precision_plugin, "scaler", None)
-        if scaler is None:
+        if scaler is None or not ends_update(trainer, batch_idx):
             return
         scale = scaler._get_scale_async().clone()  # get_scale would wait for the device
         # the scale falls after an overflow and never otherwise; a resumed scaler has its own _init_scale

@@ -53,8 +53,9 @@ class _ContinuedWriter(ExperimentWriter):
 
 
 class StepLosses(pl.Callback):
-    """Writes losses.csv: the exact training loss of every step, where a difference between two runs shows first, and
-    the norm of its gradient before clipping, nothing where the treatment of the gradient logs none.
+    """Writes losses.csv: the exact training loss of every batch, where a difference between two runs shows first, and
+    the norm of the update's gradient before clipping, nothing where the treatment of the gradient logs none and where
+    a batch ends in no update.
 
     Both stay on their device until an epoch or a checkpoint ends, so that no step waits for them.
     """
@@ -73,8 +74,10 @@ class StepLosses(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        self._losses.append(step_loss(outputs).detach())
-        self._norms.append(task_of(pl_module).gradient_norm)
+        self._losses.append(step_loss(trainer, outputs).detach())
+        task = task_of(pl_module)
+        self._norms.append(task.gradient_norm)
+        task.gradient_norm = None  # a batch that only adds to the gradients has none
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._flush(trainer)
@@ -105,6 +108,6 @@ def _numbers(values: Sequence[torch.Tensor | None]) -> list[str]:
     return ["" if value is None else repr(next(numbers)) for value in values]
 
 
-def step_loss(outputs: object) -> torch.Tensor:
-    """The loss () of a training step, from what Lightning hands to callbacks as its outputs."""
-    return cast(dict[str, torch.Tensor], outputs)["loss"]
+def step_loss(trainer: pl.Trainer, outputs: object) -> torch.Tensor:
+    """The loss () of a training batch. Lightning hands its share in the update to callbacks, as their outputs."""
+    return cast(dict[str, torch.Tensor], outputs)["loss"] * trainer.accumulate_grad_batches

@@ -13,6 +13,7 @@ from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.terminal import console
+from asr_ablations.training.accumulation import trained_batches
 from asr_ablations.training.callbacks.metrics_table import step_loss
 from asr_ablations.training.task import task_of
 
@@ -35,12 +36,12 @@ class Progress(pl.Callback):
         self._bars: Bars | None = None
         self._started = 0.0
         self._last_bar = self._last_file = 0.0
-        self._first_step = 0
+        self._first_batch = 0
         self._metrics: dict[str, float] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._started = time.perf_counter()
-        self._first_step = trainer.global_step
+        self._first_batch = trained_batches(trainer)
         count = sum(p.numel() for p in pl_module.parameters())
         hours = float(_data(trainer).sets["train"].durations.sum()) / 3600
         self.console.print(
@@ -61,8 +62,8 @@ class Progress(pl.Callback):
         if self._bars is None or time.perf_counter() - self._last_bar < SECONDS_BETWEEN_BARS:
             return
         self._last_bar = time.perf_counter()
-        text = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs} loss {float(step_loss(outputs)):.3f}"
-        self._bars.update(self._bars.task_ids[0], completed=trainer.global_step, description=text)
+        text = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs} loss {float(step_loss(trainer, outputs)):.3f}"
+        self._bars.update(self._bars.task_ids[0], completed=trained_batches(trainer), description=text)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = self._metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -83,16 +84,16 @@ class Progress(pl.Callback):
         if self.folder is None or rank():
             return
         wer = self._metrics.get(f"validation/{task_of(pl_module).validation_sets[0]}/wer")
-        steps = trainer.num_training_batches * (trainer.max_epochs or 1)
-        pace = (self._last_file - self._started) / max(1, trainer.global_step - self._first_step)
+        batches, done = trainer.num_training_batches * (trainer.max_epochs or 1), trained_batches(trainer)
+        pace = (self._last_file - self._started) / max(1, done - self._first_batch)
         progress = {
             "epoch": trainer.current_epoch,
             "epochs": trainer.max_epochs,
-            "batch": trainer.global_step % max(1, int(trainer.num_training_batches)),
+            "batch": done % max(1, int(trainer.num_training_batches)),
             "batches": trainer.num_training_batches,
             "loss": self._metrics.get("train/loss"),
             "wer": wer,
-            "seconds_left": pace * (steps - trainer.global_step),
+            "seconds_left": pace * (batches - done),
         }
         write_json(self.folder / PROGRESS, progress)
 

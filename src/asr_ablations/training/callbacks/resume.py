@@ -84,7 +84,8 @@ class LastCheckpoint(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._resumed = self._left_at_once = False
-        if not batch_idx:
+        # not while gradients accumulate: they are in no checkpoint
+        if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
         if save or signal_number:

@@ -1,0 +1,60 @@
+"""One batch until it is learnt: what cannot learn a batch by heart has a mistake in model, loss or learning rate."""
+
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.data.dataset import Speech
+from asr_ablations.metrics.error_counts import character_errors, sum_errors
+from asr_ablations.tools.checks import number
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
+from asr_ablations.training.contracts import Checkpoint, Debugging
+from asr_ablations.training.task import task_of
+
+
+class Overfit(Debugging):
+    """Trains on the utterances of one batch and ends when their CER, without augmentation and dropout, is `cer` or
+    less; says so, or how far it got by the end. Raises UsageError for a negative cer.
+    """
+
+    def __init__(self, folder: Path | None, *, cer: float) -> None:
+        self.batches = 1
+        self.cer = number("debug.cer", cer, least=0)
+        self.reached: float | None = None
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        rate = error_rate(trainer, pl_module) if trainer.is_global_zero else None
+        self.reached = rate if trainer.world_size == 1 else trainer.strategy.broadcast(rate)
+        trainer.should_stop |= self._learnt()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if rank() or self.reached is None:
+            return
+        text = "learnt" if self._learnt() else "not learnt"
+        print(f"{text}: CER {100 * self.reached:.1f} % of the batch after {trainer.global_step} updates", flush=True)
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
+        # a run that was killed after its end and before its evaluation must not train on
+        reached = checkpoint["callbacks"][self.state_key]["reached"]
+        trainer.should_stop |= reached is not None and reached <= self.cer
+
+    def state_dict(self) -> Json:
+        return {"reached": self.reached}
+
+    def load_state_dict(self, state_dict: Json) -> None:
+        self.reached = state_dict["reached"]
+
+    def _learnt(self) -> bool:
+        return self.reached is not None and self.reached <= self.cer
+
+
+def error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
+    """The CER of the training set, as a fraction, by the weights of the moment."""
+    speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
+    batch, task = evenly_spaced(speech, len(speech)), task_of(pl_module)
+    with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():
+        texts = task.decoder(*task(batch.to(task.device)))
+    return sum_errors(character_errors(r, h) for r, h in zip(batch.texts, texts, strict=True)).rate

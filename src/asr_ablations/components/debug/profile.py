@@ -1,0 +1,52 @@
+"""Where the time of some training steps goes, operation by operation (torch.profiler)."""
+
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from asr_ablations.runs.layout import PROFILE, TRACE
+from asr_ablations.tools.checks import whole
+from asr_ablations.tools.files import write
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.contracts import Debugging
+
+ROWS = 30
+"""Operations in the table, those with the most time of their own."""
+
+
+class Profile(Debugging):
+    """Shortens every set to `wait` + `steps` batches, and records the last `steps` of the first epoch: a table in
+    profile.txt and a trace in profile.json. Raises UsageError for no steps or a negative wait.
+    """
+
+    def __init__(self, folder: Path | None, *, wait: int, steps: int) -> None:
+        self.folder, self.wait = folder, whole("debug.wait", wait, 0)
+        self.batches = self.wait + whole("debug.steps", steps, 1)
+        self._profile: profile | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        if batch_idx == self.wait and trainer.current_epoch == 0 and self.folder is not None and not rank():
+            on_gpu = [ProfilerActivity.CUDA] if pl_module.device.type == "cuda" else []
+            self._profile = profile(activities=[ProfilerActivity.CPU, *on_gpu], acc_events=True)
+            self._profile.start()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if batch_idx + 1 == self.batches or trainer.is_last_batch:
+            self._close()
+
+    def _close(self) -> None:
+        recorded, self._profile = self._profile, None
+        if recorded is None or self.folder is None:
+            return
+        recorded.stop()
+        by_time = "self_cuda_time_total" if torch.profiler.ProfilerActivity.CUDA in recorded.activities else ""
+        table = recorded.key_averages().table(sort_by=by_time or "self_cpu_time_total", row_limit=ROWS)
+        write(self.folder / PROFILE, f"{table}\n")
+        recorded.export_chrome_trace(str(self.folder / TRACE))
+        print(f"profile  {self.folder / PROFILE}, and a trace for ui.perfetto.dev: {TRACE}", flush=True)
