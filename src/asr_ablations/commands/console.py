@@ -1,0 +1,42 @@
+"""The command that an installed package brings: `asr-ablations train rnn=gru` is `python src/train.py rnn=gru`."""
+
+import ast
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from asr_ablations.tools.paths import REPOSITORY, SCRIPTS
+
+FOLDER_OF_CONFIGS = ("-cd", "--config-dir")
+
+
+def main() -> int:
+    """Run the script that the first word names, as if it had been started itself: its arms start it again."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    script = SCRIPTS / f"{name}.py"
+    if name in ("-h", "--help") or "/" in name or not script.is_file():
+        print(_usage(), file=sys.stdout if name in ("-h", "--help") else sys.stderr)
+        return 0 if name in ("-h", "--help") else 2
+    sys.argv = [str(script), *_with_own_sweeps(arguments)]
+    runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+def _with_own_sweeps(arguments: Sequence[str]) -> list[str]:
+    """The arguments, in which `-cd sweeps` means the sweeps of this package where there is no such folder."""
+    before = ["", *arguments]
+    return [
+        str(REPOSITORY / word)
+        if previous in FOLDER_OF_CONFIGS and not Path(word).is_dir() and (REPOSITORY / word).is_dir()
+        else word
+        for previous, word in zip(before, arguments, strict=False)
+    ]
+
+
+def _usage() -> str:
+    lines = ["asr-ablations COMMAND …   each has a --help of its own", ""]
+    for script in sorted(SCRIPTS.glob("*.py")):
+        summary = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        lines.append(f"  {script.stem:<12} {summary.splitlines()[0]}")
+    return "\n".join(lines)
