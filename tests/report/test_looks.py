@@ -167,7 +167,7 @@ def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -
 
 def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_path: Path) -> None:
     paths = write_figures(ended, tmp_path, [looks])
-    assert {path.name for path in paths} == {"looks.png", "looks.svg"}
+    assert {path.name for path in paths} == {"looks.png", "looks.svg", "looks.pdf"}
     text = (tmp_path / "looks.svg").read_text()
     seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
     assert all(f">{arm}: {state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,7 +20,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 PANEL = (4.6, 3.3)
 """Width and height of one panel, inches."""
+DPI = 300
+"""Of PNG files, as journals ask for."""
 LOOK: Any = {
+    "pdf.fonttype": 42,  # text that can be searched; some printers refuse matplotlib's default
     "font.size": 9.5,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -83,14 +87,24 @@ def legend(figure: Figure, axes: Axes) -> None:
     """One legend for all panels, above them."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        longest = max(map(len, labels))
-        columns = max(1, min(len(labels), int(17.5 * figure.get_figwidth() / (longest + 8))))
-        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+        whole_legend(figure, handles, labels)
+
+
+def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
+    """A legend above all panels with as many columns as fit; a figure that is too narrow for one of them is widened."""
+    for columns in range(len(labels), 0, -1):
+        box = figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, **options)
+        width = box.get_window_extent(figure.canvas.get_renderer()).width / figure.dpi  # type: ignore[attr-defined]
+        if width <= figure.get_figwidth() or columns == 1:
+            break
+        box.remove()
+    figure.set_figwidth(max(figure.get_figwidth(), width))
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """<folder>/<name>.png and .svg."""
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    figure.savefig(paths[0], dpi=160)
+    """<folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
+    figure.savefig(paths[0], dpi=DPI)
     figure.savefig(paths[1], metadata={"Date": None})
+    figure.savefig(paths[2], metadata={"CreationDate": None})
     return paths

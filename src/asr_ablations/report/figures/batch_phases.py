@@ -13,7 +13,7 @@ from asr_ablations.report.figures.utilisation import PERCENT, draw_each_gpu, dra
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import read_utilisation
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import panels, save
+from asr_ablations.tools.plotting import panels, save, whole_legend
 
 WINDOW = 25.0
 """Seconds that the paper's figure shows."""
@@ -42,7 +42,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
     axes[0].set_ylabel("use in %")
     spans = [Patch(facecolor=colour, edgecolor="#999999", label=part) for part, colour in PARTS.items()]
     handles = [*axes[0].get_legend_handles_labels()[0], *spans]
-    figure.legend(handles=handles, loc="outside upper center", ncols=4 * len(shown), fontsize=7.5)
+    whole_legend(figure, handles, [str(handle.get_label()) for handle in handles], fontsize=7.5)
     return save(figure, folder, "batch_phases")
 
 

@@ -59,6 +59,9 @@ def _panel(comparison: Comparison, panel: Axes, metric: Metric, column: str, axi
     log_scale(panel, drawn)
     for target in {time.target for time in comparison.times_to_accuracy if column.endswith(f"/{time.metric}")}:
         panel.axhline(scale * target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
+        place = (1, scale * target)  # at the right edge, on the line
+        options = {"ha": "right", "va": "bottom", "fontsize": 7.5, "color": "#555555"}
+        panel.annotate(f"target {scale * target:g}", place, xycoords=("axes fraction", "data"), **options)
     panel.set_xlabel(AXES[axis])
     panel.xaxis.set_major_locator(MaxNLocator(7, integer=True))
     panel.set_ylabel(f"{metric.label} in {metric.unit}")

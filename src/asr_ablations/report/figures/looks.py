@@ -15,7 +15,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.looks import furthest, look_rows, margin_text
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import COLOURS, panels, save
+from asr_ablations.tools.plotting import COLOURS, panels, save, whole_legend
 
 COLUMNS = 3
 """Panels beside each other."""
@@ -90,4 +90,4 @@ def _legend(figure: Figure, plan: VerdictPlan) -> None:
         Patch(color="#bbbbbb", alpha=0.35),
     ]
     labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
-    figure.legend(handles, labels, loc="outside upper center", ncols=1 if len(plan.contrasts) == 1 else 3)
+    whole_legend(figure, handles, labels)

@@ -31,7 +31,7 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
     means.grid(False, axis="x")
     over_time.set_xlabel("time in seconds")
     over_time.set_ylabel("seconds of audio per second")
-    over_time.set_title("over time, first seed")
+    over_time.set_title(f"over time, first seed, smoothed over {SMOOTHED} samples")
     over_time.set_ylim(bottom=0)
     legend(figure, over_time)
     return save(figure, folder, "throughput")

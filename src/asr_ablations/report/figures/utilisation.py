@@ -11,7 +11,7 @@ from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.utilisation import by_second, read_utilisation
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import HATCHES, LINES, panels, save
+from asr_ablations.tools.plotting import HATCHES, LINES, panels, save, whole_legend
 
 PHASES = {
     "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",
@@ -108,7 +108,7 @@ def _phases(comparison: Comparison, folder: Path) -> list[Path]:
     panel.invert_yaxis()
     panel.grid(False, axis="y")
     panel.set_xlabel("seconds per run, mean over seeds")
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=len(PHASES), fontsize=8.5)
+    whole_legend(figure, *panel.get_legend_handles_labels(), fontsize=8.5)
     return save(figure, folder, "phases")
 
 
