@@ -3,6 +3,7 @@
 python src/compare.py outputs/rnn_type                     one sweep
 python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
+python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
@@ -12,11 +13,16 @@ python src/compare.py mine.json theirs.json                result.json of two ma
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asr_ablations.commands.run import exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from asr_ablations.comparison.result import Comparison
+    from asr_ablations.report.inspection import Inspected
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -112,7 +118,9 @@ def write_comparison(options: argparse.Namespace) -> int:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page
 
-        written += [*write_figures(comparison, folder), *write_page(comparison, folder)]
+        inspected = inspect_single(comparison)
+        written += [*write_figures(comparison, folder), *write_inspected(inspected, folder)]
+        written += write_page(comparison, folder, inspected)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
@@ -121,9 +129,30 @@ def write_comparison(options: argparse.Namespace) -> int:
     return 0
 
 
+def inspect_single(comparison: "Comparison") -> "list[Inspected]":
+    """Chosen utterances of a comparison of one run, passed through its model; of several runs, or without the model or
+    the recordings, none.
+    """
+    from asr_ablations.report.inspection import inspect
+
+    if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
+        return []
+    try:
+        return inspect(comparison.runs[0], comparison.sets)
+    except (UsageError, OSError, ValueError) as error:
+        print(f"no utterances are drawn: {error}")
+        return []
+
+
+def write_inspected(inspected: "list[Inspected]", folder: Path) -> list[Path]:
+    from asr_ablations.report.figures.inspected import draw_inspected
+
+    return draw_inspected(inspected, folder) if inspected else []
+
+
 def _listed(paths: list[Path]) -> list[str]:
     """The paths, those of figures, which are many, in one line."""
-    figures = [path for path in paths if path.suffix in (".png", ".svg")]
+    figures = [path for path in paths if path.suffix in (".png", ".svg", ".pdf")]
     others = [str(path) for path in paths if path not in figures]
     names = ", ".join(dict.fromkeys(path.stem for path in figures))
-    return [*others, *([f"{figures[0].parent}/*.png and *.svg: {names}"] if figures else [])]
+    return [*others, *([f"{figures[0].parent}/*.png, *.svg and *.pdf: {names}"] if figures else [])]

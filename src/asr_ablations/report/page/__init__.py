@@ -4,32 +4,37 @@ import base64
 import gzip
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.files import plain
+from asr_ablations.report.inspection import Inspected
 from asr_ablations.report.page.content import content
+from asr_ablations.report.page.single import single
 from asr_ablations.tools.files import write
 
 _PLACE = re.compile(r"@@(\w+)@@")
 SCRIPTS = ("tables.js", "curves.js", "main.js")
 
 
-def write_page(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write <folder>/index.html with its data, its code and plotly inside; its path."""
+def write_page(comparison: Comparison, folder: Path, inspected: Sequence[Inspected] = ()) -> list[Path]:
+    """Write <folder>/index.html with its data, its code and plotly inside; its path. inspected: utterances of a single
+    run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
-    write(path, render(comparison))
+    write(path, render(comparison, inspected))
     return [path]
 
 
-def render(comparison: Comparison) -> str:
+def render(comparison: Comparison, inspected: Sequence[Inspected] = ()) -> str:
     """The text of the page."""
     parts = {
         "style": _own("style.css"),
         "script": "\n".join(_own(name) for name in SCRIPTS),
-        "data": embedded(content(comparison)),
+        "data": embedded({**content(comparison), **single(comparison, inspected)}),
         "plotly": _plotly(),
     }
     pieces = _PLACE.split(_own("page.html"))  # text, name, text, …: inserted parts are not searched again

@@ -186,12 +186,30 @@ function pair([reference, hypothesis]) {
 function utterances() {
   at("s-worst").hidden = !data.worst.length;
   at("worst").replaceChildren(...data.worst.map((utterance) => {
-    const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, "no recording");
     const title = element("h3", {}, utterance.id, " ", element("span", {}, `${utterance.set} · speaker ${utterance.speaker ?? "unknown"} · WER ${digits(100 * utterance.rate, 0)} %`));
     const recognised = utterance.recognised.map((arm) => element("div", { class: "recognised" },
       element("p", {}, swatch(arm.arm), `${arm.arm}, seed ${arm.seed}: WER ${digits(100 * arm.rate, 0)} %`), element("div", { class: "pairs" }, ...arm.pairs.map(pair))));
-    return element("li", {}, element("div", { class: "spoken" }, title, sound), ...recognised);
+    return spoken(utterance, title, ...recognised);
   }));
+}
+
+function spoken(utterance, title, ...parts) {
+  const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, "no recording");
+  return element("li", {}, element("div", { class: "spoken" }, title, sound), ...parts);
+}
+
+function inspected() {
+  at("s-inspected").hidden = !data.inspected.length;
+  at("inspected").replaceChildren(...data.inspected.map((utterance) => {
+    const title = element("h3", {}, `The ${utterance.kind}: ${utterance.id} `, element("span", {}, `${utterance.set} · WER ${digits(100 * utterance.rate, 0)} %`));
+    const text = utterance.pairs.map(([reference, hypothesis]) => `${reference ?? "nothing"} as ${hypothesis ?? "nothing"}`).join(", ");
+    const picture = element("img", { src: utterance.picture, alt: `Features and posteriors of ${utterance.id}, recognised: ${text}` });
+    return spoken(utterance, title, element("div", { class: "pairs" }, ...utterance.pairs.map(pair)), element("div", { class: "picture", tabindex: "0", role: "region", "aria-label": `Picture of ${utterance.id}` }, picture));
+  }));
+  at("s-confusions").hidden = !data.words.length && !data.letters.length;
+  const columns = [{ key: "reference" }, { key: "hypothesis", title: "recognised as" }, { key: "times" }];
+  table("words", data.words, columns, "Confused words");
+  table("letters", data.letters, columns, "Confused letters");
 }
 
 function networks() {
@@ -220,7 +238,7 @@ controls();
 theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-for (const part of [head, results, differences, search, looks, utterances, networks, environments]) part();
+for (const part of [head, results, differences, search, looks, inspected, utterances, networks, environments]) part();
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
   for (const id of ["curves", "utilisation", "looks-chart", "search-chart"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));
