@@ -259,7 +259,7 @@ def test_other_numbers_and_missing_packages_are_notes_and_not_measured() -> None
     result = speed({"fused": fused, "wrong": wrong, "jax_scan": absent})
     assert [row["implementation"] for row in result.tables["steps"]] == ["fused"]
     notes = "\n".join(result.notes)
-    assert "jax_scan: not measured, no_such_framework not installed; pip install 'asr-ablations[benchmarks]'" in notes
+    assert "jax_scan: not measured, no_such_framework not installed; pip install '.[benchmarks]'" in notes
     assert "one: wrong not measured, logits differ by" in notes
     assert f"torch {torch.__version__}" in notes
     (row,) = result.tables["steps"]

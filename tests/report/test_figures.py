@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.image import imread
 
 from asr_ablations.comparison.arm import Arm
@@ -25,7 +26,7 @@ from asr_ablations.report.figures import (
 )
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.utilisation import COLUMNS
-from asr_ablations.tools.plotting import HATCHES, LINES, MARKERS
+from asr_ablations.tools.plotting import HATCHES, LINES, LOOK, MARKERS, legend, panels
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
@@ -50,7 +51,7 @@ def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
     for path in written:
         if path.suffix == ".png":
             assert np.ptp(imread(path)[..., :3]) > 0.5, path
-        else:
+        elif path.suffix == ".svg":
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
@@ -241,3 +242,22 @@ def test_smoothing_keeps_a_constant_and_the_mean() -> None:
 def test_sampled_throughput_is_audio_over_time(handmade: Comparison) -> None:
     run = handmade.arms[0].runs[0]
     assert throughput_curve(run).y.mean() == pytest.approx(3600 * 0.02 / 1.04, rel=1e-3)
+
+
+def test_every_figure_is_a_pdf_too(written: list[Path]) -> None:
+    """For LaTeX, which takes no SVG."""
+    pdfs = [path for path in written if path.suffix == ".pdf"]
+    assert {path.stem for path in pdfs} == NAMES
+    assert all(path.read_bytes().startswith(b"%PDF") for path in pdfs)
+
+
+def test_a_legend_of_long_names_lies_within_the_figure() -> None:
+    with rc_context(LOOK):
+        figure, (panel,) = panels(1)
+        for number in range(3):
+            panel.plot([0, 1], label=f"optimizer=momentum, schedule=exponential, number {number} (3 seeds)" * 2)
+        legend(figure, panel)
+        figure.canvas.draw()
+        box = figure.legends[0].get_window_extent()
+    assert box.x0 >= -1
+    assert box.x1 <= figure.bbox.x1 + 1

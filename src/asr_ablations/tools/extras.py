@@ -16,4 +16,4 @@ def require(extra: str, purpose: str, *packages: str) -> None:
 
 def installs(extra: str) -> str:
     """The line that installs an extra, in a sentence."""
-    return f"make install EXTRAS={extra} (or pip install 'asr-ablations[{extra}]') installs it"
+    return f"make install EXTRAS={extra} (or pip install '.[{extra}]') installs it"

@@ -74,7 +74,7 @@ def _installed(variants: Mapping[str, Implementation]) -> tuple[dict[str, Implem
     """The implementations whose packages are installed, and a note for each other."""
     absent = {name: missing(implementation.packages) for name, implementation in variants.items()}
     notes = [
-        f"{name}: not measured, {' and '.join(packages)} not installed; pip install 'asr-ablations[benchmarks]'"
+        f"{name}: not measured, {' and '.join(packages)} not installed; pip install '.[benchmarks]'"
         for name, packages in absent.items()
         if packages
     ]

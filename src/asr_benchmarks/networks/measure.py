@@ -69,7 +69,7 @@ def network_speed(
     notes = [line for network in built for line in _unlike_the_paper(network, shrink)]
     absent = {name: packages for name in tools if (packages := missing(frameworks[name].packages))}
     for name, packages in absent.items():
-        notes.append(f"{name} left out, {', '.join(packages)} missing: pip install 'asr-ablations[benchmarks]'")
+        notes.append(f"{name} left out, {', '.join(packages)} missing: pip install '.[benchmarks]'")
     installed = [name for name in tools if name not in absent]
     measured = Measured(frameworks, bool(cfg.tf32), int(cfg.seed), steps=steps, warmup=warmup, budget=budget)
     gpu = device_count(cfg) > 0

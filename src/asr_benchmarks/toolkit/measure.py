@@ -102,7 +102,7 @@ def _installed(engines: Mapping[str, partial[Engine]]) -> tuple[dict[str, partia
     """The engines whose packages are installed, and a note for each other."""
     absent = {name: missing(getattr(engine.func, "requires", ())) for name, engine in engines.items()}
     notes = [
-        f"{name} left out, without {', '.join(packages)}: pip install 'asr-ablations[benchmarks]'"
+        f"{name} left out, without {', '.join(packages)}: pip install '.[benchmarks]'"
         for name, packages in absent.items()
         if packages
     ]
