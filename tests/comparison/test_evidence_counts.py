@@ -120,6 +120,14 @@ def test_a_test_set_of_which_a_part_is_shared_is_not_compared() -> None:
     assert any("rnn=gru was tested on other utterances than rnn=lstm" in line for line in comparison.warnings)
 
 
+def test_a_run_that_was_not_decoded_on_a_set_is_named_for_that() -> None:
+    """As an evaluation with other sets: nothing was tested on different utterances."""
+    comparison = compared(records(LSTM, [GRU[0], replace(GRU[1], utterances=[]), GRU[2]]))
+    assert "test: rnn=gru with seed 1 was not decoded on this set: not compared" in comparison.warnings
+    comparison = compared(records(LSTM, [replace(run, utterances=[]) for run in GRU]))
+    assert "test: rnn=gru was not decoded on this set: not compared" in comparison.warnings
+
+
 def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> None:
     """As two languages have."""
     same, other = arm("rnn=gru", [0.4, 0.41, 0.4]), arm("rnn=gru", [0.4, 0.41, 0.4], speakers="p")

@@ -15,8 +15,10 @@ from hydra.types import RunMode
 from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.config.compose import compose
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.config.loader import Loader, use_loader
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import CONF, REPOSITORY
 
 SWEEPS = REPOSITORY / "sweeps"
@@ -140,3 +142,11 @@ def test_every_file_is_read_once_and_every_choice_of_files_merged_once(monkeypat
     (repository,) = loader._repositories.values()
     assert len(repository.defaults) == 3, "the sweep's own, and the two of its arms"
     assert len(loader._merged) == 2, "the sweep's own files are those of its first arms"
+
+
+@pytest.mark.parametrize("content", [b"a: b: c\n", b"\xff\xfe\x00", b"a: !!python/object/apply:os.getcwd []\n"])
+def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes(content)
+    with pytest.raises(UsageError, match="mine") as raised:
+        compose(CONF, [], name="mine", folder=tmp_path)
+    assert "\n" not in str(raised.value)

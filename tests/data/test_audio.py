@@ -1,5 +1,6 @@
 """The reader of audio files: samples as they are, stereo averaged, other rates resampled."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import soundfile
 
 from asr_ablations.data import audio
+from asr_ablations.data.audio import AudioError
 from asr_ablations.tools.errors import UsageError
 
 
@@ -64,3 +66,64 @@ def test_unreadable_files_are_named(tmp_path: Path, content: bytes | None) -> No
     for call in (lambda: audio.duration(path), lambda: audio.read(path, 0.0, 1.0)):
         with pytest.raises(UsageError, match=r"cannot read audio .*broken.flac"):
             call()
+
+
+def test_a_wav_with_less_than_its_header_promises_is_truncated(tmp_path: Path) -> None:
+    """libsndfile shortens the length by itself, and the rest would be taken for the whole."""
+    path = written(tmp_path / "a.wav", noise(5000))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:6000])
+    with pytest.raises(AudioError, match=f"truncated audio: {6000 - 44} of 10000 bytes"):
+        audio.header(path)
+    ten_hours = (10 * 3600 * 16000 * 2).to_bytes(4, "little")
+    path.write_bytes(whole[:40] + ten_hours + whole[44:])
+    with pytest.raises(AudioError, match="truncated audio"):
+        audio.header(path)
+    path.write_bytes(whole[:40] + b"\xff" * 4 + whole[44:])  # as a stream is written, whose end nobody knew
+    assert audio.header(path) == (5000, 16000)
+
+
+def test_a_streamed_flac_has_no_length(tmp_path: Path) -> None:
+    """Its header says 0 samples, in the 36 bits from byte 21 and a half on (RFC 9639, section 8.2)."""
+    path = written(tmp_path / "a.flac", noise(5000))
+    content = bytearray(path.read_bytes())
+    content[21] &= 0xF0
+    content[22:26] = bytes(4)
+    path.write_bytes(content)
+    with pytest.raises(AudioError, match="unknown length"):
+        audio.header(path)
+
+
+@pytest.mark.parametrize(
+    ("rate", "channels", "words"), [(3999, 1, "3999 Hz"), (1_000_003, 1, "Hz"), (16000, 65, "65 ch")]
+)
+def test_rates_and_channels_are_known_before_anything_is_decoded(
+    rate: int, channels: int, words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "a.wav", noise(100, channels), rate)
+    with pytest.raises(AudioError, match=f"unreadable audio: .*{words}"):
+        audio.header(path)
+
+
+def test_a_rate_that_shares_nothing_with_16000_needs_no_gigabytes(tmp_path: Path) -> None:
+    """Of 44,101 Hz the exact kernel has 700 million values; the nearest rate is 44,100."""
+    tone = (8000 * np.sin(2 * np.pi * 440 * np.arange(44101) / 44101)).astype(np.int16)
+    result = audio.read(written(tmp_path / "a.wav", tone, 44101), 0.0, 1.0)
+    expected = audio.read(written(tmp_path / "b.wav", tone, 44100), 0.0, 44101 / 44100)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_channels_are_averaged_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.flac", noise(1000, 8))
+    whole = audio.read(path, 0.0, 1000 / 16000)
+    monkeypatch.setattr(audio, "BLOCK", 8 * 77)
+    np.testing.assert_array_equal(audio.read(path, 0.0, 1000 / 16000), whole)
+
+
+def test_names_that_are_no_text_and_pipes_are_faults_of_a_file(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.wav")
+    assert audio.header(written(tmp_path / "a.wav", noise(100)).rename(tmp_path / name)) == (100, 16000)
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path in (tmp_path / "pipe.wav", Path("a\0b.wav"), Path("\ud800.wav"), Path("x" * 5000)):
+        with pytest.raises(AudioError):
+            audio.header(path)

@@ -132,7 +132,7 @@ def test_librispeech_is_downloaded_and_reads_as_where_it_came_from(
     for split, source in MINI.items():
         original = component("data", "librispeech", root=str(root), train=[source]).read(source)
         assert [(u.id, u.text, u.content) for u in corpus.read(split)] == [(u.id, u.text, u.content) for u in original]
-    assert {path.name for path in (tmp_path / "new" / "root").iterdir()} == {*MINI, ".prepare.lock"}
+    assert {path.name for path in (tmp_path / "new" / "root").iterdir()} == {*MINI}
     server.requests.clear()
     corpus.fetch()
     assert server.requests == [], "present splits are not requested again"
@@ -186,7 +186,7 @@ def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: P
     source = component("data", "an4", root=str(tiny_corpus), held_out=1)
     for split in ("train", "dev", "test"):
         assert [u.text for u in corpus.read(split)] == [u.text for u in source.read(split)]
-    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test", ".prepare.lock"}
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test"}
     server.requests.clear()
     corpus.fetch()
     assert server.requests == []
@@ -207,7 +207,7 @@ def test_another_md5_is_reported_and_the_archive_removed(server: Server, tmp_pat
     corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source"), md5="0" * 32)
     with pytest.raises(UsageError, match=f"MD5 [0-9a-f]{{32}}, expected {'0' * 32}; the file was removed"):
         corpus.fetch()
-    assert {path.name for path in (tmp_path / "root").iterdir()} == {".prepare.lock"}
+    assert {path.name for path in (tmp_path / "root").iterdir()} == set()
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:

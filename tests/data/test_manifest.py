@@ -107,6 +107,10 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
         ({"audio_filepath": "a.wav", "text": "a", "duration": "1 s"}, "wrong duration"),
         ('{"audio_filepath": "a.wav", "text": "a", "duration": NaN}', "wrong duration"),
         ({"audio_filepath": "a.wav", "text": "a", "duration": True}, "wrong duration"),
+        ('{"audio_filepath": "a.wav", "text": "a", "offset": 1' + "0" * 400 + "}", "wrong offset"),
+        ("[" * 100_000, "not JSON"),
+        ({"audio_filepath": "~nobody-of-this-name/a.wav", "text": "a"}, "missing file"),
+        (r'{"audio_filepath": "a.wav", "text": "a", "id": "\ud800"}', "wrong id"),
     ],
 )
 def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: dict[str, Any] | str, fault: str) -> None:
@@ -118,6 +122,20 @@ def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: dict[str, Any
     assert bad.id == "train.jsonl:3"
     assert bad.fault.startswith(fault)
     assert "\n" not in bad.fault
+
+
+def test_a_separator_of_lines_within_a_text_ends_no_line(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav")
+    lines = [{"audio_filepath": "a.wav", "text": f"a{separator}b"} for separator in "\u2028\u2029\x85\x0b\x0c"]
+    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    (tmp_path / "train.jsonl").write_text(text.replace("\\u000b", "\x0b").replace("\\f", "\x0c"), encoding="utf-8")
+    assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "", "", "not JSON", "not JSON"]
+
+
+def test_a_path_with_a_nul_is_a_missing_file(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav")
+    write_manifest(tmp_path / "train.jsonl", [{"audio_filepath": name, "text": "a"} for name in ("a.wav", "a\0.wav")])
+    assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "missing file"]
 
 
 @pytest.mark.parametrize(("offset", "duration", "fault"), [

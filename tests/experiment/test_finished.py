@@ -96,3 +96,21 @@ def test_only_a_result_ends_a_run(status: dict[str, object], expected: bool, out
 def test_a_damaged_record_is_no_result(name: str, outputs: Path, tiny_corpus: Path) -> None:
     status_file(outputs).with_name(name).write_text("{")
     assert finished([config(tiny_corpus, outputs)]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [("status.json", ""), ("summary.json", "{}"), ("environment.json", "[]"), ("utterances.csv", "set,id\n")],
+)
+def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
+    name: str, damaged: str, outputs: Path, tiny_corpus: Path
+) -> None:
+    folder = status_file(outputs).parent
+    losses = (folder / "losses.csv").read_text()
+    (folder / name).write_text(damaged)
+    assert run(config(tiny_corpus, outputs)) == folder
+    kept = folder.with_name(f"{folder.name}.1")
+    assert (kept / name).read_text() == damaged, "nothing is lost"
+    assert (kept / "checkpoints" / "last.ckpt").exists()
+    assert (folder / "losses.csv").read_text() == losses
+    assert finished([config(tiny_corpus, outputs)]) is not None

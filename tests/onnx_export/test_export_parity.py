@@ -1,6 +1,7 @@
 """Exported models under onnxruntime against torch, on real speech."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,16 @@ def test_the_file_of_another_model_is_detected(tmp_path: Path) -> None:
     """The comparison before every export detects wrong numbers."""
     write_graph(Graph(small_task("seed=1", "layers=1"), False), tmp_path / "model.onnx", None, DESCRIPTION)
     assert largest_difference(small_task("seed=2", "layers=1"), tmp_path / "model.onnx", "float") > 0.01
+
+
+def test_a_model_that_gives_no_numbers_is_never_within_the_tolerance(tmp_path: Path) -> None:
+    """max(0, nan) is 0."""
+    task = small_task("layers=1")
+    write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.fill_(math.nan)
+    assert largest_difference(task, tmp_path / "model.onnx", "float") == math.inf
 
 
 def test_training_continues_with_the_same_modules() -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from asr_ablations.reproduction.causes import ANY_ORDER, DETERMINING, Cause, causes, environment_causes
-from asr_ablations.reproduction.evidence import compare_runs
+from asr_ablations.reproduction.checkout import announce
+from asr_ablations.reproduction.evidence import compare_runs, refuse_damaged
 from asr_ablations.reproduction.noise import from_seeds, noise, published
 from asr_ablations.reproduction.original import Original, load_original
 from asr_ablations.reproduction.terminal import cause_line, noise_line
@@ -18,6 +19,7 @@ from asr_ablations.reproduction.verdict import CANNOT_TELL, DIFFERS, DRIFT, MATC
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.records import read_run
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
 from tests.helpers.run_folders import edit, write_run
 
@@ -290,3 +292,48 @@ def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     write_run(tmp_path, "seed=4", "dropout=0.5", rate=0.9)
     write_run(tmp_path, "seed=5", rate=0.9, status="failed")
     assert noise(original.record, original.sweep)["test"].source.startswith("4 seeds")
+
+
+def test_what_nothing_explains_is_no_drift(tmp_path: Path) -> None:
+    """On a CPU the same code, data, versions and threads give the same bits: something was changed."""
+    result = verdict(*pair(tmp_path, change=losses([3.0, 2.5, 2.0000002, 1.5])))
+    assert (result.name, result.causes) == (DIFFERS, [])
+    assert "though nothing else differs" in result.why
+
+
+@pytest.mark.parametrize(("name", "content"), [("losses.csv", "a,b\n1,2\n"), ("losses.csv", "batch,loss\n0,low\n")])
+def test_damaged_losses_are_refused_before_anything_is_trained(name: str, content: str, tmp_path: Path) -> None:
+    original, _ = pair(tmp_path)
+    (original.folder / name).write_text(content)
+    with pytest.raises(UsageError, match=name):
+        refuse_damaged(original.record)
+
+
+CHANGE = """diff --git a/src/evil.py b/src/evil.py
+new file mode 100644
+--- /dev/null
++++ b/src/evil.py
+@@ -0,0 +1 @@
++import os
+"""
+
+
+def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    folder = write_run(tmp_path)
+    code = {"commit": "0123456789" * 4, "dirty_diff": CHANGE}
+    change_json(folder / "environment.json", lambda content: content.update(code=code))
+    announce(load_original(folder), tmp_path, trust=False)
+    assert (
+        capsys.readouterr().out == f"--checkout runs commit {code['commit']}, with uncommitted changes of src/evil.py\n"
+    )
+    change_json(folder / "status.json", lambda content: content.update(host="another"))
+    with pytest.raises(UsageError, match="written on the machine 'another'; --trust"):
+        announce(load_original(folder), tmp_path, trust=False)
+    assert "src/evil.py" in capsys.readouterr().out, "said before it is asked"
+    announce(load_original(folder), tmp_path, trust=True)
+    for commit in ("--upload-pack=touch x", "HEAD", "0" * 39, "0" * 40 + "\n"):
+        change_json(folder / "environment.json", lambda content, name=commit: content["code"].update(commit=name))
+        with pytest.raises(UsageError, match="names no commit"):
+            announce(load_original(folder), tmp_path, trust=True)

@@ -1,15 +1,20 @@
 """Every run of a folder is counted: finished, diverged, or unfinished with its config."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.records import load, read_run
+from asr_ablations.runs.damage import damage
+from asr_ablations.runs.identity import BEHAVIOUR
+from asr_ablations.runs.records import EDITED, load, read_run
 from asr_ablations.runs.status import fate_of
+from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
-from tests.helpers.run_folders import write_run
+from tests.helpers.run_folders import edit, write_run
 
 
 def diverge(folder: Path) -> None:
@@ -88,7 +93,103 @@ def test_a_run_that_diverged_and_is_not_whole_is_named(tmp_path: Path) -> None:
     folder = write_run(tmp_path, change=diverge)
     (folder / "config.yaml").unlink()
     with pytest.raises(UsageError, match=r"its status is diverged, but config\.yaml is missing"):
-        load([folder])
+        read_run(folder)
+    (absent,) = load([folder]).unfinished
+    assert (absent.state, absent.reason.endswith("but config.yaml is missing")) == ("damaged", True)
+
+
+def bomb() -> str:
+    """Nine levels of nine references each: 9^9 texts once somebody walks through it."""
+    levels = [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    return "\n".join(["a0: &a0 [x]", *levels])
+
+
+DAMAGES: list[tuple[str, str | bytes | None]] = [
+    *(
+        (name, text)
+        for name in ("status.json", "summary.json", "environment.json", "data.json")
+        for text in ("", "[]", "5")
+    ),
+    ("status.json", "{}"),
+    ("status.json", b"\xff\xfe"),
+    ("status.json", "[" * 100_000),
+    ("status.json", None),
+    ("summary.json", '{"sets": {"dev": 5}, "test_sets": ["dev"]}'),
+    ("summary.json", '{"sets": {"dev": {"wer": "low"}}, "test_sets": ["dev"]}'),
+    ("summary.json", None),
+    ("environment.json", '{"versions": 5}'),
+    ("environment.json", '{"hardware": {"threads": "two"}}'),
+    ("data.json", '{"sets": 5}'),
+    ("config.yaml", ""),
+    ("config.yaml", "a: b: c"),
+    ("config.yaml", "seed: abc"),
+    ("config.yaml", "a: !!python/object/apply:os.getcwd []"),
+    ("config.yaml", "a: " + "[" * 100_000),
+    ("config.yaml", bomb()),
+    ("config.yaml", None),
+    ("overrides", b"\xff\xfe"),
+    ("metrics.csv", ""),
+    ("metrics.csv", "epoch,step\n1\n"),
+    ("metrics.csv", "epoch,step\n1,many\n"),
+    ("metrics.csv", b"\x00\xff"),
+    ("losses.csv", "batch,loss\n0,low\n"),
+    ("losses.csv", None),
+    ("model.txt", None),
+    ("utterances.csv", ""),
+    ("utterances.csv", "set,id\ndev,1\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGES, ids=range(len(DAMAGES)))
+def test_a_damaged_run_is_named_with_its_file_and_left_out(
+    name: str, content: str | bytes | None, tmp_path: Path
+) -> None:
+    """None: a pipe, of which reading never ends."""
+    whole, damaged = write_run(tmp_path, "seed=0"), write_run(tmp_path, "seed=1")
+    (damaged / name).unlink(missing_ok=True)
+    if content is None:
+        os.mkfifo(damaged / name)
+    else:
+        (damaged / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    records = load([tmp_path / "sweep"])
+    assert [run.folder for run in records.runs] == [whole]
+    (absent,) = records.unfinished
+    assert (absent.folder, absent.state) == (damaged, "damaged")
+    assert f"{name}" in absent.reason
+    assert "\n" not in absent.reason
+    assert name in str(damage(damaged)) or name in ("data.json", "overrides")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[:-1], "71 rows of test, and the summary counts 72"),
+        (lambda lines: [*lines, lines[-1]], "73 rows of test"),
+        (lambda lines: [*lines[:-1], lines[-2]], "utterances of test twice"),
+    ],
+)
+def test_utterances_that_are_not_those_of_the_summary_are_no_result(
+    change: Callable[[list[str]], list[str]], words: str, tmp_path: Path
+) -> None:
+    folder = write_run(tmp_path)
+    lines = (folder / "utterances.csv").read_text().splitlines(keepends=True)
+    (folder / "utterances.csv").write_text("".join(change(lines)))
+    with pytest.raises(UsageError, match=words):
+        read_run(folder)
+
+
+def test_a_config_that_was_edited_since_the_run_is_a_warning(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "seed=0", behaviour=BEHAVIOUR)
+    assert load([folder]).warnings == []
+    edit(folder / "config.yaml", "(?m)^seed: 0$", "seed: 5")
+    assert load([folder]).warnings == [f"{folder.name}: {EDITED}"]
+
+
+def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"arms": 5}')
+    write_manifest(tmp_path, [], {"started": "now", "command": [], "search": False})
+    assert (tmp_path / "sweep.json.1").read_text() == '{"arms": 5}'
+    assert json.loads((tmp_path / "sweep.json").read_text())["arms"] == []
 
 
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:

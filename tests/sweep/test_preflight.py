@@ -1,10 +1,13 @@
 """What a sweep file declares is checked before its first run, not by the comparison of its last."""
 
+from pathlib import Path
+
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.sweep.preflight import check_declarations
+from asr_ablations.sweep.preflight import check_arm, check_declarations
 from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import compose, tiny_overrides
 from tests.helpers.sweep_files import NAMES, composed
 
 
@@ -23,3 +26,11 @@ def test_a_question_that_compare_would_not_understand_is_refused(ablation: dict[
 def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:
     asked = [OmegaConf.create({"ablation": OmegaConf.to_container(composed(name).ablation)}) for name in NAMES[:3]]
     check_declarations([DictConfig({"ablation": None}), *asked])
+
+
+def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_corpus: Path) -> None:
+    """It fails when it runs, under its own name; the arms after it are checked and trained."""
+    configs = [compose(*tiny_overrides(tiny_corpus), f"width={width}", "layers=2") for width in (10_000_000, 8)]
+    large = check_arm(configs[0], {})
+    assert large.mistake is None
+    assert large == check_arm(configs[1], {})

@@ -60,3 +60,14 @@ def test_any_format_that_soundfile_writes(tmp_path: Path, ending: str) -> None:
     soundfile.write(file, 0.3 * np.sin(np.arange(22050) / 10), 22050)
     assert [source.path for source in find_sources([str(tmp_path)])] == [file]
     assert abs(len(read_whole(file)) - 16000) < 2000  # mp3 pads
+
+
+def test_a_name_that_no_file_can_have_is_left_to_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\0b.wav\n" + "x" * 5000 + "\nc.wav\n"))
+    assert [str(source.path) for source in find_sources(["-"])] == ["a\0b.wav", "x" * 5000, "c.wav"]
+
+
+def test_a_closed_standard_input_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match="standard input is closed"):
+        find_sources(["-"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.transcription.output import writer
+from asr_ablations.transcription.output import Stream, writer
 from asr_ablations.transcription.recogniser import Piece
 from asr_ablations.transcription.sources import Source
 from asr_ablations.transcription.transcript import Transcript, as_srt, subtitles
@@ -48,3 +48,16 @@ def test_subtitles_of_several_files_need_a_folder(tmp_path: Path) -> None:
     both = [Source(Path("a.wav"), Path("a.wav")), Source(Path("b.wav"), Path("b.wav"))]
     with pytest.raises(UsageError, match="expected output=<folder>/"):
         writer(None, "srt", both, False)
+
+
+def test_output_goes_through_links_and_into_devices_and_replaces_neither(tmp_path: Path) -> None:
+    target, link, device = tmp_path / "target.txt", tmp_path / "link.txt", tmp_path / "device"
+    link.symlink_to(target)
+    device.symlink_to("/dev/null")
+    for file in (link, device):
+        stream = Stream(file, "text", single=True)
+        stream.parts = ["words\n"]
+        stream.close()
+    assert (link.is_symlink(), target.read_text()) == (True, "words\n")
+    assert device.resolve() == Path("/dev/null")
+    assert Path("/dev/null").is_char_device()

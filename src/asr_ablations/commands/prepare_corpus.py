@@ -13,7 +13,7 @@ from asr_ablations.data.description import SetDescription, describe_set
 from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import console
+from asr_ablations.tools.terminal import console, harmless
 from asr_ablations.training.assembly import assemble
 
 
@@ -30,7 +30,7 @@ def prepare(cfg: DictConfig) -> None:
     task, _ = assemble(cfg, corpus)  # for its alphabet, and for how many frames its model makes of an utterance
     judged = judge(corpus, task.alphabet)
     faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in judged.items() for u in utterances if u.fault]
-    print("".join(f"{' '.join(fault.split())}\n" for fault in faults), end="", file=sys.stderr)
+    print("".join(f"{harmless(' '.join(fault.split()))}\n" for fault in faults), end="", file=sys.stderr)
     if faults and corpus.on_bad == "stop":
         raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)

@@ -2,6 +2,7 @@
 
 python src/reproduce.py outputs/single/<run>                the same config once more, with a verdict
 python src/reproduce.py outputs/single/<run> --checkout     by the code that the run recorded, in a git worktree
+python src/reproduce.py theirs/single/<run> --checkout --trust    the same for the folder of another user or machine
 python src/reproduce.py outputs/single/<run> seed=7         a new run of the same sweep that differs in that key alone
 
 The verdict is one of
@@ -21,9 +22,13 @@ mistake.
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asr_ablations.commands.run import exit_code
 from asr_ablations.tools.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from asr_ablations.reproduction.original import Original
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,19 +59,31 @@ def parser() -> argparse.ArgumentParser:
         help="run the commit that the record names, with the uncommitted changes it holds; only for records you trust",
     )
     arguments.add_argument(
+        "--trust", action="store_true", help="with --checkout: also where another user or machine wrote the folder"
+    )
+    arguments.add_argument(
         "--outputs", type=Path, help="in place of outputs/reproductions, or for a new run, of outputs"
     )
     return arguments
 
 
+def _original(options: argparse.Namespace) -> "Original":
+    from asr_ablations.reproduction.checkout import announce
+    from asr_ablations.reproduction.original import load_original
+
+    original = load_original(options.run)
+    if options.checkout:
+        announce(original, REPOSITORY, trust=options.trust)
+    return original
+
+
 def reproduce(options: argparse.Namespace) -> int:
     from asr_ablations.report.wandb_afterwards import log_afterwards
-    from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.terminal import print_verdict
     from asr_ablations.reproduction.verdict import DRIFT, MATCH
 
-    original = load_original(options.run)
+    original = _original(options)
     folder = (options.outputs or original.sweep.parent / "reproductions").absolute()
     done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
     print_verdict(done.verdict)
@@ -80,8 +97,7 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def vary(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.original import load_original
     from asr_ablations.reproduction.variation import run_variation
 
-    run_variation(load_original(options.run), options.overrides, REPOSITORY, options.outputs, checkout=options.checkout)
+    run_variation(_original(options), options.overrides, REPOSITORY, options.outputs, checkout=options.checkout)
     return 0

@@ -140,6 +140,10 @@ def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: 
     common, apart, warnings = everything, {}, []
     compared = []
     for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
+        if undecoded := [str(run.seed) for run in arm.runs if not rows[id(run)]]:
+            which = f" with seed {', '.join(undecoded)}" if len(undecoded) < len(arm.runs) else ""
+            warnings.append(f"{set_}: {arm.name}{which} was not decoded on this set: not compared")
+            continue
         own = [set(rows[id(run)]) for run in arm.runs] or [everything]
         shared, largest = set.intersection(*own), max(map(len, own))
         if not shared or len(shared) < SHARE * largest:

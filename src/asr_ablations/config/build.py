@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.keys import check_added, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 
 
 def check_targets(cfg: DictConfig) -> None:
@@ -25,9 +25,10 @@ def check_targets(cfg: DictConfig) -> None:
         if str(key) not in groups():
             check_free(str(key), value)
             continue
+        if not isinstance(value, dict):
+            raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
-        if isinstance(value, dict):
-            check_kinds(str(key), value)
+        check_kinds(str(key), value)
 
 
 def one_line(error: Exception) -> str:
@@ -65,6 +66,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         cause = error.__cause__
         if isinstance(cause, (ValueError, TypeError)):
             raise UsageError(f"{options.get('_target_')}: {cause}") from cause
+        if cause is not None and is_lack_of_memory(cause):
+            raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
 
 

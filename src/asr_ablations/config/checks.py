@@ -32,9 +32,10 @@ def check(cfg: DictConfig) -> None:
     if cfg.gpus != "auto":
         whole("gpus", cfg.gpus, 0, also="auto")
     whole("seed", cfg.seed, 0, LARGEST_SEED)
-    smallest = {"max_epochs": 1, "width": 1, "layers": 1, "workers": 0, "nodes": 1}
+    smallest = {"max_epochs": 1, "width": 1, "layers": 1, "nodes": 1}
     for key, least in smallest.items():
         whole(key, cfg[key], least)
+    whole("workers", cfg.workers, 0, MOST_PROCESSES)
     for key, value in cfg.seeds.items():
         if value is not None:
             whole(f"seeds.{key}", value, 0, LARGEST_SEED)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.conf import HydraConf
@@ -39,7 +40,7 @@ def compose(
         group, _, value = str(error.missing_cfg_file).rpartition("/")
         expected = f"expected {', '.join(error.options)}" if error.options else "there is no such file"
         raise UsageError(f"{group or folder or conf}={value}: {expected}") from error
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(one_line(error)) from error
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import hydra
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
@@ -21,9 +22,10 @@ from asr_ablations.config.languages import look_up_in
 from asr_ablations.config.loader import use_loader
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged
-from asr_ablations.tools.errors import Stopped, UsageError
+from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, of_the_system
 from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
 PLUGINS = {"optuna": "search", "joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
 """The extras that bring launchers and sweepers of Hydra's."""
@@ -55,6 +57,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             use_loader()
+            forgive_characters()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 return command(cfg)
@@ -66,9 +69,10 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
-            except BrokenPipeError:  # … --help | head
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                sys.exit(1)
+            except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
+                _stop(error)
+            except OSError as error:
+                _stop_for_the_system(error)
             except Exception as error:
                 if (exit_code := getattr(error, "exit_code", None)) is None:
                     raise
@@ -91,6 +95,8 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             return task(cfg)
         except UsageError as error:
             _stop(error)
+        except OSError as error:
+            _stop_for_the_system(error)
         except Diverged as error:
             if _in_a_sweep_of_hydra():
                 return None  # a result, and no reason for Hydra to end the sweep
@@ -105,8 +111,22 @@ def _in_a_sweep_of_hydra() -> bool:
 
 
 def _stop(error: Exception) -> NoReturn:
-    print(f"error: {_one_line(error)}", file=sys.stderr)
+    print(harmless(f"error: {_one_line(error)}"), file=sys.stderr)
     sys.exit(2)
+
+
+def _stop_for_the_system(error: OSError) -> NoReturn:
+    """End where the system refuses a file, as a folder without permission, a full disk, or a reader that has gone away:
+    … --help | head. Any other error is one of ours, and is raised again.
+    """
+    if error.filename is None:  # of the output itself
+        ignore_output()
+    if isinstance(error, BrokenPipeError):
+        sys.exit(1)
+    if (message := of_the_system(error)) is None:
+        raise error
+    print(harmless(f"error: {message}"), file=sys.stderr)
+    sys.exit(exit_code_of(error))
 
 
 def _one_line(error: Exception) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import hydra._internal.config_loader_impl as hydra_loader
 import hydra._internal.hydra as hydra_core
+import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
 from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
@@ -23,7 +24,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
 from asr_ablations.config.own_keys import refuse_unread
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
 
@@ -39,6 +40,14 @@ class Repository(CachingConfigRepository):
         self.cache: dict[str, ConfigResult | None] = {}
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
         self._groups: dict[str, bool] = {}
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Raises UsageError with the name of a file that is no YAML: with -cd and -cn it is the user's own."""
+        try:
+            loaded: ConfigResult | None = super().load_config(config_path)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UsageError(f"{config_path}.yaml: {' '.join(str(error).split())}") from error
+        return loaded
 
     def group_exists(self, config_path: str) -> bool:
         if config_path not in self._groups:

@@ -1,5 +1,8 @@
 """The one reader of audio files: wav, flac, ogg, opus, mp3 and whatever else libsndfile supports."""
 
+import math
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,19 @@ FORMATS = {
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
 """libsndfile's names of the formats that a file with one of these endings may have; other endings promise nothing."""
+RATES = (4000, 384_000)
+"""Hz, the lowest and the highest."""
+MOST_CHANNELS = 64
+LONGEST = 48 * 3600.0
+"""Seconds of a file. A stream, as from a pipe, has a header that claims hundreds of millions of years."""
+UNKNOWN = (0, 0x7FFFF000)
+"""Bytes of a WAV's data: none, or from there on, mean that whoever wrote it did not know."""
+BLOCK = 1 << 22
+"""Values of several channels that are read at once: a small file of compressed silence can hold 64 channels."""
+LARGEST_KERNEL = 1 << 22
+"""Values of a resampling kernel: 44,101 Hz needs 700 million of them, and 44,100 Hz 70 thousand."""
+ROUND_RATE = 50
+"""Hz: a rate whose kernel is too large is taken for the nearest multiple of this, as 44,101 for 44,100 Hz."""
 UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # TypeError: headerless audio, whose rate is unknown
 
 
@@ -30,13 +46,15 @@ def header(path: Path) -> tuple[int, int]:
     Raises AudioError for a file that is missing, empty, no audio, or of another format than its ending says.
     """
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise AudioError(path, "missing file", error.strerror) from error
-    if not size:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have, with a NUL or a lone surrogate
+        raise AudioError(path, "missing file", getattr(error, "strerror", None) or error) from error
+    if not stat.S_ISREG(status.st_mode):  # of a pipe, reading need not end
+        raise AudioError(path, "unreadable audio", "no regular file")
+    if not status.st_size:
         raise AudioError(path, "zero-length file", "0 bytes")
     try:
-        info = soundfile.info(str(path))
+        info = soundfile.info(os.fsencode(path))  # soundfile itself refuses names that are no UTF-8
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", error) from error
     expected = FORMATS.get(path.suffix.lower(), (info.format,))
@@ -44,7 +62,28 @@ def header(path: Path) -> tuple[int, int]:
         raise AudioError(path, "wrong extension", f"it holds {info.format}, not {expected[0]}")
     if not info.frames:
         raise AudioError(path, "zero-length audio", "0 samples")
+    if not RATES[0] <= info.samplerate <= RATES[1]:
+        raise AudioError(path, "unreadable audio", f"{info.samplerate} Hz, expected {RATES[0]} to {RATES[1]}")
+    if info.channels > MOST_CHANNELS:
+        raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected {MOST_CHANNELS} at the most")
+    if info.frames / info.samplerate > LONGEST:
+        raise AudioError(path, "unknown length", f"its header gives none, or over {LONGEST / 3600:g} hours")
+    _refuse_cut_wav(path, status.st_size)
     return info.frames, info.samplerate
+
+
+def _refuse_cut_wav(path: Path, size: int) -> None:
+    """Raises AudioError for a WAV with less than its header promises: libsndfile takes what is there for the whole."""
+    with path.open("rb") as file:
+        if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
+            return
+        while len(chunk := file.read(8)) == 8:
+            promised, rest = int.from_bytes(chunk[4:], "little"), size - file.tell()
+            if chunk[:4] == b"data":
+                if UNKNOWN[0] < promised < UNKNOWN[1] and promised > rest:
+                    raise AudioError(path, "truncated audio", f"{rest} of {promised} bytes")
+                return
+            file.seek(promised + promised % 2, os.SEEK_CUR)
 
 
 def duration(path: Path) -> float:
@@ -59,7 +98,7 @@ def read(path: Path, offset: float, seconds: float) -> np.ndarray:
     Raises AudioError where the file cannot be read, ends too early, or holds values that are not numbers.
     """
     try:
-        file = soundfile.SoundFile(str(path))
+        file = soundfile.SoundFile(os.fsencode(path))
     except UNREADABLE as error:
         raise AudioError(path, "unreadable audio", error) from error
     with file:
@@ -68,7 +107,7 @@ def read(path: Path, offset: float, seconds: float) -> np.ndarray:
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
             file.seek(round(offset * rate))
-            samples = file.read(expected, dtype=dtype, always_2d=True)
+            samples = _mono(file, expected, dtype)
         except UNREADABLE as error:  # though the header was sound
             raise AudioError(path, "truncated audio", error) from error
     if len(samples) < expected:
@@ -77,8 +116,19 @@ def read(path: Path, offset: float, seconds: float) -> np.ndarray:
         raise AudioError(path, "not a number", f"{np.count_nonzero(~np.isfinite(samples))} samples are NaN or infinite")
     if dtype == "float32":
         samples = samples * 32768
-    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
-    return _to_int16(mono) if rate == SAMPLE_RATE else _resample(mono, rate)
+    return _to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
+
+
+def _mono(file: soundfile.SoundFile, frames: int, dtype: str) -> np.ndarray:
+    """The next samples (S,), at most so many; those of several channels averaged, a block after the other."""
+    if file.channels == 1:
+        samples: np.ndarray = file.read(frames, dtype=dtype)
+        return samples
+    block, parts = max(1, BLOCK // file.channels), [np.zeros(0, dtype=np.float32)]
+    for first in range(0, frames, block):
+        part = file.read(min(block, frames - first), dtype=dtype, always_2d=True)
+        parts.append(part.mean(axis=1, dtype=np.float32))
+    return np.concatenate(parts)
 
 
 def _to_int16(samples: np.ndarray) -> np.ndarray:
@@ -92,4 +142,7 @@ def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
     import torch
     from torchaudio.functional import resample
 
+    common = math.gcd(rate, SAMPLE_RATE)
+    if (rate // common) * (SAMPLE_RATE // common) > LARGEST_KERNEL:
+        rate = ROUND_RATE * round(rate / ROUND_RATE)
     return _to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())

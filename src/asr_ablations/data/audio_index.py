@@ -33,7 +33,7 @@ class FileState:
         """Return the present state of a file, or None if there is no such file."""
         try:
             status = path.stat()
-        except OSError:
+        except (OSError, ValueError):
             return None
         return FileState(status.st_size, status.st_mtime_ns)
 
@@ -104,6 +104,6 @@ def _execute(work: Callable[[sqlite3.Connection], list[tuple[object, ...]]]) -> 
         with closing(sqlite3.connect(index_path(), timeout=60)) as database, database:
             database.executescript(TABLES)
             return work(database)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeEncodeError) as error:
         log.warning("%s cannot be used, what is known of audio files is not kept: %s", index_path(), error)
         return []

@@ -78,7 +78,7 @@ def _arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
 
 
 def _bar() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, transient=True, disable=not sys.stdout.isatty())
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from asr_ablations.config.checks import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices
@@ -93,8 +94,8 @@ def process_count(requested: object) -> int:
     """
     if requested == "auto":
         return cores()
-    if not is_whole(requested, 1):
-        raise choices("processes", requested, "auto, or a whole number, 1 or more")
+    if not is_whole(requested, 1) or requested > MOST_PROCESSES:
+        raise choices("processes", requested, f"auto, or a whole number from 1 to {MOST_PROCESSES}")
     return requested
 
 

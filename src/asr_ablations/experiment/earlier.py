@@ -8,6 +8,7 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.status import reason
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
 
@@ -53,7 +54,4 @@ def _check_resumable(checkpoint: Checkpoint, run: str) -> None:
 
 def _put_aside(checkpoints: Path) -> Path:
     """Rename a folder of checkpoints to a free name beside it; nothing is overwritten, the best one is kept with it."""
-    number = 1
-    while (kept := checkpoints.with_name(f"{checkpoints.name}.{number}")).exists():
-        number += 1
-    return checkpoints.rename(kept)
+    return checkpoints.rename(free_name(checkpoints))

@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import fingerprint
+from asr_ablations.runs.damage import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
 from asr_ablations.runs.status import RESULTS, fate_of
@@ -29,9 +30,9 @@ def finished(configs: Sequence[DictConfig]) -> list[Run] | None:
         for cfg in configs:
             key = json.dumps(OmegaConf.to_container(cfg.data, resolve=True), sort_keys=True)
             if key not in known:
-                known[key] = _fingerprint(cfg)
+                known[key] = fingerprint_of(cfg)
             runs.append(Run(cfg, known[key]))
-        return runs if all(run.status() and _has_result(run) for run in runs) else None
+        return runs if all(run.status() and _has_result(run) and damage(run.folder) is None for run in runs) else None
     except UsageError:
         return None
 
@@ -41,7 +42,7 @@ def print_finished(record: Run) -> None:
     if rank():
         return
     summary = read_summary(record.folder)
-    started = read_status(record.folder)["started"]
+    started = read_status(record.folder).get("started", "at a time that is not recorded")
     sets = ", ".join(f"{name} WER {100 * final['wer']:.2f} %" for name, final in summary["sets"].items())
     print(
         f"done already, started {started}: {sets}\nrun folder  {record.folder}\n"
@@ -70,7 +71,8 @@ def _has_result(run: Run) -> bool:
     return fate_of(run.folder).state in RESULTS
 
 
-def _fingerprint(cfg: DictConfig) -> str:
+def fingerprint_of(cfg: DictConfig) -> str:
+    """The fingerprint of a config's data, which are prepared and read."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return fingerprint(corpus)

@@ -1,5 +1,6 @@
 """run(cfg): build → fit → evaluate → record."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.earlier import earlier_checkpoint
 from asr_ablations.experiment.finished import print_finished
 from asr_ablations.experiment.fit import TrainingRun
+from asr_ablations.runs.damage import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.process import command, wait_for
@@ -30,6 +32,7 @@ from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.weights import start_from
 
+log = logging.getLogger(__name__)
 _has_trained = False
 
 
@@ -80,17 +83,18 @@ def run_fresh(cfg: DictConfig) -> Path:
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
     record, task, data = set_up(cfg)
-    if record.status() == DONE and not cfg.force:
+    anew = cfg.force or _is_damaged(record)
+    if not anew and record.status() == DONE:
         print_finished(record)
         return record.folder
-    if not cfg.force:
+    if not anew:
         _refuse_diverged(record.folder)
     if cfg.force and not rank():
         record.keep_previous()
-    if not cfg.force and _remains_pruned(record, cfg):
+    if not anew and _remains_pruned(record, cfg):
         return record.folder
     with record:
-        checkpoint = None if cfg.force else earlier_checkpoint(record)
+        checkpoint = None if anew else earlier_checkpoint(record)
         if checkpoint is not None:
             _restore_threads(record)
         if not rank():
@@ -114,6 +118,17 @@ def set_up(cfg: DictConfig) -> Setup:
     corpus.prepare()
     data.setup()
     return Setup(Run(cfg, data.fingerprint), task, data)
+
+
+def _is_damaged(record: Run) -> bool:
+    """Whether files of an earlier run are damaged, from which this one can neither continue nor take a result; its
+    folder is put aside then.
+    """
+    if (words := damage(record.folder)) is None:
+        return False
+    if not rank():
+        log.warning("%s; the run starts anew, and its folder is kept as %s", words, record.keep_previous())
+    return True
 
 
 def _refuse_diverged(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.arpa import read_unigrams
+from asr_ablations.language_models.arpa import check_counts, read_unigrams
 from asr_ablations.language_models.words import unspellable
 from asr_ablations.tools.errors import UsageError
 
@@ -87,10 +87,12 @@ def _read(file: Path, changed: int, path: str) -> WordModel:
     """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
     config = kenlm.Config()
     config.show_progress = False
+    if is_arpa(file):
+        check_counts(file)
     with _silent_stderr():
         try:
             ngrams = kenlm.Model(str(file), config)
-        except (OSError, RuntimeError, MemoryError) as error:
+        except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
     vocabulary = read_unigrams(file) if is_arpa(file) else _binary_words(file)
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -125,7 +126,8 @@ def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
         if count != len(expected):
             return float("inf")
         if count:
-            largest = max(largest, float((expected - torch.from_numpy(exported[:count])).abs().max()))
+            difference = float((expected - torch.from_numpy(exported[:count])).abs().max())
+            largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) is 0
     return largest
 
 

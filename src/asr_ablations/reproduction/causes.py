@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.reproduction.original import Original
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 
 DETERMINING = ("config", "data", "code")
@@ -65,8 +67,12 @@ def _checkpoint_config(original: Original) -> DictConfig | None:
     path = last_checkpoint(original.folder)
     if not path.exists():
         return None
-    config: Json | None = read_checkpoint(path).get("run", {}).get("config")
-    return None if config is None else OmegaConf.create(config)
+    run = read_checkpoint(path).get("run")
+    config = run.get("config") if isinstance(run, dict) else None
+    try:
+        return OmegaConf.create(config) if isinstance(config, dict) else None
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{path}: damaged, its config: {' '.join(str(error).split())}") from error
 
 
 def _data(original: Json, reproduction: Json) -> list[Cause]:

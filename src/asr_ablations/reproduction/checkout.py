@@ -1,6 +1,8 @@
 """The code that a run's record names, in a git worktree of its own."""
 
+import os
 import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -8,7 +10,49 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from asr_ablations.reproduction.original import Original
+from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS
+from asr_ablations.runs.reader import read_status
 from asr_ablations.tools.errors import UsageError
+
+MOST_NAMES = 20
+"""Changed files that are named."""
+
+
+def announce(original: Original, repository: Path, *, trust: bool) -> None:
+    """Print which code `--checkout` will run. Raises UsageError, unless it is trusted, where the folder was not written
+    by this user on this machine: the record brings code of its own.
+    """
+    commit, diff = _recorded(original.record.environment.get("code", {}))
+    files = _changed_files(repository, diff)
+    named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
+    print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
+    if not trust and (reason := _why_foreign(original.folder)):
+        raise UsageError(f"--checkout: {original.folder}: {reason}; --trust runs the code that it names all the same")
+
+
+def _why_foreign(folder: Path) -> str | None:
+    """Why a folder may be somebody else's; None for one that this user has written on this machine."""
+    host = read_status(folder).get("host")
+    if host != socket.gethostname():
+        return f"written on the machine {host!r}"
+    files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
+    return "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else None
+
+
+def _recorded(code: Mapping[str, object]) -> tuple[str, str]:
+    """Commit and uncommitted changes of a record. Raises UsageError for what is no commit: git would take it for an
+    option, or for a branch.
+    """
+    commit, diff = str(code.get("commit", "")), str(code.get("dirty_diff") or "")
+    if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+        raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
+    return commit, diff
+
+
+def _changed_files(repository: Path, diff: str) -> list[str]:
+    """The files that a diff changes, as git quotes them; nothing is applied."""
+    listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
+    return [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
 
 
 @contextmanager
@@ -33,9 +77,7 @@ def checked_out(repository: Path, code: Mapping[str, object]) -> Iterator[Path]:
 
     Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
     """
-    commit, diff = str(code.get("commit", "")), str(code.get("dirty_diff") or "")
-    if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
-        raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
+    commit, diff = _recorded(code)
     if _git(repository, "rev-parse", "--git-dir").returncode:
         raise UsageError(f"--checkout: {repository} is no git checkout, so commit {commit[:8]} cannot be taken from it")
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:

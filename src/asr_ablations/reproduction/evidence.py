@@ -30,7 +30,7 @@ class Evidence:
     first_difference: None where all losses are equal; metrics, hypotheses: what differs, as "key, epoch" and "set/id";
     weights: SHA-256 of the last weights of the original and of the reproduction, "" without a checkpoint; rates:
     (original, reproduction) WER as fractions by test set; missing: files that the original's folder no longer holds, so
-    that they could not be compared.
+    that they could not be compared. exact: whether the same inputs give the same bits again: not on every GPU.
     """
 
     steps: int
@@ -41,11 +41,18 @@ class Evidence:
     weights: tuple[str, str]
     rates: dict[str, tuple[float, float]]
     missing: list[str] = field(default_factory=list)
+    exact: bool = True
 
     @property
     def equal(self) -> bool:
         """Whether everything that could be compared is equal bit for bit."""
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
+
+
+def refuse_damaged(run: RunRecord) -> None:
+    """Raises UsageError for an original whose losses or weights cannot be read: before it is trained again."""
+    _losses(run)
+    weights_hash(last_checkpoint(run.folder))
 
 
 def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
@@ -63,6 +70,7 @@ def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
         weights=weights,
         rates=_rates(original, reproduction),
         missing=[name for name, content in compared.items() if not content],
+        exact=not original.environment.get("hardware", {}).get("gpus"),
     )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
 from asr_ablations.reproduction.attempt import open_attempt
-from asr_ablations.reproduction.causes import causes
+from asr_ablations.reproduction.causes import causes, changed_since
 from asr_ablations.reproduction.checkout import code_folder
-from asr_ablations.reproduction.evidence import compare_runs
+from asr_ablations.reproduction.evidence import compare_runs, refuse_damaged
 from asr_ablations.reproduction.frozen_run import refuse_failure, run_frozen
 from asr_ablations.reproduction.noise import noise
 from asr_ablations.reproduction.original import Original
@@ -35,6 +35,8 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     Raises UsageError for what cannot be run, RunFailedError for a run that fails, KeyboardInterrupt for one that was
     interrupted.
     """
+    refuse_damaged(original.record)
+    changed_since(original)  # reads the config in its checkpoint
     with code_folder(original, source, checkout=checkout) as tree:
         if not checkout:
             check_trusted(original, source)

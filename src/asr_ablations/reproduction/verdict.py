@@ -77,6 +77,8 @@ def _judged(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noi
     beyond = [name for name, limit in known.items() if abs(rates[name][1] - rates[name][0]) > limit]
     if beyond:
         return DIFFERS, f"{difference}, and the WER on {', '.join(beyond)} differs by more than the seed noise"
+    if evidence.exact and not causes:
+        return DIFFERS, f"{difference}, though nothing else differs: a file of the original may have been changed"
     unknown = [name for name in rates if name not in known]
     rest = f"; on {', '.join(unknown)} that noise is unknown" if unknown else ""
     return DRIFT, f"{difference}, and the WER on {', '.join(known)} differs by no more than the seed noise{rest}"

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from asr_ablations.tools.errors import UsageError, is_lack_of_memory
-from asr_ablations.tools.files import Json, sha256
+from asr_ablations.tools.files import Json, is_regular, sha256
 
 
 def read_checkpoint(path: Path) -> Json:
@@ -18,7 +18,10 @@ def read_checkpoint(path: Path) -> Json:
     """
     import torch
 
+    if not is_regular(path):
+        raise UsageError(f"{path}: refused, it is no regular file")
     try:
+        _check_sums(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about unusual pickles: those are refused below
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -29,11 +32,24 @@ def read_checkpoint(path: Path) -> Json:
             raise MemoryError(first_line(error)) from error
         sha256(path)  # torch calls an error of the disk by this name, too: reading it again raises that
         raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
-    except (EOFError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except (EOFError, zipfile.BadZipFile, KeyError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
     if not isinstance(content, dict) or "state_dict" not in content:
         raise UsageError(f"{path}: no checkpoint of a run (it has no state_dict)")
     return content
+
+
+def _check_sums(path: Path) -> None:
+    """Raises BadZipFile for content that is not what was written: torch itself looks at no checksum. Of what is packed,
+    which a checkpoint never is, a small file can be a terabyte.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise zipfile.BadZipFile("its content is packed")
+        if (name := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"wrong checksum of {name}")
 
 
 def weights_hash(path: Path) -> str:

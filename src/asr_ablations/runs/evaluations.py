@@ -1,13 +1,14 @@
 """Evaluations of a run as runs of their own: the same training, another decoder."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.runs.layout import LOOKS
-from asr_ablations.runs.reader import read_utterances
+from asr_ablations.runs.reader import UnreadableFileError, read_evaluation, read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, read_json, slug
+from asr_ablations.tools.files import Json, slug
 
 
 def utterances_of(file: Path) -> Path:
@@ -23,7 +24,7 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
         raise UsageError(f"{folder}: holds no evaluations; python src/evaluate.py run={folder.parent} makes them")
-    evaluations = [read_json(file) for file in files]
+    evaluations = [read_evaluation(file) for file in files]
     names = [evaluation["name"] for evaluation in evaluations]
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
     declared = [evaluation.get("ablation") for evaluation in evaluations]
@@ -33,6 +34,21 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
         _record(file, evaluation, label, run)
         for file, evaluation, label in zip(files, evaluations, labels, strict=True)
     ]
+
+
+def refuse_partial(path: Path, utterances: Sequence[Json], summary: Json) -> None:
+    """Raises UnreadableFileError for a table of utterances that is not the one that its summary sums up: rows are gone
+    from it, or there twice.
+    """
+    ids: dict[str, list[str]] = {}
+    for row in utterances:
+        ids.setdefault(row["set"], []).append(row["id"])
+    for name, rates in summary.get("sets", {}).items():
+        rows, expected = ids.get(name, []), rates.get("utterances")
+        if expected is not None and len(rows) != expected:
+            raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, and the summary counts {expected}")
+        if len({*rows}) != len(rows):
+            raise UnreadableFileError(path, f"it has utterances of {name} twice")
 
 
 def _decoder(evaluation: Json) -> Json:
@@ -60,6 +76,8 @@ def _labels(names: list[str], decoders: list[Json], stems: list[str]) -> list[st
 
 def _record(file: Path, evaluation: Json, label: str, run: RunRecord) -> RunRecord:
     id_ = run.model.partition("/")[0]
+    utterances = read_utterances(utterances_of(file))
+    refuse_partial(utterances_of(file), utterances, evaluation)
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
     return replace(
         run,
@@ -68,6 +86,6 @@ def _record(file: Path, evaluation: Json, label: str, run: RunRecord) -> RunReco
         overrides=[*others, f"decoder={label}"],
         summary={**run.summary, "sets": evaluation["sets"], "test_sets": evaluation["test_sets"]},
         metrics=[],
-        utterances=read_utterances(utterances_of(file)),
+        utterances=utterances,
         model=f"{id_}/{evaluation['checkpoint']}" if id_ else "",
     )

@@ -25,7 +25,7 @@ from asr_ablations.runs.status import (
     status_of,
 )
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import slug, write, write_json
+from asr_ablations.tools.files import folder_name, free_name, write, write_json
 from asr_ablations.tools.machine import iso, rank
 
 
@@ -40,7 +40,7 @@ class Run:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         self.name = short_name(cfg.overrides)
-        self.folder = Path(str(cfg.outputs)) / slug(str(cfg.sweep)) / f"{self.name}-{self.id}"
+        self.folder = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep)) / f"{self.name}-{self.id}"
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
@@ -56,18 +56,15 @@ class Run:
         self._refuse_other_content()
         return str(status["status"])
 
-    def keep_previous(self) -> None:
-        """Move what an earlier run left to <folder>.1, .2, …: nothing is lost. Raises LeaseHeldError where another
-        process still works on it.
+    def keep_previous(self) -> Path | None:
+        """Move what an earlier run left to <folder>.1, .2, …, which is returned: nothing is lost. Raises LeaseHeldError
+        where another process still works on it.
         """
         if not self.folder.exists():
-            return
+            return None
         if holder := owner(self.folder):
             raise LeaseHeldError(f"{self.folder.name}: {holder}")
-        number = 1
-        while (kept := self.folder.with_name(f"{self.folder.name}.{number}")).exists():
-            number += 1
-        self.folder.rename(kept)
+        return self.folder.rename(free_name(self.folder))
 
     def __enter__(self) -> "Run":
         if rank():

@@ -94,8 +94,13 @@ def ranks(cfg: DictConfig | Json) -> int:
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
     """Eight hexadecimal digits of a hash over config, data and the behaviour of the code."""
-    determining = {"config": content(cfg), "data": fingerprint, "behaviour": BEHAVIOUR}
-    return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()[:8]
+    return identity_of(content(cfg), fingerprint)
+
+
+def identity_of(content: Json, fingerprint: str) -> str:
+    """The identity of a run with this `determining` content."""
+    everything = {"config": content, "data": fingerprint, "behaviour": BEHAVIOUR}
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:

@@ -106,26 +106,33 @@ def _why_held(lease: Path) -> str | None:
     """A description of the holder; None if the lease is released or its holder is dead."""
     try:
         holder = read_json(lease)
+        if holder.get("released"):
+            return None
+        description = f"process {holder['pid']} on {holder['host']} is working on it"
+        started_there, boot = float(holder["process_started"]), float(holder["boot"])
+        pid = int(holder["pid"])
     except FileNotFoundError:
         return "another process was faster"
-    if holder.get("released"):
-        return None
-    description = f"process {holder['pid']} on {holder['host']} is working on it"
-    if holder["host"] == socket.gethostname() and holder["boot"] == psutil.boot_time():
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a power cut leaves empty files
+        return "a lease that cannot be read" if _age(lease) < EXPIRY else None
+    if holder["host"] == socket.gethostname() and boot == psutil.boot_time():
         try:
-            started = psutil.Process(holder["pid"]).create_time()
-        except psutil.NoSuchProcess:
+            started = psutil.Process(pid).create_time()
+        except (psutil.NoSuchProcess, ValueError):
             return None
-        return description if abs(started - holder["process_started"]) < 1 else None
+        return description if abs(started - started_there) < 1 else None
     return description if _age(lease) < EXPIRY else None
 
 
 def _age(lease: Path) -> float:
     """Seconds since the last heartbeat, by the clock of the file system that both machines share."""
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
-    probe.touch()
-    now = probe.stat().st_mtime
-    probe.unlink(missing_ok=True)
+    try:
+        probe.touch()
+        now = probe.stat().st_mtime
+        probe.unlink(missing_ok=True)
+    except OSError:  # a folder that is only read
+        now = time.time()
     return now - lease.stat().st_mtime
 
 

@@ -5,19 +5,21 @@ where it is there and cannot be read.
 """
 
 import csv
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
-from asr_ablations.runs import layout
+from asr_ablations.runs import layout, shapes
+from asr_ablations.runs.plain_yaml import load_yaml
+from asr_ablations.runs.shapes import Shape, fault
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, read_json
+from asr_ablations.tools.files import Json, is_regular, read_json
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
 SECONDS_COLUMNS = ("offset", "duration")
+NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "insertions")
 
 
 class UnreadableFileError(UsageError):
@@ -30,50 +32,52 @@ class UnreadableFileError(UsageError):
 
 def read_config(folder: Path) -> Json:
     """The resolved config of a run, as plain values."""
-    return read_yaml(folder / layout.CONFIG)
+    return read_yaml(folder / layout.CONFIG, shapes.RUN_CONFIG)
 
 
-def read_yaml(path: Path) -> Json:
+def read_yaml(path: Path, shape: Shape = shapes.CONFIG) -> Json:
     """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them."""
-    with _damage_of(path):
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    if not isinstance(content, dict):
-        raise UnreadableFileError(path, "it holds no keys and values")
+    with readable(path):
+        content = load_yaml(path.read_text(encoding="utf-8"))
+        _check(content, shape)
+    assert isinstance(content, dict)
     return content
 
 
 def read_overrides(folder: Path) -> list[str]:
     """What the user typed for this run."""
     path = folder / layout.OVERRIDES
-    with _damage_of(path):
-        return path.read_text(encoding="utf-8").splitlines()
+    with readable(path):
+        return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def read_status(folder: Path) -> Json:
     """How far a run came: status, reason, process, host, start and seconds."""
-    return _json(folder / layout.STATUS)
+    return _json(folder / layout.STATUS, shapes.STATUS)
 
 
 def read_summary(folder: Path) -> Json:
     """Final rates, sizes and times of a run."""
-    return _json(folder / layout.SUMMARY)
+    return _json(folder / layout.SUMMARY, shapes.SUMMARY)
 
 
 def read_environment(folder: Path) -> Json:
     """What a run ran on and with."""
-    return _json(folder / layout.ENVIRONMENT)
+    return _json(folder / layout.ENVIRONMENT, shapes.ENVIRONMENT)
 
 
 def read_data(folder: Path) -> Json:
     """What each set of a run's corpus held."""
-    return _json(folder / layout.DATA)
+    return _json(folder / layout.DATA, shapes.DATA)
 
 
 def read_model(folder: Path) -> str | None:
     """The drawing of a run's model; None for a run without one, as from W&B."""
     path = folder / layout.MODEL
-    with _damage_of(path):
-        return path.read_text(encoding="utf-8") if path.exists() else None
+    if not path.exists():
+        return None
+    with readable(path):
+        return path.read_text(encoding="utf-8")
 
 
 def read_progress(folder: Path) -> Json:
@@ -83,7 +87,7 @@ def read_progress(folder: Path) -> Json:
 
 def read_sweep(folder: Path) -> Json:
     """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP)
+    return _json(folder / layout.SWEEP, shapes.MANIFEST)
 
 
 def read_standing(folder: Path) -> Json:
@@ -102,15 +106,20 @@ def read_looks(folder: Path) -> list[Json]:
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
     """The rows of metrics.csv; None where a column was not logged."""
     path = folder / layout.METRICS
-    with _damage_of(path):
-        return [{key: float(value) if value else None for key, value in row.items()} for row in _rows(path)]
+    with readable(path):
+        rows = _rows(path, ("epoch", "step"))
+        return [{key: float(value) if value else None for key, value in row.items()} for row in rows]
 
 
 def read_losses(folder: Path) -> list[str]:
     """The training loss of every step as text, which holds floats exactly."""
     path = folder / layout.LOSSES
-    with _damage_of(path):
-        return [row["loss"] for row in _rows(path)]
+    with readable(path):
+        rows = list(_rows(path, ("loss",)))
+        for row in rows:
+            float(row["loss"])
+            float(row.get("gradient_norm") or "nan")
+        return [row["loss"] for row in rows]
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
@@ -120,54 +129,56 @@ def read_gradient_norms(folder: Path) -> list[float]:
     path = folder / layout.LOSSES
     if not path.exists():
         return []
-    with _damage_of(path):
+    with readable(path):
         return [float(row.get("gradient_norm") or "nan") for row in _rows(path)]
 
 
 def read_utterances(path: Path) -> list[Json]:
     """The rows of a table of utterances: utterances.csv, or that of an evaluation. Counts are whole numbers."""
-    with _damage_of(path):
-        return [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path)]
+    with readable(path):
+        return [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
+
+
+def read_evaluation(path: Path) -> Json:
+    """The record of an evaluation, <run>/evaluations/<name>.json."""
+    return _json(path, shapes.EVALUATION)
 
 
 def _typed(column: str, value: str) -> str | float | int:
     return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
 
 
-def _json(path: Path) -> Json:
-    with _damage_of(path):
+def _json(path: Path, shape: Shape = dict) -> Json:
+    with readable(path):
         content = read_json(path)
-    if not isinstance(content, dict):
-        raise UnreadableFileError(path, "it holds no object")
+        _check(content, shape)
     return content
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def _check(content: object, shape: Shape) -> None:
+    if (words := fault(content, shape)) is not None:
+        raise ValueError(words)
+
+
+def _rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+    """The rows of a table that has these columns."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
         head = next(lines, [])
+        if missing := [column for column in columns if column not in head]:
+            raise ValueError(f"it has no column {', '.join(missing)}")
         for line in lines:
             yield dict(zip(head, line, strict=True))
 
 
 @contextmanager
-def _damage_of(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Within, what goes wrong with this file is an UnreadableFileError, but that it is missing."""
     try:
+        if not is_regular(path):
+            raise ValueError("it is no regular file")
         yield
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number. It reads dates as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)

@@ -9,20 +9,24 @@ from typing import TypeVar
 from rich.progress import track
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.evaluations import read_evaluations
+from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
+from asr_ablations.runs.identity import BEHAVIOUR, determining, identity_of
 from asr_ablations.runs.launches import searched_arms
 from asr_ablations.runs.reader import (
     UnreadableFileError,
     read_config,
     read_data,
     read_environment,
+    read_losses,
     read_metrics,
+    read_model,
     read_overrides,
     read_summary,
     read_utterances,
     read_yaml,
 )
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.shapes import RUN_CONFIG
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
@@ -30,6 +34,8 @@ from asr_ablations.tools.terminal import console
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """The end of the name of a folder that an earlier run of the same content had."""
+
+EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
 
 T = TypeVar("T")
 
@@ -66,7 +72,8 @@ class Records:
 def load(folders: Sequence[Path]) -> Records:
     """All runs of the folders, each a run's, a sweep's, or the evaluations of a run.
 
-    Raises UsageError for a folder that holds none, and for a run that has a result and is not whole.
+    A run that has a result and cannot be read is among the unfinished, as damaged. Raises UsageError for a folder that
+    holds none.
     """
     records: dict[Path, RunRecord] = {}
     unfinished: dict[Path, Unfinished] = {}
@@ -85,12 +92,16 @@ def load(folders: Sequence[Path]) -> Records:
             continue
         if own.parent not in searched:  # the manifest of a search can name hundreds of arms: it is read once
             searched[own.parent] = searched_arms(own.parent)
-        records[own] = _read(path, ended, searched[own.parent])
+        try:
+            records[own] = _read(path, ended, searched[own.parent])
+        except UsageError as error:
+            unfinished[own] = _unfinished(own, "damaged", f"damaged: {error}".replace(f"{path}/", ""))
     ordered = sorted(records.values(), key=_started)
     return Records(
         runs=[run for run in ordered if run.diverged_at is None],
         diverged=[run for run in ordered if run.diverged_at is not None],
         unfinished=list(unfinished.values()),
+        warnings=[f"{run.folder.name}: {EDITED}" for run in ordered if _is_edited(run)],
     )
 
 
@@ -109,13 +120,18 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
             overrides = [str(line) for line in config.get("overrides") or overrides]
         summary: Json = _if_there(read_summary, folder, {}) if diverged else read_summary(folder)
         id_ = str(summary.get("id") or environment.get("id") or "")
+        utterances = [] if diverged else read_utterances(folder / layout.UTTERANCES)
+        if not diverged:
+            refuse_partial(folder / layout.UTTERANCES, utterances, summary)
+        read_model(folder)  # only whether they can be read: tables and figures do so later
+        _if_there(read_losses, folder, [])
         return RunRecord(
             folder=folder,
             config=config,
             overrides=overrides,
             summary=summary,
             metrics=_if_there(read_metrics, folder, []) if diverged else read_metrics(folder),
-            utterances=[] if diverged else read_utterances(folder / layout.UTTERANCES),
+            utterances=utterances,
             environment=environment,
             data=_if_there(read_data, folder, {}),
             model=f"{id_}/{layout.LAST}" if id_ else "",
@@ -125,6 +141,16 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise UsageError(f"{folder}: its status is {ended.state}, but {missing} is missing") from error
+
+
+def _is_edited(run: RunRecord) -> bool:
+    """Whether the config is not that of the recorded id, by the same behaviour of the code."""
+    recorded, fingerprint = run.environment.get("id"), run.environment.get("data_fingerprint")
+    if recorded is None or fingerprint is None or run.environment.get("behaviour") != BEHAVIOUR:
+        return False
+    if run.folder.parent.name == layout.EVALUATIONS:
+        return False  # a decoder stands in the config's place
+    return bool(identity_of(determining(run.config), fingerprint) != recorded)
 
 
 def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
@@ -146,11 +172,10 @@ def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished
     """A run without a result, and what it was to be, as far as its files can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
-            config = read_yaml(path)
+            config = read_yaml(path, RUN_CONFIG)
         except (FileNotFoundError, UnreadableFileError):
             continue
-        lines = config.get("overrides")
-        return Unfinished(folder, state, reason, config, [str(line) for line in lines or []])
+        return Unfinished(folder, state, reason, config, config.get("overrides", []))
     return Unfinished(folder, state, reason)
 
 

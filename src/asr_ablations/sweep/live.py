@@ -5,6 +5,7 @@ from types import TracebackType
 
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State
@@ -62,8 +63,8 @@ class _LazyTable:
             table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
         for name, state in zip(what_varies([s.arm.overrides for s in self.states]), self.states, strict=True):
             progress = state.progress() if state.status == RUNNING else {}
-            status = f"[{COLOURS.get(state.status, 'dim')}]{state.status}[/]"
-            table.add_row(name, f"{status} {state.reason}".strip(), *_cells(progress))
+            status = Text.assemble((state.status, COLOURS.get(state.status, "dim")), f" {state.reason}".rstrip())
+            table.add_row(name, status, *_cells(progress))
         return table
 
 

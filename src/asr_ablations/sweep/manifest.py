@@ -1,5 +1,6 @@
 """The manifest of a sweep: its launches, its arms, and its plan where it has one."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +11,10 @@ from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.runs.verdict_plan import KEY, VerdictPlan, changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.files import Json, free_name, write_json
 from asr_ablations.tools.machine import one_at_a_time
+
+log = logging.getLogger(__name__)
 
 
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
@@ -52,10 +55,13 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
 
 
 def _recorded(sweep: Path) -> Json:
-    """The manifest as it is; empty where there is none, or none that can be read."""
+    """The manifest as it is; empty where there is none. One that is damaged is put aside."""
     try:
         return read_sweep(sweep)
-    except (FileNotFoundError, UnreadableFileError):
+    except FileNotFoundError:
+        return {}
+    except UnreadableFileError as error:
+        log.warning("%s; it is kept as %s", error, error.path.rename(free_name(error.path)))
         return {}
 
 

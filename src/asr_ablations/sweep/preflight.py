@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.declaration import parse
 from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.experiment.finished import finished
+from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.runs.status import reason
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.errors import UsageError
 
@@ -74,8 +75,19 @@ def check_arm(cfg: DictConfig, known: dict[str, str]) -> Checked:
     except (MemoryError, RuntimeError):
         # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
         if key not in known:
-            raise
+            return _without_model(cfg, key, known)
     return Checked(known[key], None)
+
+
+def _without_model(cfg: DictConfig, key: str, known: dict[str, str]) -> Checked:
+    """What the data of an arm are, whose model cannot be built."""
+    try:
+        known[key] = fingerprint_of(cfg)
+        return Checked(known[key], None)
+    except UsageError as error:
+        return Checked("", str(error))
+    except (MemoryError, RuntimeError) as error:
+        return Checked("", reason(error))
 
 
 def _build(cfg: DictConfig) -> None:

@@ -13,7 +13,12 @@ def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Whether the value is a finite number. True and false are no numbers."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number of 400 digits
+        return False
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:

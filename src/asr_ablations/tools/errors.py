@@ -1,6 +1,10 @@
 """Errors for the user's own mistakes, which are shown as one line with exit code 2 and no traceback."""
 
+import errno
 import signal
+
+DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""The disk is full, or fails: no mistake in what was typed."""
 
 
 class UsageError(ValueError):
@@ -11,6 +15,20 @@ def choices(name: str, value: object, allowed: object) -> UsageError:
     """The error for a value outside a list of choices."""
     listed = ", ".join(map(str, allowed)) if isinstance(allowed, (list, tuple, set)) else str(allowed)
     return UsageError(f"{name}={value}: expected {listed}")
+
+
+def of_the_system(error: OSError) -> str | None:
+    """The file and what the system says of it, in one line; None for an error that names neither file nor device, which
+    is one of ours.
+    """
+    if error.strerror is None or (error.filename is None and error.errno not in DEVICE_ERRORS):
+        return None
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
+def exit_code_of(error: OSError) -> int:
+    """1 where the machine is at fault, 2 where what was typed is: a folder that cannot be written to."""
+    return 1 if error.errno in DEVICE_ERRORS else 2
 
 
 class Stopped(BaseException):

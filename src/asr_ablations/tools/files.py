@@ -1,14 +1,16 @@
 """Files that are whole whenever they are there, and names that are safe for them."""
 
 import csv
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 """An object of JSON or YAML: names and values of any kind."""
@@ -17,6 +19,18 @@ Json: TypeAlias = dict[str, Any]
 def slug(text: str) -> str:
     """Letters that are safe in a folder name and need no quotes in a Hydra override: no '=', no ','."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "run"
+
+
+LONGEST_NAME = 100
+"""Letters of a folder's name: file systems end at 255 bytes."""
+
+
+def folder_name(text: str) -> str:
+    """The text as the name of a folder. One with other letters, or a long one, gets a hash: no two texts share one."""
+    name = slug(text)
+    if name == text and len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9]}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 @contextmanager
@@ -28,15 +42,18 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # where `path` lies in no folder
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary), temporary):
+            error.filename = str(path)  # nobody knows the temporary name; a full disk comes without any
         raise
 
 
 def write(path: Path, text: str) -> None:
     """Write a whole file of text, UTF-8."""
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # halves of characters from names
 
 
 def write_json(path: Path, content: object) -> None:
@@ -44,16 +61,36 @@ def write_json(path: Path, content: object) -> None:
     write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
+def _spelled_out(path: Path) -> IO[str]:
+    """A table opened for writing: halves of characters, as names of files can hold, are spelled out."""
+    return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
+
+
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write a whole table with the keys of the first row as its head."""
-    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as temporary, _spelled_out(temporary) as file:
         table = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
         table.writeheader()
         table.writerows(rows)
 
 
+def is_regular(path: Path) -> bool:
+    """Whether this is a plain file, of which reading ends: of a pipe or a device it need not. Raises OSError."""
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def free_name(path: Path) -> Path:
+    """<path>.1, .2, …: the first name that nothing has, for what is put aside."""
+    number = 1
+    while os.path.lexists(free := path.with_name(f"{path.name}.{number}")):
+        number += 1
+    return free
+
+
 def read_json(path: Path) -> Json:
     """The object that a JSON file holds. Raises OSError and ValueError as they come."""
+    if not is_regular(path):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
     return content
 

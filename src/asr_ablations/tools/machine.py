@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import IO
 
 
 def cores() -> int:
@@ -18,14 +19,31 @@ def cores() -> int:
 
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
-    """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(message, file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
+    file is gone when nobody holds it.
+    """
+    while True:
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(message, file=sys.stderr, flush=True)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(path, file):
+                continue  # its owner has removed it: another process may hold a new one by now
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    """Whether the open file is the one that has this name now."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def peak_memory() -> int:

@@ -23,7 +23,7 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
         yield _lines(title, total)
         return
     amount = DownloadColumn() if as_bytes else MofNCompleteColumn()
-    columns = [TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn()]
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn()]
     with Progress(*columns, console=terminal, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)

@@ -1,6 +1,14 @@
 """The console that tables and messages go to."""
 
-from rich.console import Console
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 WIDTH = 160
 """Columns where the output is no terminal: a log file has no width of its own, and 80 would fold the names."""
@@ -12,9 +20,44 @@ VERDICT_STYLES = {
 """Colours of the outcomes of questions; the others have none."""
 
 
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """The text with everything spelled out that a terminal would obey, that turns the direction of writing, or that is
+    half of a character. Ids and names come from corpora and folders of strangers.
+    """
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def forgive_characters() -> None:
+    """From now on, what the encoding of an output lacks is spelled out there, and ends nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def ignore_output() -> None:
+    """Nobody reads the output any more, or the disk that it goes to is full: from now on it goes nowhere, so that the
+    interpreter, which writes what is left of it at its end, does not fail once more.
+    """
+    with suppress(OSError, ValueError, AttributeError):  # it may be closed already
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Console(Console):
+    """Shows every text harmless, whatever it is part of."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
 def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = False) -> Console:
-    """A console that colours nothing on its own, as wide as the terminal."""
-    terminal = Console(stderr=stderr, highlight=False, soft_wrap=soft_wrap, quiet=quiet)
+    """A console that colours nothing on its own, as wide as the terminal. It knows no markup: an arm may be called
+    x=[a], and a path may hold [/b].
+    """
+    terminal = _Console(stderr=stderr, highlight=False, markup=False, soft_wrap=soft_wrap, quiet=quiet)
     if not terminal.is_terminal:
         terminal.width = WIDTH
     return terminal

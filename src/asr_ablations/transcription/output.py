@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write
+from asr_ablations.tools.files import is_regular, write
 from asr_ablations.transcription.sources import Source
 from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line
 
@@ -28,7 +28,11 @@ class Stream:
     def close(self) -> None:
         if self.file is not None and self.parts:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            write(self.file, "".join(self.parts))
+            target = self.file.resolve()  # a link stays one
+            if target.exists() and not is_regular(target):  # a pipe or a device is written to, and not replaced
+                target.write_text("".join(self.parts), encoding="utf-8", errors="backslashreplace")
+            else:
+                write(target, "".join(self.parts))
 
 
 class Folder:

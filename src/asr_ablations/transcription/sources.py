@@ -1,5 +1,6 @@
 """The recordings to transcribe: files, folders, lists; and reading of whole recordings."""
 
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,12 +10,13 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.audio import duration, read
+from asr_ablations.data.audio import header, read
 from asr_ablations.tools.errors import UsageError
 
 ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 600
-"""Seconds that are read and resampled at once, a whole number."""
+"""Seconds that are read and resampled at once, a whole number; at rates above PLAIN_RATE fewer."""
+PLAIN_RATE = 48_000
 
 
 class Source(NamedTuple):
@@ -32,7 +34,7 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
     """
     sources: dict[Path, Source] = {}
     for text in requested:
-        paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
+        paths = _listed() if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
             for source in _files(path):
                 sources.setdefault(source.path, source)
@@ -41,8 +43,24 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
     return list(sources.values())
 
 
+def _listed() -> list[str]:
+    """The lines of standard input. Raises UsageError where it is closed."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("audio=-: standard input is closed, expected a path per line")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # names are bytes
+    return [line.rstrip("\r\n") for line in sys.stdin]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no name of a file: whoever reads it says so
+        return False
+
+
 def _files(path: Path) -> Iterator[Source]:
-    if not path.is_dir():
+    if not _is_folder(path):
         yield Source(path, Path(path.name))
         return
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
@@ -55,13 +73,15 @@ def _files(path: Path) -> Iterator[Source]:
 def read_whole(path: Path) -> np.ndarray:
     """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
 
-    It is read in blocks of ten minutes. With other sample rates the numbers are those of a single resampling: a block
-    begins at a whole second, and one more second is resampled on both sides.
+    It is read in blocks of ten minutes or less. With other sample rates the numbers are those of a single resampling: a
+    block begins at a whole second, and one more second is resampled on both sides.
     Raises AudioError, which names the file, if it is missing, damaged or empty.
     """
-    total, parts = duration(path), []
-    for first in range(0, max(1, int(np.ceil(total))), BLOCK):
-        begin, end = max(0, first - 1), min(total, first + BLOCK + 1)
+    count, rate = header(path)
+    total, parts = count / rate, []
+    block = max(1, BLOCK * PLAIN_RATE // max(rate, PLAIN_RATE))
+    for first in range(0, max(1, int(np.ceil(total))), block):
+        begin, end = max(0, first - 1), min(total, first + block + 1)
         samples = read(path, begin, end - begin)[(first - begin) * SAMPLE_RATE :]
-        parts.append(samples[: BLOCK * SAMPLE_RATE] if end > first + BLOCK else samples)
+        parts.append(samples[: block * SAMPLE_RATE] if end > first + block else samples)
     return np.concatenate(parts)

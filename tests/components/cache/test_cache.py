@@ -157,7 +157,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(utterances: list[Utterance], tmp
     assert line.startswith(f"cannot write the cache {tmp_path}")
     assert "cache.root" in line
     assert "\n" not in line
-    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+    assert [path.suffix for path in tmp_path.iterdir()] == []
 
 
 def test_too_little_space_is_told_before_the_work(
@@ -175,7 +175,7 @@ def test_an_unreadable_utterance_ends_the_build_and_leaves_nothing(name: str, tm
         component("cache", name, root=str(tmp_path / "cache")).open(
             "train", [Utterance("a", "s", tmp_path / "a.flac", 0, 1, "a")], 0
         )
-    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == []
 
 
 def slow_build(root: Path, utterances: list[Utterance], begun: Any, go_on: Any, builds: Any) -> None:
@@ -204,7 +204,7 @@ def test_two_processes_build_once_and_the_second_uses_it(utterances: list[Uttera
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
     assert builds.value == len(utterances)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "shared.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared"]
 
 
 def test_what_a_killed_builder_left_is_removed_by_the_next(utterances: list[Utterance], tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_what_a_killed_builder_left_is_removed_by_the_next(utterances: list[Utte
     again = FORK.Event()  # the killed one may hold a lock of the other two
     again.set()
     slow_build(tmp_path, utterances, FORK.Event(), again, FORK.Value("i", 0))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "shared.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shared"]
 
 
 def test_where_the_cache_lies_is_no_part_of_a_runs_identity() -> None:

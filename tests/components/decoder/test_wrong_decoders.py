@@ -13,7 +13,7 @@ from tests.helpers.support import compose, group_options
 
 SEARCHES = [name for name in group_options("decoder") if "beam_width" in compose(f"decoder={name}").decoder]
 WRONG = {
-    "beam_width": ([0, -1, 2.5, None, True, "wide"], "a whole number, 1 or more"),
+    "beam_width": ([0, -1, 2.5, None, True, "wide", 10**9], "a whole number from 1 to 65536"),
     "prune_beams": ([0, -1.0, float("nan"), None, "a"], "a number above 0"),
     "prune_symbols": ([0, -1.0, float("nan"), None], "a number above 0"),
     "alpha": ([float("nan"), float("inf"), None, "a", True], "a finite number"),
@@ -52,6 +52,15 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
         file = tmp_path / f"{number}.arpa"
         file.write_bytes(content)
         assert "KenLM cannot read it" in refused(name, LETTERS, lm=str(file))
+
+
+@pytest.mark.parametrize("count", ["-4", "x", "1000000000", "0"])
+def test_a_number_of_ngrams_that_the_file_cannot_hold(count: str, tmp_path: Path) -> None:
+    """KenLM takes it at its word: -4 ends the process by a signal."""
+    (tmp_path / "lm.arpa").write_text(f"\\data\\\nngram 1={count}\n\n\\1-grams:\n-1\ta\n\n\\end\\\n")
+    message = refused("beam_lm", LETTERS, lm=str(tmp_path / "lm.arpa"))
+    assert "lm.arpa" in message
+    assert count in message or count == "0"
 
 
 @pytest.mark.parametrize("content", [b"mmap lm", b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(99)])

@@ -1,5 +1,6 @@
 """The page's server: limits, bad input, and who may ask."""
 
+import asyncio
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from asr_ablations.transcription.server.application import application
 from tests.helpers.page_server import said, serving
 
 KIND = {"Content-Type": "application/octet-stream"}
@@ -90,3 +92,35 @@ def test_only_this_machine_reaches_it(address: str) -> None:
 def test_the_server_continues_after_bad_recordings(address: str) -> None:
     assert post(address, b"x").status_code == 422
     assert post(address, wav(0.5)).status_code == 200
+
+
+def answer(receive: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The status with which the application itself answers an upload whose messages `receive` gives."""
+    monkeypatch.setattr("asr_ablations.transcription.server.application.UPLOAD_SECONDS", 0.2)
+    app = application(lambda recordings: iter([]), megabytes=1, minutes=1)  # type: ignore[arg-type]
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/octet-stream")]
+    scope = {"type": "http", "method": "POST", "path": "/transcribe", "headers": headers, "query_string": b""}
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    return int(sent[0]["status"])
+
+
+def test_a_client_that_leaves_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = iter([{"type": "http.request", "body": b"RIFF", "more_body": True}])
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    assert answer(receive, monkeypatch) == 400
+
+
+def test_an_upload_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def receive() -> Any:
+        await asyncio.sleep(0.05)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    assert answer(receive, monkeypatch) == 408

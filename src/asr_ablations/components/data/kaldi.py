@@ -47,6 +47,9 @@ class Kaldi(Paths):
                 )
                 continue
             text = normalise(texts.pop(id_, ""))
+            if not (math.isfinite(start) and start >= 0 and end > start):
+                utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
+                continue
             speaker = speakers.get(id_, recording)
             utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
         unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
@@ -88,7 +91,7 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
 def _table(path: Path) -> dict[str, str]:
     """The rest of each line by its first word. Raises UsageError for a first word that occurs twice."""
     rows: dict[str, str] = {}
-    for number, line in enumerate(text_of(path).splitlines(), start=1):
+    for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]
         if key in rows:
             raise UsageError(f"{path}:{number}: duplicate id {key}")

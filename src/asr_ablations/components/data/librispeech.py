@@ -125,7 +125,7 @@ def _list_chapter(chapter: Path) -> Iterator[Utterance]:
     yield from (path for path in inside if isinstance(path, Utterance))
     paths = {path.name: path for path in inside if isinstance(path, Path)}
     for name in [name for name in paths if name.endswith(".trans.txt")]:
-        for line in filter(None, map(str.strip, text_of(paths[name]).splitlines())):
+        for line in filter(None, map(str.strip, text_of(paths[name]).split("\n"))):
             id_, _, text = line.partition(" ")
             file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
             yield file_utterance(id_, chapter.parent.name, file, normalise(text))

@@ -5,6 +5,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
+
+LONE = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which JSON can hold and no file can."""
 
 
 class Manifest(Paths):
@@ -36,7 +40,7 @@ class Manifest(Paths):
 
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
-        lines = text_of(path).splitlines()
+        lines = text_of(path).split("\n")
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
@@ -59,15 +63,21 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
         entry: object = json.loads(line)
         if not isinstance(entry, dict):
             raise ValueError("expected an object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return faulty(where, manifest, f"not JSON: {error}")
     for key in ("audio_filepath", "text"):
         if not isinstance(entry.get(key), str):
             return faulty(where, manifest, f"no {key}: a text is expected, found {entry.get(key)!r}")
+    for key in ("audio_filepath", "text", "id", "speaker"):
+        if LONE.search(str(entry.get(key, ""))):
+            return faulty(where, manifest, f"wrong {key}: half of a character, found {entry[key]!r}")
     for key in ("offset", "duration"):
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
-    return _checked(manifest, entry)
+    try:
+        return _checked(manifest, entry)
+    except RuntimeError as error:  # ~name without such a user
+        return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
 def _checked(manifest: Path, entry: Json) -> Utterance:

@@ -56,7 +56,7 @@ class MLS(Folders):
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
         folder = self.root / split
-        lines = text_of(folder / "transcripts.txt").splitlines()
+        lines = text_of(folder / "transcripts.txt").split("\n")
         utterances = [
             self._utterance(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
         ]

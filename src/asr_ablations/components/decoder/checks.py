@@ -5,10 +5,13 @@ import math
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import choices
 
+WIDEST = 65_536
+"""Hypotheses: with more, a single utterance takes hours and the machine's memory."""
+
 
 def width(value: object) -> int:
-    """The value of decoder.beam_width. Raises UsageError for one that is not a whole number above 0."""
-    return whole("decoder.beam_width", value, 1)
+    """The value of decoder.beam_width. Raises UsageError for one that is no whole number from 1 to WIDEST."""
+    return whole("decoder.beam_width", value, 1, WIDEST)
 
 
 def finite(name: str, value: object) -> float:

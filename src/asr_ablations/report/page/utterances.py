@@ -54,6 +54,7 @@ def recording(row: Json, limit: int) -> str | None:
     """
     try:
         seconds = min(float(row["duration"]), LONGEST)
+        audio.header(Path(row["audio"]))  # refuses a pipe, of which reading need not end
         samples = audio.read(Path(row["audio"]), float(row.get("offset") or 0), seconds)
         file = io.BytesIO()
         soundfile.write(file, samples, SAMPLE_RATE, format="MP3", subtype="MPEG_LAYER_III", compression_level=0.9)

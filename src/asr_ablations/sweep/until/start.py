@@ -26,7 +26,7 @@ from asr_ablations.sweep.slots import Slots
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
 from asr_ablations.sweep.until.terminal import print_end, print_plan
-from asr_ablations.tools.files import Json, slug
+from asr_ablations.tools.files import Json, folder_name
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run_until(sweep: Sweep) -> None:
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
         return make_plan([_variant(words, seeds, compose) for words in arms], seeds, budget.seeds_in(folder), wanted)
 
-    folder = Path(str(first.outputs)) / slug(str(first.sweep))
+    folder = Path(str(first.outputs)) / folder_name(str(first.sweep))
     if first.force:
         folder, seeds = _beside(folder, seeds, lambda candidate, fresh: plan_in(candidate, fresh, compose))
         compose = _plain(sweep.compose, f"{folder.name}")

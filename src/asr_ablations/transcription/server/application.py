@@ -9,10 +9,11 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, is_lack_of_memory
 from asr_ablations.tools.files import Json
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.sources import read_whole
@@ -26,6 +27,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+UPLOAD_SECONDS = 120.0
+"""Time for a recording to arrive."""
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -61,13 +64,22 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
             raise HTTPException(415, f"expected the type {BODY}")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "recording"
-            await _save(request, path, round(megabytes * 1e6))
+            try:
+                await asyncio.wait_for(_save(request, path, round(megabytes * 1e6)), UPLOAD_SECONDS)
+            except asyncio.TimeoutError as error:
+                raise HTTPException(408, f"the recording did not arrive within {UPLOAD_SECONDS:g} s") from error
+            except ClientDisconnect as error:  # nobody reads the answer
+                raise HTTPException(400, "the recording did not arrive") from error
             async with recogniser_lock:
                 try:
                     return await run_in_threadpool(_transcribe, recognise, path, minutes)
                 except UsageError as error:
                     message = " ".join(str(error).split()).replace(str(path), "recording")
                     raise HTTPException(422, message) from error
+                except (MemoryError, RuntimeError) as error:
+                    if not is_lack_of_memory(error):
+                        raise
+                    raise HTTPException(422, "too little memory for this recording") from error
 
     return app
 
