@@ -119,7 +119,8 @@ def letter_confusions(rows: Iterable[Json]) -> list[Json]:
     for row in rows:
         reference, hypothesis = str(row["reference"]), str(row["hypothesis"])
         for kind, i, j in Levenshtein.editops(reference, hypothesis):
-            wrong.append((reference[i] if kind != "insert" else None, hypothesis[j] if kind != "delete" else None))
+            letters = reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None
+            wrong.append(letters)
     return _counted(wrong)
 
 

@@ -124,7 +124,7 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
         if not diverged:
             refuse_partial(folder / layout.UTTERANCES, utterances, summary)
         read_model(folder)  # only whether they can be read: tables and figures do so later
-        _if_there(read_losses, folder, [])
+        _if_there(read_losses, folder, list[str]())
         return RunRecord(
             folder=folder,
             config=config,

@@ -62,9 +62,10 @@ def _through_lightning(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     clock = Clock()
     with TemporaryDirectory() as folder:
         callbacks = [Throughput(), Progress(False, quiet=True), clock]
-        limits = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
         loggers = [CSVLogger(folder, name="", version="")]
-        fitter = trainer(cfg, device_count(cfg), loggers, callbacks, **limits)
+        fitter = trainer(
+            *(cfg, device_count(cfg), loggers, callbacks), max_epochs=1, limit_train_batches=steps, limit_val_batches=0
+        )
         _read_ahead(data, steps)
         fitter.fit(task, data)
     return clock.seconds

@@ -42,8 +42,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
         blocks = Alternating(len(batches), interval, Path(folder))
         loader = Repeated(batches, 2 * (pairs + 1))
         data.train_dataloader = lambda: loader  # type: ignore[assignment, method-assign, return-value]
-        limits = {"max_epochs": 1, "limit_val_batches": 0}
-        trainer(cfg, device_count(cfg), [], [blocks], **limits).fit(task, data)
+        trainer(cfg, device_count(cfg), [], [blocks], max_epochs=1, limit_val_batches=0).fit(task, data)
     figures: dict[str, object] = {"steps": len(batches), "pairs": pairs, "interval": interval}
     for number, clock in enumerate(("seconds", "cpu")):
         # the first pair warms up

@@ -108,7 +108,8 @@ class ProjectLoop:
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
-            limits = {"max_epochs": -1, "limit_val_batches": 0}
-            trainer(self.cfg, devices, loggers, [Throughput(), gate], **limits).fit(self.task, self.batches)
+            callbacks = [Throughput(), gate]
+            fitter = trainer(self.cfg, devices, loggers, callbacks, max_epochs=-1, limit_val_batches=0)
+            fitter.fit(self.task, self.batches)
         except Exception as error:
             self._done.put(error)

@@ -76,7 +76,7 @@ def disagreement(device: str) -> float:
     lengths, counts = torch.tensor([23, 9, 4, 17]), torch.tensor([7, 4, 0, 1])
     targets = torch.tensor([1, 1, 2, 5, 5, 3, 1, 2, 3, 2, 3, 4])
     weights = torch.tensor([1.0, 2.0, 0.5, 3.0])
-    results = []
+    results: list[torch.Tensor] = []
     for there in ("cpu", device):
         x = logits.to(there).requires_grad_()
         log_probs = x.log_softmax(2)

@@ -5,6 +5,8 @@ x and gradient: (rows, D), contiguous, where rows are all positions of B utteran
 positions each. lengths: (B,) in frames, on the device of x. Everything but x, y and their gradients is float32.
 """
 
+from collections.abc import Callable
+
 import torch
 
 SCHEMAS = {
@@ -102,7 +104,9 @@ def _pair(x: torch.Tensor) -> torch.Tensor:
 
 
 LIBRARY = torch.library.Library("asr_ablations", "DEF")
-REFERENCES = dict(zip(SCHEMAS, (moments, apply, gradient_sums, input_gradient), strict=True))
+REFERENCES: dict[str, Callable[..., torch.Tensor]] = dict(
+    zip(SCHEMAS, (moments, apply, gradient_sums, input_gradient), strict=True)
+)
 _SHAPES = {
     "norm_moments": lambda x, *_: _pair(x),
     "norm_apply": lambda x, *_: torch.empty_like(x),

@@ -1,6 +1,7 @@
 """Local SGD: independent workers whose weights are averaged at intervals (Doetsch2016 §4.1; Stich 2019)."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytorch_lightning as pl
 import torch
@@ -25,9 +26,10 @@ class IndependentWorkers(UnhurriedRanks):
     def configure_ddp(self) -> None:
         """Leave the model unwrapped: torch's wrapper is what averages gradients."""
 
-    def block_backward_sync(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
         """Gradients that only accumulate are as independent as all others."""
-        return nullcontext()
+        yield
 
 
 class LocalSGD(ParallelTraining):
