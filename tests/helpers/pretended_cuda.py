@@ -20,7 +20,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 
+from asr_ablations.components.loss import ctc
 from asr_ablations.components.model import parallel
+from asr_ablations.components.norm import batch
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
@@ -156,8 +158,10 @@ class _LikeOther(TorchFunctionMode):
 
 
 @contextmanager
-def pretending() -> Iterator[Waits]:
-    """Within the context torch.cuda asks no driver, and operations may be on the pretended device."""
+def pretending(own_ctc: bool = True) -> Iterator[Waits]:
+    """Within the context torch.cuda asks no driver, and operations may be on the pretended device. Our own operations are
+    as on a GPU that has their kernels; own_ctc: CTC among them, or torch's.
+    """
     waits, generator = Waits(), torch.Generator
     from torch.nn.utils import clip_grad
 
@@ -177,6 +181,8 @@ def pretending() -> Iterator[Waits]:
             patch.object(nn.RNNBase, "flatten_parameters", lambda self: None),
             patch.object(torch, "Generator", lambda device="cpu": generator()),
             patch.object(torch.cuda, "_lazy_init", lambda: None),
+            patch.object(batch, "usable", lambda device: True),
+            patch.object(ctc, "usable", lambda device: own_ctc),
             patch.object(parallel, "in_two_streams", lambda first, second, x, y, n: (first(x, n), second(y, n))),
             waits,
             _LikeOther(),

@@ -1,8 +1,21 @@
 """Triton's kernels without a GPU: run by numpy, program after program."""
 
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
+
+_WARNINGS = (
+    "Conversion of an array with ndim > 0:DeprecationWarning",
+    "divide by zero encountered in log:RuntimeWarning",
+)
+
+
+def without_its_warnings(test: Callable[..., None]) -> Callable[..., None]:
+    """For tests with `interpret`: what numpy says of a loop's bounds, and of the logarithm of 0."""
+    for warning in _WARNINGS:
+        test = pytest.mark.filterwarnings(f"ignore:{warning}")(test)
+    return test
 
 
 def interpret(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:

@@ -8,7 +8,7 @@ from torch.nn.functional import ctc_loss
 
 from asr_ablations.components.loss import device_ctc as module
 from asr_ablations.components.loss.device_ctc import device_ctc, disagreement
-from tests.helpers.triton_interpreter import interpret
+from tests.helpers.triton_interpreter import interpret, without_its_warnings
 
 
 def test_losses_and_gradients_are_those_of_torch() -> None:
@@ -39,19 +39,20 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning")
+@without_its_warnings
 def test_kernels_give_the_numbers_of_torch() -> None:
     assert disagreement("cpu") < 1e-5
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning")
+@without_its_warnings
 def test_a_log_probability_that_is_no_number_is_seen(monkeypatch: Any) -> None:
     log_probs = torch.full((1, 3, 3), float("nan"))
     assert device_ctc(log_probs, torch.tensor([1]), torch.tensor([3]), torch.tensor([1])).isnan().all()
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_gives_the_numbers_of_torch_and_the_same_bits_twice() -> None:
     assert module.usable("cuda")
     log_probs = torch.randn(16, 640, 29, device="cuda").log_softmax(2).requires_grad_()

@@ -9,7 +9,7 @@ from torch import nn
 from asr_ablations.components.norm import fused, fused_operations
 from asr_ablations.components.norm.batch import BatchNorm
 from tests.helpers.support import component
-from tests.helpers.triton_interpreter import interpret
+from tests.helpers.triton_interpreter import interpret, without_its_warnings
 
 LENGTHS = torch.tensor([7, 0, 1, 5])
 SHAPES = [(4, 7, 3), (4, 7, 2, 3)]
@@ -82,11 +82,13 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("interpreted")
+@without_its_warnings
 def test_kernels_give_the_references_numbers() -> None:
     assert fused.agreement("cpu") < 1e-5
 
 
 @pytest.mark.usefixtures("interpreted")
+@without_its_warnings
 def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
     x = torch.tensor([[float("nan")] * 2, [1.0, 3.0], [float("nan"), 5.0]], dtype=torch.bfloat16)
     values = (torch.tensor([2]), *torch.tensor([[0.0] * 2, [1.0] * 2, [1.0] * 2, [0.0] * 2]), 3, 1, 0.0, 0.0, 2.0)
@@ -99,5 +101,6 @@ def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_gives_the_references_numbers() -> None:
     assert fused.usable("cuda")
