@@ -159,8 +159,8 @@ class _LikeOther(TorchFunctionMode):
 
 @contextmanager
 def pretending(own_ctc: bool = True) -> Iterator[Waits]:
-    """Within the context torch.cuda asks no driver, and operations may be on the pretended device. Our own operations are
-    as on a GPU that has their kernels; own_ctc: CTC among them, or torch's.
+    """Within the context torch.cuda asks no driver, and operations may be on the pretended device. Our own operations
+    are as on a GPU that has their kernels; own_ctc: CTC among them, or torch's.
     """
     waits, generator = Waits(), torch.Generator
     from torch.nn.utils import clip_grad

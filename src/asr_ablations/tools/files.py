@@ -45,7 +45,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):  # where `path` lies in no folder
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(temporary), temporary):
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             error.filename = str(path)  # nobody knows the temporary name; a full disk comes without any
         raise
 
