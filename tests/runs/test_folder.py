@@ -51,6 +51,14 @@ def test_the_same_config_has_the_same_identity() -> None:
     assert len(identity(cfg)) == 8
 
 
+def test_overrides_in_another_order_have_one_folder(tmp_path: Path) -> None:
+    first, second = (compose("seed=1", f"outputs={tmp_path}", "sweep=s") for _ in range(2))
+    first.overrides, second.overrides = ["rnn=lstm", "seed=1"], ["seed=1", "rnn=lstm"]
+    assert Run(first).folder != Run(second).folder
+    Run(first).folder.mkdir(parents=True)
+    assert Run(second).folder == Run(first).folder
+
+
 @pytest.mark.parametrize("group", CHOICES)
 def test_every_option_of_a_group_is_another_run(group: str) -> None:
     options = [name for name in group_options(group) if name != "language"]  # which is one of the other alphabets

@@ -40,7 +40,8 @@ class Run:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         self.name = short_name(cfg.overrides)
-        self.folder = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep)) / f"{self.name}-{self.id}"
+        sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
+        self.folder = _named_before(sweep, self.id) or sweep / f"{self.name}-{self.id}"
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
@@ -121,3 +122,10 @@ class Run:
         process = {"pid": os.getpid(), "host": socket.gethostname()}
         times = {"started": iso(self.started), "seconds": round(time.time() - self.started, 3)}
         write_json(self.folder / layout.STATUS, {"status": name, **process, **times, **details})
+
+
+def _named_before(sweep: Path, id_: str) -> Path | None:
+    """The folder that a run of this content has in the sweep already: the same overrides in another order, or keys that
+    only steer the machine, give it another name.
+    """
+    return next((path for path in sorted(sweep.glob(f"*-{id_}")) if path.is_dir()), None)

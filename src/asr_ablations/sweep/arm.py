@@ -1,5 +1,6 @@
 """One arm of a sweep: a frozen config, and the folder of its run."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -7,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.layout import OUTPUT_LOG, frozen_config
+from asr_ablations.runs.layout import OUTPUT_LOG, SWEEP, frozen_config
+from asr_ablations.runs.reader import read_sweep
 from asr_ablations.tools.files import Json, write
 
 
@@ -46,3 +48,17 @@ def freeze_arm(cfg: DictConfig, fingerprint: str) -> FrozenArm:
     write(path, OmegaConf.to_yaml(cfg, resolve=True))  # as the run records it: whoever never started is assigned by it
     gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
     return FrozenArm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))
+
+
+def forget(arms: Sequence[FrozenArm]) -> None:
+    """Take back the frozen configs of arms that were only looked at, and folders that are empty then: what the sweep's
+    manifest names, or has begun, stays.
+    """
+    for arm in arms:
+        sweep = arm.folder.parent
+        known = {one["id"] for one in read_sweep(sweep)["arms"]} if (sweep / SWEEP).exists() else set()
+        if arm.id not in known and not arm.folder.exists():
+            arm.config.unlink(missing_ok=True)
+        for folder in (arm.config.parent, sweep):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()

@@ -14,7 +14,7 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
-from asr_ablations.sweep.arm import FrozenArm, freeze_arm
+from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import check_declarations, fingerprints, is_training
@@ -74,6 +74,7 @@ def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -
     from asr_ablations.sweep.plan import show_plan
 
     show_plan(arms, machine_slots(jobs, per_gpu, arms))
+    forget(arms)
 
 
 def run(

@@ -18,7 +18,7 @@ from asr_ablations.runs.looks import looks
 from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.verdict_plan import changes, read_plan
-from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.arm import FrozenArm, forget
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.manifest import freeze_plan
 from asr_ablations.sweep.plan import measure_arms, show_plan
@@ -67,6 +67,7 @@ def run_until(sweep: Sweep) -> None:
         print_plan(lines, reused=False)
         firsts = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
         show_plan(firsts, sweep.slots(firsts))
+        forget(firsts)
         print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
         return
     new = replace(planned.plan, seen=_seen(folder), notes=lines)
