@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from asr_ablations.commands.run import exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.paths import CONF, REPOSITORY
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.result import Comparison
@@ -133,10 +133,12 @@ def inspect_single(comparison: "Comparison") -> "list[Inspected]":
     """Chosen utterances of a comparison of one run, passed through its model; of several runs, or without the model or
     the recordings, none.
     """
+    from asr_ablations.config.languages import look_up_in
     from asr_ablations.report.inspection import inspect
 
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
         return []
+    look_up_in(CONF)  # a run's config is completed by that of today
     try:
         return inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:
