@@ -30,6 +30,8 @@ MACHINE = {
     "transcripts.utterances": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
     "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"},
+    "arms": [{}, {"norm": "none"}],
+    "arm": "full",
     "hardware.price_per_hour": 2.5,
     "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},
