@@ -130,7 +130,7 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
     setting = Setting(World())
     found = records(setting, 0)
     stranger = replace(
-        found.runs[0], config={**found.runs[0].config, "arm": "other"}, folder=found.runs[0].folder / "x"
+        found.runs[0], config={**found.runs[0].config, "choice": "other"}, folder=found.runs[0].folder / "x"
     )
     comparison = compare_runs(replace(found, runs=[*found.runs, stranger]), Options(), "sweep", plan=setting.plan())
     assert any("no run of the plan" in warning for warning in comparison.warnings)

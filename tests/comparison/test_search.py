@@ -39,7 +39,11 @@ def test_only_what_a_search_proposed_counts(arms: list[Arm]) -> None:
 
 def test_a_search_has_a_panel_for_each_hyperparameter(arms: list[Arm], tmp_path: Path) -> None:
     compared = replace(comparison(tmp_path / "runs", seeds=1), arms=arms, factor=FACTOR)
-    assert [path.name for path in write_figures(compared, tmp_path, [search])] == ["search.png", "search.svg"]
+    assert [path.name for path in write_figures(compared, tmp_path, [search])] == [
+        "search.png",
+        "search.svg",
+        "search.pdf",
+    ]
     text = (tmp_path / "search.svg").read_text()
     assert all(f">{label}<" in text for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "64", "128"))
     assert ">layers<" not in text

@@ -35,7 +35,7 @@ class Setting:
     def plan(self) -> VerdictPlan:
         names = [f"arm {number}" for number in range(self.arms)]
         return VerdictPlan(
-            arms=[PlannedArm(name, {"arm": name}, [f"arm={name}"], {"arm": name}) for name in names],
+            arms=[PlannedArm(name, {"choice": name}, [f"choice={name}"], {"choice": name}) for name in names],
             baseline=names[0],
             metric="wer",
             set=SET,
@@ -145,7 +145,7 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
     rate = float(errors.sum() / words.sum())
     return RunRecord(
         folder=Path(f"{number}-{seed}"),
-        config={"seed": seed, "arm": name},
+        config={"seed": seed, "choice": name},
         overrides=[f"arm={name}", f"seed={seed}"],
         summary={"sets": {SET: {"wer": rate, "words": int(words.sum())}}, "test_sets": [SET]},
         metrics=[],

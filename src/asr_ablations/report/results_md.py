@@ -43,7 +43,9 @@ def write_results(outputs: Path, target: Path) -> list[Path]:
             parts += [f"## {sweep.name}", "Not compared:", indent(str(error), "    ")]
             continue
         if len(comparison.arms) > 1 or one_arm(comparison.arms):
-            drawn = write_figures(comparison, target.parent / "figures" / sweep.name, [differences, looks, seeds])
+            drawn = _light(
+                write_figures(comparison, target.parent / "figures" / sweep.name, [differences, looks, seeds])
+            )
             parts += [*_section(comparison, sweep), *_figures(drawn, sweep, target)]
             figures += drawn
             compared.append((sweep.name, comparison))
@@ -83,8 +85,16 @@ def _commits(comparison: Comparison) -> str:
     return f"Commit: {', '.join(dict.fromkeys(commits))}."
 
 
+def _light(drawn: Sequence[Path]) -> list[Path]:
+    """The figures as SVG alone: they are kept in git."""
+    for path in drawn:
+        if path.suffix != ".svg":
+            path.unlink()
+    return [path for path in drawn if path.suffix == ".svg"]
+
+
 def _figures(drawn: Sequence[Path], sweep: Path, target: Path) -> list[str]:
     """The figure itself, and the place of the page that compare writes, which is not kept in git."""
-    shown = [f"![{path.stem}]({os.path.relpath(path, target.parent)})" for path in drawn if path.suffix == ".svg"]
+    shown = [f"![{path.stem}]({os.path.relpath(path, target.parent)})" for path in drawn]
     page = sweep / COMPARISON / "index.html"
     return [*shown, *([f"All figures: `{os.path.relpath(page, sweep.parents[1])}`."] if page.exists() else [])]

@@ -115,7 +115,7 @@ def _configured(cfg: DictConfig, rnn: str, precision: int | str, batch: int) -> 
     point = copy.deepcopy(cfg)
     with open_dict(point):
         point.rnn, point.precision = point.benchmark.rnns[rnn], precision
-        point.batch = {"size": batch, "seconds": None}
+        point.batch.size, point.batch.seconds = batch, None
     return point
 
 

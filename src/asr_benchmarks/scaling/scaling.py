@@ -162,7 +162,7 @@ def _point(cfg: DictConfig, folder: Path, ranks: int, batch: int, gpus: bool, op
     with open_dict(own):
         own.benchmark = {"steps": options["steps"], "warmup": options["warmup"], "measurement": measurement}
         own.ranks, own.gpus, own.threads = ranks, "auto" if gpus else 0, options["threads"]
-        own.batch = {"size": batch, "seconds": None}
+        own.batch.size, own.batch.seconds = batch, None
     folder.mkdir(parents=True, exist_ok=True)
     write(path, OmegaConf.to_yaml(own, resolve=True))
     return Point(ranks, batch, path, options["threads"])

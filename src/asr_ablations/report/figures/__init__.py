@@ -32,7 +32,7 @@ KINDS = (
 
 
 def write_figures(comparison: Comparison, folder: Path, kinds: Sequence[ModuleType] = KINDS) -> list[Path]:
-    """Write every figure for which the runs have the data, as PNG and SVG; the paths, in the order of a report."""
+    """Write every figure for which the runs have the data, as PNG, SVG and PDF; the paths, in the order of a report."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
         return [path for kind in kinds for path in kind.draw(comparison, folder)]
