@@ -31,7 +31,7 @@ WRONG = {
     "weights_parts": (["output", ["output"]], "a run's folder"),
     "weights_sha256": (["00"], "a run's folder"),
     "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
-    "workers": ([-1, 0.5, None], "0 or more"),
+    "workers": ([-1, 0.5, None, 1025], "from 0 to 1024"),
     "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number, 0 or more, or null"),
     "progress": (["maybe", 2], "true"),
@@ -105,7 +105,7 @@ def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None,
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds; sweep takes all."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation", "transcripts"} == {
+    assert keys - {"overrides", "batch", "hardware", "seeds", "sweep", "ablation", "transcripts", "arms", "arm"} == {
         key for key in WRONG if "." not in key
     }
 

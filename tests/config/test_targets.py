@@ -152,10 +152,11 @@ def test_a_new_yaml_adds_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "rnn").mkdir()
     (tmp_path / "rnn" / "mine.yaml").write_text("_target_: asr_ablations.components.rnn.mine.Mine\n_partial_: true\n")
     monkeypatch.setattr(targets, "CONF", tmp_path)
-    for cached in (named, options_of):
+    caches = (named, options_of, targets.options_by_name, targets.contents_by_name)
+    for cached in caches:
         cached.cache_clear()
     try:
         assert named("rnn").options == {"asr_ablations.components.rnn.mine.Mine"}
     finally:
-        for cached in (named, options_of):
+        for cached in caches:
             cached.cache_clear()

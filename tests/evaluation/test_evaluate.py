@@ -17,6 +17,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.evaluation import evaluate as job
 from asr_ablations.evaluation.evaluate import evaluate
 from asr_ablations.evaluation.request import check_requests
+from asr_ablations.runs.reader import NEEDED_COLUMNS
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.small_models import bigrams, lists
 from tests.helpers.support import CONF, LIGHTNING_WARNINGS
@@ -185,8 +186,8 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
 def record_as_a_run(run: Path) -> None:
     """Write what compare needs of a run beside its checkpoints."""
     (run / "summary.json").write_text('{"sets": {}, "test_sets": ["test"], "parameters": 1}')
-    (run / "metrics.csv").write_text("epoch\n")
-    (run / "utterances.csv").write_text("set\n")
+    (run / "metrics.csv").write_text("epoch,step\n")
+    (run / "utterances.csv").write_text("set," + ",".join(NEEDED_COLUMNS) + "\n")
 
 
 def test_a_sweeps_folder_stands_for_its_finished_runs(tmp_path: Path, tiny_corpus: Path) -> None:

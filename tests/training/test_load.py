@@ -121,8 +121,8 @@ WRONG = {
     "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
     "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
-    "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: no config of a run"),
-    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it holds no keys and values"),
+    "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
+    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it is no object with keys"),
     "never started": (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
     "failed": (_text("status.json", '{"status": "failed", "reason": "no memory"}'), "not finished: failed: no memory"),
 }

@@ -208,7 +208,9 @@ def test_overflow_and_loss_scale_are_logged() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     logged: dict[str, list[float]] = {}
     module = SimpleNamespace(log=lambda key, value, **_: logged.setdefault(key, []).append(float(value)))
-    trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    trainer = SimpleNamespace(
+        precision_plugin=SimpleNamespace(scaler=scaler), accumulate_grad_batches=1, num_training_batches=5
+    )
     callback = LossScale()
     for factor in (1.0, float("inf"), 1.0, float("nan"), 1.0):
         optimizer.zero_grad()

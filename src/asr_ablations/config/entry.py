@@ -62,10 +62,11 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             try:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
+                if (stop := _stop_before(error)) is not None:
+                    _end_as_asked(stop)
                 _stop(error)
             except (KeyboardInterrupt, Stopped) as error:
-                print(str(error) or "interrupted", file=sys.stderr)
-                sys.exit(128 + getattr(error, "signal_number", signal.SIGINT))
+                _end_as_asked(error)
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
@@ -108,6 +109,21 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 def _in_a_sweep_of_hydra() -> bool:
     """Whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def _stop_before(error: BaseException) -> BaseException | None:
+    """The signal during whose handling an error arose: if it comes while a config is copied, it leaves half a copy, and
+    OmegaConf cannot put that one's flags back.
+    """
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
+        before = before.__cause__ or before.__context__
+    return before
+
+
+def _end_as_asked(stop: BaseException) -> NoReturn:
+    print(str(stop) or "interrupted", file=sys.stderr)
+    sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
 
 
 def _stop(error: Exception) -> NoReturn:

@@ -20,7 +20,7 @@ from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks import resume
 from asr_ablations.training.checkpoint_io import AtomicCheckpointIO
-from tests.helpers.run_results import SignalAt, results, same
+from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
@@ -55,7 +55,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
     with monkeypatch.context() as patched:
         usual = fitting.trainer
-        disturbed = lambda *args: usual(*args[:-1], [*args[-1], SignalAt(*moment, number)])  # noqa: E731
+        disturbed = with_callbacks(usual, SignalAt(*moment, number))
         patched.setattr(fitting, "trainer", disturbed)
         if moment == MOMENTS[-1]:
             experiment.run(cfg)  # there is no later batch to stop at: the run ends as usual
@@ -99,7 +99,7 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
     cfg = config(tiny_corpus, tmp_path, "batch.size=1")  # a set of several batches
     with monkeypatch.context() as patched:
         usual = fitting.trainer
-        patched.setattr(fitting, "trainer", lambda *args: usual(*args[:-1], [*args[-1], SignalInValidation()]))
+        patched.setattr(fitting, "trainer", with_callbacks(usual, SignalInValidation()))
         with pytest.raises(Stopped):
             experiment.run(cfg)
     assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
@@ -126,7 +126,7 @@ def test_under_nohup_the_end_of_the_terminal_is_ignored(
 ) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     usual = fitting.trainer
-    monkeypatch.setattr(fitting, "trainer", lambda *args: usual(*args[:-1], [*args[-1], SignalAt(0, 1, signal.SIGHUP)]))
+    monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(0, 1, signal.SIGHUP)))
     try:
         folder = experiment.run(config(tiny_corpus, tmp_path))
     finally:
@@ -150,7 +150,7 @@ def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Pat
         signal.signal(signal.SIGUSR2, requeue)
         signal.signal(signal.SIGTERM, lambda number, frame: None)
         with pytest.MonkeyPatch.context() as patched:
-            disturbed = lambda *args: usual(*args[:-1], [*args[-1], ignored, warned])  # noqa: E731
+            disturbed = with_callbacks(usual, ignored, warned)
             patched.setattr(fitting, "trainer", disturbed)
             with pytest.raises(Stopped, match="SIGUSR2"):
                 experiment.run(cfg)

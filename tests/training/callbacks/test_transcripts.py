@@ -13,7 +13,7 @@ from asr_ablations.experiment.run import run
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.load import load_run
-from tests.helpers.run_results import SignalAt, results, same
+from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
@@ -68,7 +68,7 @@ def test_a_resumed_run_repeats_none_of_them(
     cfg = config(tiny_corpus, tmp_path, "transcripts.every=2", "transcripts.utterances=3")
     with monkeypatch.context() as patched:
         usual = fitting.trainer
-        disturbed = lambda *args: usual(*args[:-1], [*args[-1], SignalAt(1, 0, signal.SIGTERM)])  # noqa: E731
+        disturbed = with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM))
         patched.setattr(fitting, "trainer", disturbed)
         with pytest.raises(Stopped):
             run(cfg)
