@@ -6,6 +6,7 @@ at most L labels; lengths: (B,) frames; counts: (B,) labels, all on the device o
 """
 
 import torch
+from torch import library
 from torch.nn.functional import pad
 
 SCHEMAS = {
@@ -88,7 +89,7 @@ def _variables(log_probs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return log_probs.new_empty(*log_probs.shape[:2], labels.shape[1])
 
 
-LIBRARY = torch.library.Library("asr_ablations", "FRAGMENT")
+LIBRARY = library.Library("asr_ablations", "FRAGMENT")
 REFERENCES = dict(zip(SCHEMAS, (forward, occupancy), strict=True))
 for _name, _schema in SCHEMAS.items():
     LIBRARY.define(_name + _schema)

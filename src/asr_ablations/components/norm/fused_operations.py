@@ -8,6 +8,7 @@ positions each. lengths: (B,) in frames, on the device of x. Everything but x, y
 from collections.abc import Callable
 
 import torch
+from torch import library
 
 SCHEMAS = {
     "norm_moments": "(Tensor x, Tensor lengths, int frames, int inner) -> Tensor",
@@ -103,7 +104,7 @@ def _pair(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty(2, x.shape[-1], dtype=torch.float32)
 
 
-LIBRARY = torch.library.Library("asr_ablations", "DEF")
+LIBRARY = library.Library("asr_ablations", "DEF")
 REFERENCES: dict[str, Callable[..., torch.Tensor]] = dict(
     zip(SCHEMAS, (moments, apply, gradient_sums, input_gradient), strict=True)
 )
