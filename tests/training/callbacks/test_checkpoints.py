@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ def undisturbed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 MOMENTS = [(epoch, batch) for epoch in range(EPOCHS) for batch in range(BATCHES)]
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """The tests may be started under nohup, which ignores the signal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
