@@ -1,6 +1,6 @@
 # What training needs, with CUDA (about 6 GB):       docker build -t asr-ablations .
 # without: docker build -t asr-ablations --build-arg TORCH_INDEX=<address of a torch build> .
-# docker run --rm --gpus all --shm-size 8g -v "$PWD/outputs:/work/outputs" -v "$PWD/cache:/root/.cache" asr-ablations train
+# docker run --rm --gpus all --shm-size 8g -v "$PWD:/data" asr-ablations train      leaves outputs/ and .cache/ here
 FROM python:3.12-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ make cmake git && rm -rf /var/lib/apt/lists/*
 ARG TORCH_INDEX=""
@@ -11,6 +11,7 @@ COPY conf conf
 COPY sweeps sweeps
 COPY src src
 RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir -c constraints.txt ".${EXTRAS:+[$EXTRAS]}"
-WORKDIR /work
+ENV HOME=/data
+WORKDIR /data
 ENTRYPOINT ["asr-ablations"]
 CMD ["--help"]
