@@ -25,6 +25,7 @@ from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, of_the_system
 from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
 PLUGINS = {"optuna": "search", "joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
@@ -56,6 +57,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+            handle_on_a_stack_of_their_own()
             use_loader()
             forgive_characters()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here

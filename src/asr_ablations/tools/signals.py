@@ -1,5 +1,6 @@
 """The signals by which somebody asks a process to stop."""
 
+import faulthandler
 import signal
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -11,3 +12,14 @@ STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 def stopping_signals() -> list[signal.Signals]:
     """Those to listen to here: under nohup the end of the terminal is to be ignored."""
     return [number for number in STOPPING if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def handle_on_a_stack_of_their_own() -> None:
+    """Let the main thread handle signals on a stack beside its own; a crash then also says where it came from.
+
+    oneDNN's products of float32 matrices on x86 (sgemm, which a CPU's LSTM uses; oneDNN issue 4845, in torch up to 2.11
+    at least) point the stack register at the heap while they run: a signal that is handled there, as Python's are,
+    overwrites whatever lies before, and the process ends at a later free() with "corrupted size vs. prev_size".
+    """
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2)  # it installs the stack; Python's own handlers use one that is there

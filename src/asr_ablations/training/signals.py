@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.tools.signals import STOPPING
+from asr_ablations.tools.signals import STOPPING, handle_on_a_stack_of_their_own
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 """What signal.getsignal returns: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
@@ -32,6 +32,7 @@ class StopRequest:
         """Install the handlers; does nothing outside the main thread, which alone may do so."""
         if threading.current_thread() is not threading.main_thread():
             return
+        handle_on_a_stack_of_their_own()
         if not self._before:
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._ours = [number for number, handler in self._before.items() if _is_for_us(number, handler)]
