@@ -10,7 +10,7 @@ import soundfile
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.language_models.model import SPACE
 from tests.helpers.small_models import bigrams
-from tests.helpers.support import component, compose, group_options
+from tests.helpers.support import component, described, group_options
 from tests.helpers.trained_runs import write_trained
 
 ROLES = {"train": "train", "validation": "dev", "test": "test"}
@@ -19,7 +19,7 @@ ROLES = {"train": "train", "validation": "dev", "test": "test"}
 
 def delivered() -> list[str]:
     """The corpora of conf/data that somebody has to lay out: the yaml does not say where they lie."""
-    return [name for name in group_options("data") if compose(f"data={name}").data.root is None]
+    return [name for name in group_options("data") if described("data", name).root is None]
 
 
 def lay_out(corpus: Any, tones: Path) -> None:

@@ -3,6 +3,7 @@
 import copy
 import functools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,41 @@ def group_options(group: str) -> list[str]:
 
 @functools.cache
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
+    rest, nodes = _apart(overrides)
+    if not nodes:
+        return composed_by_hydra(overrides)
+    cfg = copy.deepcopy(_composed(rest))
+    for group, text in nodes.items():
+        cfg[group] = OmegaConf.create(text)
+    return cfg
+
+
+def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The overrides that Hydra has to compose, and the files of the options that are no more than their group's node:
+    they are put in its place without Hydra, which takes a quarter of a second for each config.
+    """
+    keys = [re.split("[.=@]", override.lstrip("+~"))[0] for override in overrides]
+    rest, nodes = [], {}
+    for override, key in zip(overrides, keys, strict=True):
+        group, _, name = override.partition("=")
+        text = _file_of(group, name) if group in groups() and keys.count(key) == 1 else None
+        if text is None:
+            rest.append(override)
+        else:
+            nodes[group] = text
+    return tuple(rest), nodes
+
+
+@functools.cache
+def _file_of(group: str, name: str) -> str | None:
+    """The text of an option's file; None where there is none, or it sets more than its group, or takes in another."""
+    path = CONF / group / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else "defaults:"
+    return None if "# @package" in text or re.search("^defaults:", text, re.MULTILINE) else text
+
+
+def composed_by_hydra(overrides: tuple[str, ...]) -> DictConfig:
+    """conf/config.yaml as a command composes it."""
     look_up_in(CONF)  # a process that a test starts has no conftest.py
     # `overrides` asks Hydra for the command line, which is none here
     cfg = loader(CONF).load_configuration("config", ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
@@ -82,11 +118,12 @@ def compose(*overrides: str) -> DictConfig:
 
 def component(group: str, name: str, **changes: Any) -> Any:
     """What conf/<group>/<name>.yaml describes, with some of its values changed."""
-    return build(_node(group, name, changes))
+    return build(described(group, name, **changes))
 
 
-def _node(group: str, name: str, changes: dict[str, Any]) -> DictConfig:
-    node = compose(f"{group}={name}")[group]
+def described(group: str, name: str, **changes: Any) -> DictConfig:
+    """conf/<group>/<name>.yaml in the default config, with some of its values changed."""
+    node: DictConfig = compose(f"{group}={name}")[group]
     for key, value in changes.items():
         OmegaConf.update(node, key, value)
     return node
@@ -94,12 +131,12 @@ def _node(group: str, name: str, changes: dict[str, Any]) -> DictConfig:
 
 def knobs(group: str) -> list[tuple[str, str]]:
     """(option, key) for every number and switch in the yamls of a group, keys dotted."""
-    return [(name, key) for name in group_options(group) for key, _ in _numbers(_node(group, name, {}))]
+    return [(name, key) for name in group_options(group) for key, _ in _numbers(described(group, name))]
 
 
 def turned(group: str, name: str, key: str) -> Any:
     """The component with one number of its yaml changed."""
-    node = _node(group, name, {})
+    node = described(group, name)
     OmegaConf.update(node, key, another(OmegaConf.select(node, key)))
     return build(node)
 

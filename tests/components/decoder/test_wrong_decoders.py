@@ -9,9 +9,9 @@ import pytest
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.small_models import LETTERS, bigrams, decoder, models, spelled
-from tests.helpers.support import compose, group_options
+from tests.helpers.support import described, group_options
 
-SEARCHES = [name for name in group_options("decoder") if "beam_width" in compose(f"decoder={name}").decoder]
+SEARCHES = [name for name in group_options("decoder") if "beam_width" in described("decoder", name)]
 WRONG = {
     "beam_width": ([0, -1, 2.5, None, True, "wide", 10**9], "a whole number from 1 to 65536"),
     "prune_beams": ([0, -1.0, float("nan"), None, "a"], "a number above 0"),
@@ -23,7 +23,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [(n, key) for n in SEARCHES for key in WRONG if key in compose(f"decoder={n}").decoder]
+    ("name", "key"), [(n, key) for n in SEARCHES for key in WRONG if key in described("decoder", n)]
 )
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, key: str) -> None:
     values, expected = WRONG[key]
