@@ -4,6 +4,7 @@ make campaign                                       every part, an hour
 make campaign PARTS=kills,coverage HOURS=2          some of them; each gets a share of the time
 make campaign RESUME=outputs/campaigns/<date>       the parts that had not ended when it was interrupted
 make campaign ARGS=--list                           what parts there are
+make campaign PARTS=same ARGS="--runs outputs/seeds"    one about runs of yours
 """
 
 import argparse
@@ -36,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--list", action="store_true", help="name the parts, run nothing")
     arguments.add_argument("--outputs", type=Path, default=FOLDER, metavar="FOLDER", help="where dated folders go")
     arguments.add_argument("--resume", type=Path, metavar="FOLDER", help="of a campaign that was interrupted")
+    arguments.add_argument(
+        "--runs", type=Path, metavar="FOLDER", help="of a sweep: one arm over many seeds (part same)"
+    )
     arguments.add_argument("--parts-folder", type=Path, default=PARTS, metavar="FOLDER", help="where parts are found")
     return arguments
 
@@ -49,7 +53,9 @@ def _run(options: argparse.Namespace) -> int:
     chosen, hours = choose(parts, options.parts), _hours(options.hours)
     if options.resume is not None and not options.resume.is_dir():
         raise UsageError(f"RESUME={options.resume}: there is no such folder")
-    return run_campaign(chosen, options.resume or dated(options.outputs), hours, options.seed)
+    if options.runs is not None and not options.runs.is_dir():
+        raise UsageError(f"--runs {options.runs}: there is no such folder")
+    return run_campaign(chosen, options.resume or dated(options.outputs), hours, options.seed, options.runs)
 
 
 def _hours(text: str) -> float:

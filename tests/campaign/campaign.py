@@ -21,7 +21,7 @@ INTERRUPTED = 130
 """The exit code that a shell gives for Ctrl-C."""
 
 
-def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int) -> int:
+def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int, runs: Path | None = None) -> int:
     """The exit code: 0 if every part passed, 1 if not, 130 for Ctrl-C. A part that an earlier start in the same folder
     brought to its end is not run again.
     """
@@ -33,7 +33,7 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int) -
             ended.append(earlier)
         else:
             share = (ends - time.monotonic()) / (len(parts) - number)
-            ended.append(_run_part(part, folder, max(share, 0.0), seed))
+            ended.append(_run_part(part, folder, max(share, 0.0), seed, runs))
             keep(folder, ended[-1])
         page = write_report(folder, {**head, "ended": now()}, ended)
         if ended[-1].ending == "interrupted":
@@ -43,7 +43,7 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int) -
     return 0 if all(part.passed for part in ended) else 1
 
 
-def _run_part(part: Part, folder: Path, seconds: float, seed: int) -> Ended:
+def _run_part(part: Part, folder: Path, seconds: float, seed: int, runs: Path | None) -> Ended:
     own = folder / part.NAME
     if own.exists():  # of a start that was interrupted: a part begins with an empty folder
         number = next(n for n in range(1, 10_000) if not own.with_name(f"{own.name}.{n}").exists())
@@ -57,7 +57,7 @@ def _run_part(part: Part, folder: Path, seconds: float, seed: int) -> Ended:
             add(share - done)
             done = share
 
-        context = Context(own, seed, seconds, advance)
+        context = Context(own, seed, seconds, advance, runs)
         try:
             report = part.run(context)
         except KeyboardInterrupt:

@@ -42,11 +42,19 @@ class Context:
     """What a part is given.
 
     folder: for its files: it is kept, so a part removes what is of no use to a reader; seed: of everything drawn at
-    random; advance: told the share of the part that is done, and what is being done, for the progress bar.
+    random; advance: told the share of the part that is done, and what is being done, for the progress bar; runs: the
+    folder of real runs that was named, for a part about these.
     """
 
-    def __init__(self, folder: Path, seed: int, seconds: float, advance: Callable[[float, str], None]) -> None:
-        self.folder, self.seed, self.advance = folder, seed, advance
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        seconds: float,
+        advance: Callable[[float, str], None],
+        runs: Path | None = None,
+    ) -> None:
+        self.folder, self.seed, self.advance, self.runs = folder, seed, advance, runs
         self._seconds, self._started = seconds, time.monotonic()
         self.begun = Report([])
 

@@ -6,15 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from asr_ablations.runs.records import Records
+from asr_ablations.tools.errors import UsageError
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
 from tests.campaign.input_table import Case, judge, read_table, taken_apart
 from tests.campaign.killing import Undisturbed, drawn
 from tests.campaign.moments import wait_for_changes
-from tests.campaign.parts import survival
+from tests.campaign.parts import same_arm, survival
 from tests.campaign.victims import digests, half_files, temporary
 from tests.helpers.interpreter import SOURCE
+from tests.helpers.invented_records import record
 
 CASE = Case("train", 1, "rnn=x", (2,), ("rnn=x",), "")
 
@@ -130,3 +134,16 @@ def test_every_option_that_keeps_a_state_is_stopped_at_every_boundary() -> None:
     assert {"averaging=ema", "gradient=noise", "schedule=newbob", "optimizer=adam", "order=sortagrad"} <= options
     assert len(set(cases)) == len(cases) == len(options) * len(moments) * 3
     assert survival.shuffled(moments, seed=1) != cases
+
+
+def test_an_arms_halves_are_called_different_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [record("rnn=lstm", seed, 0.2 + 0.1 * (seed >= 10) + 0.001 * seed) for seed in range(20)]
+    monkeypatch.setattr(same_arm, "load", lambda folders: Records(runs))
+    (sample,) = same_arm.samples(tmp_path).values()
+    seeds = np.arange(20)
+    for looks in same_arm.ways(10).values():
+        assert same_arm.called_different(sample, seeds[:10], seeds[10:], looks)
+        assert not same_arm.called_different(sample, seeds[::2], seeds[1::2], looks)
+    runs.append(record("rnn=gru", 0, 0.2))
+    with pytest.raises(UsageError, match="2 arms"):
+        same_arm.samples(tmp_path)
