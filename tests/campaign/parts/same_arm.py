@@ -5,6 +5,7 @@ from math import sqrt
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asr_ablations.comparison.design import Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME
@@ -12,13 +13,14 @@ from asr_ablations.comparison.samples import measure_set
 from asr_ablations.runs.records import load
 from asr_ablations.statistics.estimate import contrast_estimate
 from asr_ablations.statistics.procedure import FixedLength, Procedure
-from asr_ablations.statistics.sample import Array, Sample
+from asr_ablations.statistics.sample import Sample
 from asr_ablations.statistics.sequential import GroupSequential, planned_looks
 from asr_ablations.tools.errors import UsageError
 from tests.campaign.part import Context, Report
 
 NAME = "same"
 DESCRIPTION = "an arm's real seeds, split at random into two: how often they are called different (--runs <folder>)"
+Runs = NDArray[np.intp]
 SPLITS = 1000
 ALPHA = 0.05
 ALLOWED = 1.0
@@ -72,7 +74,7 @@ def ways(half: int) -> dict[str, Sequence[tuple[int, Procedure]]]:
     }
 
 
-def called_different(sample: Sample, one: Array, other: Array, looks: Sequence[tuple[int, Procedure]]) -> bool:
+def called_different(sample: Sample, one: Runs, other: Runs, looks: Sequence[tuple[int, Procedure]]) -> bool:
     """Whether the two halves, runs by their numbers, are called different at any of the looks."""
     for runs, procedure in looks:
         estimate = contrast_estimate([(1.0, sample.of_runs(one[:runs])), (-1.0, sample.of_runs(other[:runs]))])
