@@ -198,6 +198,21 @@ def test_wrong_arguments_are_the_users_mistake(wrong: dict[str, Any]) -> None:
         build(OmegaConf.create({"_target_": "torch.optim.SGD", **wrong}))
 
 
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("data.test=[]", "data.test=[]: expected the name of at least one split"),
+        ("data.corpus_seed=x", "data.corpus_seed=x: expected a whole number, 0 or more"),
+        ("features.bins=0", "features.bins=0: expected a whole number from 1 to 256, half of the spectrum"),
+    ],
+)
+def test_a_mistake_that_names_its_key_stands_alone(override: str, line: str) -> None:
+    cfg = compose(override)
+    with pytest.raises(UsageError) as refused:
+        build(cfg[override.partition(".")[0]])
+    assert str(refused.value) == line
+
+
 def test_components_get_plain_containers() -> None:
     node = {"_target_": "torch.optim.SGD", "_partial_": True, "betas": [3, 5], "padding": {"a": [1]}}
     keywords = build(OmegaConf.create(node)).keywords

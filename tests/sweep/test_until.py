@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.runs.records import load
 from asr_ablations.runs.verdict_plan import read_plan
-from asr_ablations.sweep.arm import FrozenArm, freeze_arm
+from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.planning import Variant, continued, make_plan
 from asr_ablations.sweep.until.sharing import take_over
@@ -132,6 +132,20 @@ def frozen(outputs: Path, *overrides: str, sweep: str = "mine") -> FrozenArm:
     cfg = compose("data=an4", "data.root=/somewhere", *overrides)
     cfg.overrides, cfg.outputs, cfg.sweep = ["data=an4", *overrides], str(outputs), sweep
     return freeze_arm(cfg, "")
+
+
+def test_what_was_only_looked_at_is_taken_back_unless_the_manifest_names_it_or_might(tmp_path: Path) -> None:
+    looked_at, launched, sweep = frozen(tmp_path, "rnn=gru"), frozen(tmp_path, "rnn=lstm"), tmp_path / "mine"
+    freeze_plan(sweep, make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys()).plan)
+    forget([looked_at])
+    assert not looked_at.config.exists(), "the manifest holds a plan alone"
+    looked_at = frozen(tmp_path, "rnn=gru")
+    write_manifest(sweep, [launched], {"started": "monday", "command": ["train.py"], "search": False})
+    forget([looked_at, launched])
+    assert [looked_at.config.exists(), launched.config.exists()] == [False, True]
+    (sweep / "sweep.json").write_text("{")
+    forget([launched])
+    assert launched.config.exists()
 
 
 def test_a_finished_run_of_another_sweep_is_taken_over_with_the_place_that_it_has_here(tmp_path: Path) -> None:

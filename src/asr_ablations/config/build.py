@@ -64,11 +64,19 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         return instantiate(options, *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
+        if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
+            raise cause from None
         if isinstance(cause, (ValueError, TypeError)):
-            raise UsageError(f"{options.get('_target_')}: {cause}") from cause
+            raise UsageError(_placed(key, options, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
+
+
+def _placed(group: object, options: dict[Any, Any], cause: Exception) -> str:
+    """A component's message, by the key that was typed where it begins with the end of it, else by the class."""
+    own = str(cause).partition("=")[0]
+    return f"{group}.{cause}" if own in options else f"{options.get('_target_')}: {cause}"
 
 
 def _targets(node: object) -> list[str]:

@@ -8,8 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.layout import OUTPUT_LOG, SWEEP, frozen_config
-from asr_ablations.runs.reader import read_sweep
+from asr_ablations.runs.layout import OUTPUT_LOG, frozen_config
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.tools.files import Json, write
 
 
@@ -56,9 +56,18 @@ def forget(arms: Sequence[FrozenArm]) -> None:
     """
     for arm in arms:
         sweep = arm.folder.parent
-        known = {one["id"] for one in read_sweep(sweep)["arms"]} if (sweep / SWEEP).exists() else set()
-        if arm.id not in known and not arm.folder.exists():
+        if not arm.folder.exists() and not _is_launched(arm.id, sweep):
             arm.config.unlink(missing_ok=True)
         for folder in (arm.config.parent, sweep):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def _is_launched(arm: str, sweep: Path) -> bool:
+    """Whether the sweep's manifest names the arm, or cannot be read and might; one of a plan alone names none."""
+    try:
+        return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
+    except FileNotFoundError:
+        return False
+    except UnreadableFileError:
+        return True

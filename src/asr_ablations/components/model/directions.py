@@ -26,7 +26,7 @@ class Directions(nn.Module):
     def __init__(self, layer: RecurrentFactory, input_size: int, hidden_size: int, *, directions: str) -> None:
         super().__init__()
         if directions not in KINDS:
-            raise choices("directions", directions, KINDS)
+            raise choices("model.directions", directions, KINDS)
         self.concatenate = directions == "concat"
         self.size = 2 * hidden_size if self.concatenate else hidden_size
         self.forwards = layer(input_size, hidden_size)

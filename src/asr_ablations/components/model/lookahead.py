@@ -18,7 +18,7 @@ class Lookahead(nn.Module):
     def __init__(self, size: int, frames: int) -> None:
         super().__init__()
         if not is_whole(frames, 1):
-            raise choices("lookahead", frames, "a whole number of frames, 0 for none")
+            raise choices("model.lookahead", frames, "a whole number of frames, 0 for none")
         self.frames = frames
         self.convolve = nn.Conv1d(size, size, frames + 1, groups=size, bias=False)
 
