@@ -105,7 +105,7 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "question": "Is a GRU as good as an LSTM, and how much worse is a plain RNN?",
         "source": "Ambroszczyk2019 §2.4, figure 2.3", "factor": "rnn", "baseline": "lstm", "claim": "left open",
     }  # fmt: skip
-    data = {"validation": ["dev-clean"], "test": list(SETS)}
+    data = {"root": str(audio[0].parent), "validation": ["dev-clean"], "test": list(SETS)}
     config = {
         "seed": seed, "gpus": 0, "precision": 32, "rnn": {"_target_": name}, "max_epochs": EPOCHS, "data": data,
         "ablation": ablation,

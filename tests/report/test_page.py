@@ -15,6 +15,8 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
+from asr_ablations.runs.record import RunRecord
+from tests.helpers import invented_records
 from tests.helpers.comparison import comparison
 
 MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"
@@ -41,6 +43,12 @@ class Elements(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.data += data if self._inside else ""
         self._inside = False
+
+
+def of_corpus(root: Path | None) -> RunRecord:
+    """A run whose config names this folder as data.root."""
+    run = invented_records.finished("rnn=gru", 0, [])
+    return replace(run, config={**run.config, "data": {"root": None if root is None else str(root)}})
 
 
 def test_one_file_below_three_megabytes(handmade: Comparison, tmp_path: Path) -> None:
@@ -109,7 +117,8 @@ def test_a_recording_is_the_audio_of_the_utterance(tmp_path: Path) -> None:
     """The part from `offset` on: the first second is silence, the second a tone."""
     samples = np.concatenate([np.zeros(16000), 0.5 * np.sin(np.arange(16000) * 0.2)])
     soundfile.write(tmp_path / "a.flac", samples, 16000)
-    address = recording({"audio": str(tmp_path / "a.flac"), "offset": "1", "duration": "1"}, 10**6)
+    row = {"audio": str(tmp_path / "a.flac"), "offset": "1", "duration": "1"}
+    address = recording(of_corpus(tmp_path), row, 10**6)["audio"]
     assert address is not None
     (tmp_path / "a.mp3").write_bytes(base64.b64decode(address.partition(",")[2]))
     played, rate = soundfile.read(tmp_path / "a.mp3")
@@ -123,14 +132,43 @@ def test_a_recording_is_the_audio_of_the_utterance(tmp_path: Path) -> None:
     [
         {},
         {"audio": "/does/not/exist.flac", "offset": "0", "duration": "1"},
-        {"audio": __file__, "offset": "0", "duration": "1"},
+        {"audio": "{folder}/a.flac", "offset": "0", "duration": "1"},
         {"audio": "", "offset": "", "duration": ""},
         {"audio": "\0", "offset": "0", "duration": "1"},
     ],
     ids=["no column", "missing", "no audio", "empty", "no path"],
 )
-def test_what_cannot_be_played_is_left_out(row: dict[str, str]) -> None:
-    assert recording(row, 10**6) is None
+def test_what_cannot_be_played_is_left_out(row: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "a.flac").write_text("no audio")
+    row = {key: value.format(folder=tmp_path) for key, value in row.items()}
+    assert recording(of_corpus(tmp_path), row, 10**6)["audio"] is None
+
+
+def test_a_record_brings_no_recording_into_the_page_that_is_none_of_its_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its path, by a way out of the corpus, by a link, and by a corpus that is everything this user has."""
+    home = tmp_path / "home"
+    corpus, private = home / "corpus", home / "private.flac"
+    corpus.mkdir(parents=True)
+    soundfile.write(private, np.zeros(1600), 16000)
+    soundfile.write(corpus / "a.flac", np.zeros(1600), 16000)
+    (corpus / "link.flac").symlink_to(private)
+    monkeypatch.setenv("HOME", str(home))
+
+    def silent(root: Path | None, path: Path) -> str | None:
+        played = recording(of_corpus(root), {"audio": str(path), "offset": "0", "duration": "0.1"}, 10**6)
+        assert (played["audio"] is None) == ("silent" in played)
+        return played.get("silent")
+
+    assert silent(corpus, corpus / "a.flac") is None
+    for path in (private, corpus / ".." / private.name, corpus / "link.flac"):
+        assert silent(corpus, path) == "its file is outside of data.root"
+    for root in (Path("/"), tmp_path, home, Path("~")):
+        assert silent(root, private)
+    monkeypatch.chdir(corpus)
+    assert silent(None, corpus / "a.flac") is None, "data.root=null is the current folder"
+    assert silent(None, private)
 
 
 def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

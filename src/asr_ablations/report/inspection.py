@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
@@ -11,6 +10,7 @@ from rapidfuzz.distance import Levenshtein
 from asr_ablations.data import audio
 from asr_ablations.metrics.error_counts import recorded_errors
 from asr_ablations.metrics.word_alignment import Pair, align
+from asr_ablations.report.recordings import recorded_audio
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.files import Json
 
@@ -67,7 +67,7 @@ def inspect(run: RunRecord, sets: Sequence[str]) -> list[Inspected]:
     task = load_run(run.folder).task
     seen = []
     for kind, row in chosen(row for row in run.utterances if row["set"] in sets).items():
-        samples = audio.read(Path(row["audio"]), float(row.get("offset") or 0), float(row["duration"]))
+        samples = audio.read(recorded_audio(run, row), float(row.get("offset") or 0), float(row["duration"]))
         with torch.inference_mode():
             features, lengths = task.normalised_features(unlabelled_batch([samples]))
             log_probs, _ = task.log_probs(features, lengths)

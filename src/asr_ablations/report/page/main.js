@@ -194,7 +194,7 @@ function utterances() {
 }
 
 function spoken(utterance, title, ...parts) {
-  const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, "no recording");
+  const sound = utterance.audio ? element("audio", { controls: "", preload: "none", src: utterance.audio, "aria-label": `Recording of ${utterance.id}` }) : element("span", {}, `no recording${utterance.silent ? `: ${utterance.silent}` : ""}`);
   return element("li", {}, element("div", { class: "spoken" }, title, sound), ...parts);
 }
 

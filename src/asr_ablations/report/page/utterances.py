@@ -4,7 +4,6 @@ import base64
 import io
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 import soundfile
 
@@ -14,6 +13,8 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
 from asr_ablations.metrics.error_counts import recorded_errors, sum_errors
 from asr_ablations.metrics.word_alignment import align
+from asr_ablations.report.recordings import OutsideCorpusError, recorded_audio
+from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 
@@ -27,41 +28,46 @@ LONGEST = 40.0
 def worst(comparison: Comparison) -> list[Json]:
     """The test utterances with the highest word error rate over all runs; among equal rates the longer ones first."""
     rows_by_utterance: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    first: dict[tuple[str, str], RunRecord] = {}
     for run in comparison.runs:
         for row in run.utterances:
             if row["set"] in comparison.sets:
                 rows_by_utterance[row["set"], row["id"]].append(row)
+                first.setdefault((row["set"], row["id"]), run)
     ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_rate(item[1]), -item[1][0]["words"], item[0]))
     bytes_left = AUDIO_BYTES
     shown = []
     for (set_, id_), rows in ordered[:SHOWN]:
-        sound = recording(rows[0], bytes_left)
-        bytes_left -= len(sound or "")
+        sound = recording(first[set_, id_], rows[0], bytes_left)
+        bytes_left -= len(sound["audio"] or "")
         shown.append({
             "set": set_,
             "id": id_,
             "speaker": rows[0].get("speaker"),
             "rate": _rate(rows),
-            "audio": sound,
+            **sound,
             "recognised": [words for arm in comparison.arms if (words := _recognised(arm, set_, id_))],
         })  # fmt: skip
     return shown
 
 
-def recording(row: Json, limit: int) -> str | None:
-    """A data: address with the utterance's audio as MP3, which every browser plays; None where the file is missing, is
-    not audio, or makes an address of more than `limit` characters.
+def recording(run: RunRecord, row: Json, limit: int) -> Json:
+    """audio: a data: address with the utterance's audio as MP3, which every browser plays; None where the file is
+    missing, is not audio, or makes an address of more than `limit` characters. silent: why it is None, where the file
+    is none of the run's corpus.
     """
     try:
-        seconds = min(float(row["duration"]), LONGEST)
-        audio.header(Path(row["audio"]))  # refuses a pipe, of which reading need not end
-        samples = audio.read(Path(row["audio"]), float(row.get("offset") or 0), seconds)
+        seconds, path = min(float(row["duration"]), LONGEST), recorded_audio(run, row)
+        audio.header(path)  # refuses a pipe, of which reading need not end
+        samples = audio.read(path, float(row.get("offset") or 0), seconds)
         file = io.BytesIO()
         soundfile.write(file, samples, SAMPLE_RATE, format="MP3", subtype="MPEG_LAYER_III", compression_level=0.9)
+    except OutsideCorpusError:
+        return {"audio": None, "silent": "its file is outside of data.root"}
     except (KeyError, TypeError, ValueError, OSError, UsageError, soundfile.LibsndfileError):
-        return None
+        return {"audio": None}
     address = "data:audio/mpeg;base64," + base64.b64encode(file.getvalue()).decode()
-    return address if len(samples) and len(address) <= limit else None
+    return {"audio": address if len(samples) and len(address) <= limit else None}
 
 
 def _recognised(arm: Arm, set_: str, id_: str) -> Json | None:
