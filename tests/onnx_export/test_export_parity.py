@@ -10,6 +10,7 @@ import torch
 
 from asr_ablations.data.audio import duration, read
 from asr_ablations.data.batch import Batch
+from asr_ablations.onnx_export.card import card
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.onnx_export.job import largest_difference, metadata, write_graph
 from asr_ablations.tools.errors import UsageError
@@ -136,3 +137,17 @@ def test_int16_samples_and_metadata(tmp_path: Path, memorised_run: Path, tiny_co
     symbols = json.loads(kept["symbols"])
     text = "".join(symbols[s] for s, before in zip(best, [0, *best], strict=False) if s != before)
     assert text == file.parent.joinpath("10-1.trans.txt").read_text().splitlines()[0].partition(" ")[2].lower()
+
+
+def test_the_card_says_what_the_run_measured(memorised_run: Path, tmp_path: Path) -> None:
+    trained = load_run(memorised_run)
+    text = card(trained, "model.onnx")
+    for name, rates in json.loads((memorised_run / "summary.json").read_text())["sets"].items():
+        assert f"| {name} | " in text
+        assert f" | {100 * rates['wer']:.2f} | {100 * rates['cer']:.2f} |" in text
+    train = json.loads((memorised_run / "data.json").read_text())["sets"]["train"]
+    assert f"{train['utterances']:,} utterances of {train['speakers']:,} speakers" in text
+    assert "CC BY 4.0" in text  # what `data=librispeech` says of its recordings
+    for kept in ("config.yaml", "overrides", "checkpoints"):
+        (tmp_path / kept).symlink_to(memorised_run / kept)
+    assert "Not recorded: the run has not ended." in card(trained._replace(folder=tmp_path), "model.onnx")

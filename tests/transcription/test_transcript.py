@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.transcription.doubt import doubt
 from asr_ablations.transcription.output import Stream, writer
 from asr_ablations.transcription.recogniser import Piece
 from asr_ablations.transcription.sources import Source
@@ -61,3 +62,12 @@ def test_output_goes_through_links_and_into_devices_and_replaces_neither(tmp_pat
     assert (link.is_symlink(), target.read_text()) == (True, "words\n")
     assert device.resolve() == Path("/dev/null")
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("confidences", "doubted"), [([0.9] * 9, False), ([0.6] * 9, True), ([0.6] * 4, False), ([], False)]
+)
+def test_a_confidence_that_is_low_throughout_is_said(confidences: list[float], doubted: bool) -> None:
+    sentence = doubt(Word("a", 0.0, 1.0, confidence) for confidence in confidences)
+    assert (sentence is not None) == doubted
+    assert not doubted or "0.60 on average over 9 words" in str(sentence)

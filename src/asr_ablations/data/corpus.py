@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import ClassVar, TypedDict
 
 from asr_ablations.data import audio_checks
 from asr_ablations.data.utterance import Utterance
@@ -34,6 +34,9 @@ class Corpus(ABC):
     and test; null for no limit. on_bad: `stop` refuses a corpus with utterances that cannot be used, `skip` leaves them
     out with a warning. Raises UsageError for a role without a split and for other values of these three.
     """
+
+    licence: ClassVar[str] = "yours to name: the recordings come from your own files"
+    """What a reader of a model card should know about the rights in the recordings, with its source."""
 
     def __init__(
         self,

@@ -15,11 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import unlabelled_batch
+from asr_ablations.onnx_export.card import card
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.runs.layout import ENVIRONMENT
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, whole_file, write_json
+from asr_ablations.tools.files import Json, whole_file, write, write_json
 from asr_ablations.training.load import Trained, load_run
 from asr_ablations.training.task import CTCTask
 
@@ -39,8 +40,10 @@ def export(cfg: DictConfig) -> Path:
                 f"away from torch's, expected tolerance={cfg.tolerance:g} at the most"
             )
         write_json(file.with_suffix(".json"), description)
+        write(file.with_suffix(".md"), card(trained, file.name))
     size = file.stat().st_size / 1e6
     print(f"{file}: {size:.1f} MB, log-probabilities within {difference:.1g} nats of torch's", file=sys.stderr)
+    print(f"model card: {file.with_suffix('.md')}", file=sys.stderr)
     print(file)
     return file
 

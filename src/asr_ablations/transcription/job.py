@@ -15,15 +15,18 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.load import load_run
 from asr_ablations.training.quiet import quiet
+from asr_ablations.transcription.doubt import doubt
 from asr_ablations.transcription.output import writer
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.request import requested_audio
 from asr_ablations.transcription.sources import Source, find_sources, read_whole
 from asr_ablations.transcription.transcript import Transcript
+from asr_ablations.transcription.word_times import Word
 
 
 def transcribe(cfg: DictConfig) -> int:
-    """Transcribe the requested recordings and return the number of those that failed; each failure is reported.
+    """Transcribe the requested recordings and return the number of those that failed; each failure is reported, and so
+    is a confidence that is low throughout.
 
     Raises UsageError for a request that cannot be met.
     """
@@ -31,6 +34,7 @@ def transcribe(cfg: DictConfig) -> int:
     sources = find_sources(requested)
     single = len(sources) == 1 and sources[0].path == Path(requested[0])
     write = writer(cfg.output, cfg.format, sources, single)
+    words: list[Word] = []
     recognise = recogniser(cfg)
     with _progress() as progress:
         reader = _Reader(progress)
@@ -40,8 +44,12 @@ def transcribe(cfg: DictConfig) -> int:
         transcribed = recognise(recordings, lambda seconds: progress.advance(task, seconds))
         for number, pieces in enumerate(transcribed):
             source, length = reader.lengths[number]
-            write.add(source, Transcript(str(source.path), length / SAMPLE_RATE, pieces))
+            transcript = Transcript(str(source.path), length / SAMPLE_RATE, pieces)
+            write.add(source, transcript)
+            words += transcript.words
     write.close()
+    if (sentence := doubt(words)) is not None:
+        print(sentence, file=sys.stderr)
     if reader.failed:
         print(f"{reader.failed} of {len(sources)} files could not be transcribed", file=sys.stderr)
     return reader.failed

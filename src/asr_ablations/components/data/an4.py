@@ -19,6 +19,8 @@ class AN4(Folders):
     The splits are train (without these speakers), dev (these speakers) and test.
     """
 
+    licence = "none is stated (README of the corpus, Carnegie Mellon University)"
+
     def __init__(self, *, held_out: int, **options: "Unpack[CorpusOptions]") -> None:
         super().__init__(**options)
         self.held_out = held_out

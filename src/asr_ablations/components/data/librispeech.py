@@ -76,6 +76,8 @@ class LibriSpeech(Folders):
     <split>.tar.gz are.
     """
 
+    licence = "CC BY 4.0 (LICENSE.TXT of the corpus)"
+
     def __init__(
         self,
         *,

@@ -32,6 +32,8 @@ class MLS(Folders):
     language's archive is.
     """
 
+    licence = "CC BY 4.0 (LICENSE of the corpus)"
+
     def __init__(self, *, ending: str, download: Download, **options: "Unpack[CorpusOptions]") -> None:
         super().__init__(**options)
         self.ending, self.download = ending, download

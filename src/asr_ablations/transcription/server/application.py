@@ -15,6 +15,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError, is_lack_of_memory
 from asr_ablations.tools.files import Json
+from asr_ablations.transcription.doubt import doubt
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.sources import read_whole
 from asr_ablations.transcription.transcript import Transcript, as_srt
@@ -110,4 +111,4 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> Json:
     samples = read_whole(path)
     (pieces,) = recognise([samples])
     transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
-    return {**transcript.content(), "srt": as_srt(transcript)}
+    return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}

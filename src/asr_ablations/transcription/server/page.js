@@ -80,7 +80,8 @@ async function send(blob) {
     const content = await response.json();
     if (!response.ok) throw new Error(content.detail);
     show(content, blob);
-    report(content.words.length ? `${content.seconds.toFixed(1)} s of audio` : "no word was recognised");
+    const length = `${content.seconds.toFixed(1)} s of audio`;
+    report([content.words.length ? length : "no word was recognised", content.doubt].filter(Boolean).join("; "));
   } catch (error) {
     report("", error instanceof TypeError ? "the server does not respond" : error.message);
   } finally {
@@ -108,7 +109,7 @@ function show(content, blob) {
     button.onclick = () => { player.currentTime = word.start; player.play(); };
     return [button, " "];
   }));
-  const { srt, ...rest } = content;
+  const { srt, doubt, ...rest } = content;
   link("json", JSON.stringify(rest, null, 2), "application/json");
   link("srt", srt, "text/plain");
   at("copy").onclick = async () => {
