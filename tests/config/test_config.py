@@ -1,5 +1,7 @@
 """Wrong values of plain keys, targets that a stranger's config may not name, and every yaml of every group."""
 
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.data import audio_index
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import slug
 from tests.helpers.support import CONF, compose, defaults, group_options, groups
@@ -211,6 +214,21 @@ def test_a_mistake_that_names_its_key_stands_alone(override: str, line: str) -> 
     with pytest.raises(UsageError) as refused:
         build(cfg[override.partition(".")[0]])
     assert str(refused.value) == line
+
+
+def test_without_a_home_folder_another_one_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "ASR_ABLATIONS_DATA", "ASR_ABLATIONS_INDEX", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    assert build(compose("data=synthetic").data).root == Path(home, ".cache/asr-ablations/corpora")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # a container's user, whom the machine does not know
+    cfg = compose("data=synthetic", "cache=pcm")
+    for group in ("data", "cache"):
+        with pytest.raises(UsageError, match="there is no such home folder: set HOME, or name another folder"):
+            build(cfg[group])
+    assert audio_index.load(audio_index.FileRow, [Path("a.wav")]) == [], "works without what is known"
+    monkeypatch.setenv("ASR_ABLATIONS_DATA", "/corpora")
+    assert build(compose("data=synthetic").data).root == Path("/corpora")
 
 
 def test_components_get_plain_containers() -> None:

@@ -1,7 +1,7 @@
 """A config as plain choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, options_by_name
@@ -65,5 +65,5 @@ def _without_home(value: Any) -> Any:
         return {key: _without_home(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_without_home(inner) for inner in value]
-    home = str(Path.home())
+    home = os.path.expanduser("~")
     return value.replace(f"{home}/", "~/") if isinstance(value, str) and len(home) > 1 else value

@@ -6,11 +6,12 @@ from pathlib import Path
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import sha256
+from asr_ablations.tools.paths import expanded
 
 
 def weights_file(path: str) -> Path:
     """The checkpoint that the key `weights` means. Raises UsageError where there is none."""
-    given = Path(path).expanduser()
+    given = expanded(path)
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
         raise choices("weights", path, f"a run's folder or a .ckpt, and there is no {file}")

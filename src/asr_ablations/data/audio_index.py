@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import expanded
+
 log = logging.getLogger(__name__)
 
 TABLES = """
@@ -68,7 +71,7 @@ def index_path() -> Path:
     """Return the database: $ASR_ABLATIONS_INDEX, or audio-index-1.sqlite in the user's cache folder."""
     if path := os.environ.get("ASR_ABLATIONS_INDEX"):
         return Path(path)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return cache / "asr-ablations" / "audio-index-1.sqlite"
 
 
@@ -104,6 +107,6 @@ def _execute(work: Callable[[sqlite3.Connection], list[tuple[object, ...]]]) -> 
         with closing(sqlite3.connect(index_path(), timeout=60)) as database, database:
             database.executescript(TABLES)
             return work(database)
-    except (sqlite3.Error, OSError, UnicodeEncodeError) as error:
-        log.warning("%s cannot be used, what is known of audio files is not kept: %s", index_path(), error)
+    except (sqlite3.Error, OSError, UnicodeEncodeError, UsageError) as error:
+        log.warning("the index of audio files cannot be used, what is known of them is not kept: %s", error)
         return []

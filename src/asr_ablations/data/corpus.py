@@ -12,6 +12,7 @@ from asr_ablations.data import audio_checks
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.paths import expanded
 
 
 class CorpusOptions(TypedDict):
@@ -50,7 +51,7 @@ class Corpus(ABC):
         max_evaluated_seconds: float | None,
         on_bad: str,
     ) -> None:
-        self.root = Path(root).expanduser() if root else None
+        self.root = expanded(root) if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
         self.train, self.validation, self.test = listed(train), listed(validation), listed(test)
         for role in self.requested:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import expanded
 
 
 class Paths(Corpus):
@@ -51,7 +52,7 @@ def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
     Raises UsageError if two of the paths are the same file.
     """
     unique = list(dict.fromkeys(paths))
-    absolute = {path: (root / path).expanduser().resolve() for path in unique}
+    absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {
         path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
     }

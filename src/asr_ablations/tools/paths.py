@@ -1,6 +1,9 @@
-"""Where the repository's own folders lie."""
+"""Where the repository's own folders lie, and where ~ leads."""
 
+import os
 from pathlib import Path
+
+from asr_ablations.tools.errors import UsageError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
@@ -12,3 +15,13 @@ SCRIPTS = REPOSITORY / "src"
 """The entry scripts."""
 DEFAULTS = CONF / "config.yaml"
 """The defaults of a training config."""
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder in place of its ~. Raises UsageError where there is none: no such user, or HOME is
+    not set and the machine knows no home of this one.
+    """
+    absolute = os.path.expanduser(path)
+    if absolute.startswith("~"):
+        raise UsageError(f"{path}: there is no such home folder: set HOME, or name another folder")
+    return Path(absolute)

@@ -9,6 +9,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data import audio
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import expanded
 from asr_ablations.tools.seeds import uniforms
 
 
@@ -25,10 +26,10 @@ class Noise(NoAugmentation):
     def __init__(self, *, folder: str | Path | None, lowest: float, highest: float) -> None:
         if lowest > highest:
             raise ValueError(f"lowest={lowest}: expected at most highest={highest}, the ratios (dB) to draw from")
-        if folder is None or not Path(folder).expanduser().is_dir():
+        if folder is None or not expanded(folder).is_dir():
             raise UsageError(f"augment.folder={folder}: expected a folder with recordings of noise")
         endings = {f".{name.lower()}" for name in soundfile.available_formats()}
-        self.files = sorted(f for f in Path(folder).expanduser().rglob("*") if f.suffix.lower() in endings)
+        self.files = sorted(f for f in expanded(folder).rglob("*") if f.suffix.lower() in endings)
         if not self.files:
             raise UsageError(f"augment.folder={folder}: no audio file in it, expected recordings of noise")
         self.lowest, self.highest = lowest, highest

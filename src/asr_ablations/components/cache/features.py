@@ -13,6 +13,7 @@ from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import expanded
 from asr_ablations.training.contracts import Features
 
 
@@ -22,7 +23,7 @@ class FeatureCache:
     holds_features = True
 
     def __init__(self, *, root: str | Path, features: Features) -> None:
-        self.root, self.features = Path(root).expanduser(), features
+        self.root, self.features = expanded(root), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         lengths = torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances])

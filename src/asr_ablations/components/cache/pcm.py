@@ -9,6 +9,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.paths import expanded
 
 
 class PCM:
@@ -17,7 +18,7 @@ class PCM:
     holds_features = False
 
     def __init__(self, *, root: str | Path) -> None:
-        self.root = Path(root).expanduser()
+        self.root = expanded(root)
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         size = round(sum(u.duration for u in utterances) * SAMPLE_RATE) * 2
