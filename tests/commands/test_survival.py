@@ -152,6 +152,14 @@ def test_arms_that_raise_or_starve_leave_the_others_alone(corpora: Path, tmp_pat
     assert "out of memory" in errors
 
 
+def test_a_single_run_that_lacks_memory_ends_in_one_line(corpora: Path, tmp_path: Path) -> None:
+    words = ["src/train.py", *SHRUNKEN, CSV, "sweep=s", "width=100000"]
+    code, _, errors = finish(start(words, corpora, tmp_path, limits=LIMITS))
+    assert code == 1, errors
+    assert errors.splitlines()[-1].startswith("error: out of memory: ")
+    assert "Traceback" not in errors
+
+
 @pytest.mark.slow
 def test_an_arm_that_hangs_is_ended_at_the_timeout(
     undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path

@@ -80,6 +80,30 @@ def test_half_of_a_pair_of_files_is_computed_again(run_folder: Path) -> None:
     assert not [path for path in stored.file.parent.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "damaged"),
+    [
+        (".json", b""),
+        (".json", b"[]"),
+        (".json", b'{"lengths": [1], "seconds": 0.1, "device": "cpu"}'),
+        (".json", b'{"lengths": "all"}'),
+        (".npy", b""),
+        (".npy", b"\x93NUMPY"),
+        (".npy", None),
+    ],
+)
+def test_what_is_damaged_is_computed_again(
+    suffix: str, damaged: bytes | None, run_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = compute(run_folder, "test")
+    content, path = stored.file.read_bytes(), stored.file.with_suffix(suffix)
+    path.write_bytes(content[: len(content) // 2] if damaged is None else damaged)
+    again = compute(run_folder, "test")
+    assert (again.lengths, again.file.read_bytes()) == (stored.lengths, content)
+    (warning,) = caplog.messages
+    assert f"{stored.file} is damaged and is computed again" in warning
+
+
 def test_rounding_keeps_the_best_symbol() -> None:
     """Frames whose two best symbols round to the same float16."""
     rows = np.log(np.random.default_rng(0).dirichlet(np.ones(29), 500)).astype(np.float32)

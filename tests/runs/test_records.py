@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.damage import damage
+from asr_ablations.runs.edits import EDITED, RENAMED
 from asr_ablations.runs.identity import BEHAVIOUR
-from asr_ablations.runs.records import EDITED, load, read_run
+from asr_ablations.runs.records import load, read_run
 from asr_ablations.runs.status import fate_of
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.tools.errors import UsageError
@@ -183,6 +184,13 @@ def test_a_config_that_was_edited_since_the_run_is_a_warning(tmp_path: Path) -> 
     assert load([folder]).warnings == []
     edit(folder / "config.yaml", "(?m)^seed: 0$", "seed: 5")
     assert load([folder]).warnings == [f"{folder.name}: {EDITED}"]
+
+
+def test_overrides_that_are_not_those_of_the_config_are_a_warning(tmp_path: Path) -> None:
+    """A comparison names arms by them: an LSTM would stand in the table as a GRU."""
+    folder = write_run(tmp_path, "rnn=lstm", "seed=0", behaviour=BEHAVIOUR)
+    edit(folder / "overrides", "rnn=lstm", "rnn=gru")
+    assert load([folder]).warnings == [f"{folder.name}: {RENAMED}"]
 
 
 def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -> None:

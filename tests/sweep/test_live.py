@@ -49,7 +49,8 @@ def test_a_terminal_gets_a_table_with_epoch_loss_error_rate_and_time_left(states
     assert "max_epochs" not in shown, "overrides that all arms share say nothing"
 
 
-def test_only_running_arms_show_numbers(states: list[State]) -> None:
-    (states[0].arm.folder / "progress.json").write_text("{")  # half a file
+@pytest.mark.parametrize("text", ["{", "[]", '{"epoch": 1}', '{"epoch": "one", "epochs": 4}', "\x00"])
+def test_only_running_arms_show_numbers(text: str, states: list[State]) -> None:
+    (states[0].arm.folder / "progress.json").write_text(text)  # half a file, or none of ours
     shown = displayed(states, True, [(RUNNING, ""), (DONE, "already done")])
     assert "already done" in shown

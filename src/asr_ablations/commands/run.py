@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from asr_ablations.runs.status import reason
 from asr_ablations.tools.errors import UsageError, exit_code_of, of_the_system
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
@@ -22,6 +23,9 @@ def exit_code(work: Callable[[], int]) -> int:
         return 130
     except BrokenPipeError:
         ignore_output()
+        return 1
+    except MemoryError as error:
+        print(harmless(f"error: {reason(error)}"), file=sys.stderr)
         return 1
     except OSError as error:
         if (message := of_the_system(error)) is None:

@@ -21,8 +21,8 @@ from asr_ablations.config.compose import sweep_name
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.config.loader import use_loader
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
-from asr_ablations.runs.status import Diverged
-from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, of_the_system
+from asr_ablations.runs.status import Diverged, reason
+from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
 from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
@@ -77,6 +77,8 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             except OSError as error:
                 _stop_for_the_system(error)
             except Exception as error:
+                if is_lack_of_memory(error):
+                    _stop_for_memory(error)
                 if (exit_code := getattr(error, "exit_code", None)) is None:
                     raise
                 sys.exit(exit_code)  # arms that failed, with the reasons printed before
@@ -104,6 +106,10 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             if _in_a_sweep_of_hydra():
                 return None  # a result, and no reason for Hydra to end the sweep
             sys.exit(error.exit_code)
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            _stop_for_memory(error)
 
     return wrapped
 
@@ -131,6 +137,12 @@ def _end_as_asked(stop: BaseException) -> NoReturn:
 def _stop(error: Exception) -> NoReturn:
     print(harmless(f"error: {_one_line(error)}"), file=sys.stderr)
     sys.exit(2)
+
+
+def _stop_for_memory(error: Exception) -> NoReturn:
+    """End where memory does, the machine's or a GPU's: it is no mistake of the config alone, and none of ours."""
+    print(harmless(f"error: {reason(error)}"), file=sys.stderr)
+    sys.exit(1)
 
 
 def _stop_for_the_system(error: OSError) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +17,12 @@ from rich.progress import track
 
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.runs.layout import LOG_PROBS
+from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import read_json, sha256, whole_file, write_json
+from asr_ablations.tools.files import Json, sha256, whole_file, write_json
 from asr_ablations.training.load import Trained
+
+log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
 FORMAT = 1
@@ -66,10 +70,10 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
     file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
-    if not (file.exists() and _index(file).exists()):
+    if (index := _stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
-    index = read_json(_index(file))
+        index = read_log_probs(_index(file))
     return LogProbs(name, file, utterances, index["lengths"], index["seconds"], index["device"])
 
 
@@ -103,6 +107,29 @@ def _hash_of_utterances(utterances: Iterable[Utterance]) -> str:
 def _index(file: Path) -> Path:
     """The file that describes a file of log-probabilities."""
     return file.with_suffix(".json")
+
+
+def _stored(file: Path, utterances: int) -> Json | None:
+    """The record of stored log-probabilities of so many utterances; None where they are missing, or damaged, which a
+    warning says.
+    """
+    try:
+        index = read_log_probs(_index(file))
+        rows = np.load(file, mmap_mode="r")  # refuses a file that is shorter than its head says
+        frames = sum(index["lengths"])
+        if (len(index["lengths"]), rows.shape[:1], rows.ndim, rows.dtype) == (utterances, (frames,), 2, np.float16):
+            return index
+        fault = (
+            f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index['lengths'])} utterances"
+        )
+    except FileNotFoundError:
+        return None
+    except UnreadableFileError as error:
+        fault = f"{error.path.name}: {error.reason}"
+    except (OSError, ValueError, EOFError) as error:
+        fault = str(error)
+    log.warning("%s is damaged and is computed again: %s", file, fault)
+    return None
 
 
 def _compute(

@@ -82,7 +82,7 @@ def read_model(folder: Path) -> str | None:
 
 def read_progress(folder: Path) -> Json:
     """The latest epoch, loss and WER of a run in progress."""
-    return _json(folder / layout.PROGRESS)
+    return _json(folder / layout.PROGRESS, shapes.PROGRESS)
 
 
 def read_sweep(folder: Path) -> Json:
@@ -142,6 +142,11 @@ def read_utterances(path: Path) -> list[Json]:
 def read_evaluation(path: Path) -> Json:
     """The record of an evaluation, <run>/evaluations/<name>.json."""
     return _json(path, shapes.EVALUATION)
+
+
+def read_log_probs(path: Path) -> Json:
+    """The record beside a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
+    return _json(path, shapes.LOG_PROBS)
 
 
 def _typed(column: str, value: str) -> str | float | int:

@@ -9,8 +9,8 @@ from typing import TypeVar
 from rich.progress import track
 
 from asr_ablations.runs import layout
+from asr_ablations.runs.edits import edits
 from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
-from asr_ablations.runs.identity import BEHAVIOUR, determining, identity_of
 from asr_ablations.runs.launches import searched_arms
 from asr_ablations.runs.reader import (
     UnreadableFileError,
@@ -34,8 +34,6 @@ from asr_ablations.tools.terminal import console
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """The end of the name of a folder that an earlier run of the same content had."""
-
-EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
 
 T = TypeVar("T")
 
@@ -101,7 +99,7 @@ def load(folders: Sequence[Path]) -> Records:
         runs=[run for run in ordered if run.diverged_at is None],
         diverged=[run for run in ordered if run.diverged_at is not None],
         unfinished=list(unfinished.values()),
-        warnings=[f"{run.folder.name}: {EDITED}" for run in ordered if _is_edited(run)],
+        warnings=[f"{run.folder.name}: {edit}" for run in ordered for edit in edits(run)],
     )
 
 
@@ -141,16 +139,6 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise UsageError(f"{folder}: its status is {ended.state}, but {missing} is missing") from error
-
-
-def _is_edited(run: RunRecord) -> bool:
-    """Whether the config is not that of the recorded id, by the same behaviour of the code."""
-    recorded, fingerprint = run.environment.get("id"), run.environment.get("data_fingerprint")
-    if recorded is None or fingerprint is None or run.environment.get("behaviour") != BEHAVIOUR:
-        return False
-    if run.folder.parent.name == layout.EVALUATIONS:
-        return False  # a decoder stands in the config's place
-    return bool(identity_of(determining(run.config), fingerprint) != recorded)
 
 
 def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:

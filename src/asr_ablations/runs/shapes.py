@@ -45,6 +45,11 @@ DATA: Shape = {"sets?": Each({"sha256?": (str, None), "utterances?": int}), "fin
 CONFIG: dict[str, Shape] = {"overrides?": [str], "ablation?": (dict, None)}
 RUN_CONFIG: Shape = {"seed": int, **CONFIG}
 MANIFEST: Shape = {"arms?": [{"id": str}], "launches?": [dict], "space?": (dict, None)}
+PROGRESS: Shape = {
+    "epoch": int, "epochs": int, "batch": int, "batches": float, "loss": (float, None), "wer": (float, None),
+    "seconds_left": float,
+}  # fmt: skip
+LOG_PROBS: Shape = {"lengths": [int], "seconds": float, "device": str}
 EVALUATION: Shape = {
     "name": str, "decoder": dict, "files": Each({"name": str, "sha256": str}), "checkpoint": str, "sets": SETS,
     "tuning": ({"set": str, "trials": int, "chosen": dict}, None), "test_sets": [str], "ablation?": (dict, None),
