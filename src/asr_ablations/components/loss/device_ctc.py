@@ -1,6 +1,6 @@
 """CTC on a GPU, without a wait for it."""
 
-import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,6 +9,7 @@ from torch.nn.functional import ctc_loss
 
 from asr_ablations.components.loss.ctc_operations import LIBRARY
 from asr_ablations.tools.float32 import exact_products
+from asr_ablations.tools.own_kernels import trusted
 
 operations = torch.ops.asr_ablations
 
@@ -53,20 +54,15 @@ def device_ctc(
 @cache
 def usable(device: str) -> bool:
     """Whether this type of device takes this CTC: CUDA does, once it has given the numbers of torch's on a CPU."""
-    if device != "cuda":
-        return False
-    try:
-        from asr_ablations.components.loss.ctc_kernels import KERNELS
+    return device == "cuda" and trusted(
+        _kernels, LIBRARY, lambda: disagreement(device), "CTC is torch's own, which waits for the GPU"
+    )
 
-        for name, kernel in KERNELS.items():
-            LIBRARY.impl(name, kernel, "CUDA")
-        difference = disagreement(device)
-    except Exception as error:  # whatever a compiler may raise: no reason to end a training
-        print(f"CTC is torch's own, which waits for the GPU: {str(error).splitlines()[0]}", file=sys.stderr)
-        return False
-    if difference > 1e-3:
-        print(f"CTC is torch's own, which waits for the GPU: ours is off by {difference:.1g}", file=sys.stderr)
-    return difference <= 1e-3
+
+def _kernels() -> Mapping[str, Any]:
+    from asr_ablations.components.loss.ctc_kernels import KERNELS
+
+    return KERNELS
 
 
 def disagreement(device: str) -> float:

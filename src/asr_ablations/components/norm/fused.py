@@ -1,13 +1,13 @@
 """Batch norm and clipping in as few passes over memory as there can be: on a GPU they are most of a step's traffic."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import torch
 
 from asr_ablations.components.norm import fused_operations
+from asr_ablations.tools.own_kernels import trusted
 
 Reduce = Callable[[torch.Tensor], torch.Tensor]
 operations = torch.ops.asr_ablations
@@ -54,20 +54,15 @@ def usable(device: str) -> bool:
     """
     if device == "meta":
         return True
-    if device != "cuda":
-        return False
-    try:
-        from asr_ablations.components.norm.fused_kernels import KERNELS
+    return device == "cuda" and trusted(
+        _kernels, fused_operations.LIBRARY, lambda: agreement(device), "batch norm runs unfused, about a sixth slower"
+    )
 
-        for name, kernel in KERNELS.items():
-            fused_operations.LIBRARY.impl(name, kernel, "CUDA")
-        difference = agreement(device)
-    except Exception as error:  # whatever a compiler may raise: no reason to end a training
-        print(f"batch norm runs unfused, about a sixth slower: {str(error).splitlines()[0]}", file=sys.stderr)
-        return False
-    if difference > 1e-3:
-        print(f"batch norm runs unfused, about a sixth slower: off by {difference:.1g}", file=sys.stderr)
-    return difference <= 1e-3
+
+def _kernels() -> Mapping[str, Any]:
+    from asr_ablations.components.norm.fused_kernels import KERNELS
+
+    return KERNELS
 
 
 def agreement(device: str) -> float:
