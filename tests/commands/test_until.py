@@ -178,11 +178,17 @@ def test_two_processes_on_one_folder_reach_one_verdict(ended: tuple[Path, str], 
 
 @pytest.mark.slow
 def test_it_runs_with_submitit(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
+    """The last look's runs: each is an interpreter of its own there, which imports everything."""
     folder, output = ended
-    code, shown, errors = finish(start([*OPEN, "hydra/launcher=submitit_local"], corpora, tmp_path))
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for run in [run for run in runs_in(copy / "s") if read_config(run)["seed"] == 2]:
+        shutil.rmtree(run)
+    assert len(results(copy)) == 4
+    code, shown, errors = finish(start([*OPEN, "hydra/launcher=submitit_local"], corpora, copy))
     assert code == 0, errors
     assert states(shown) == states(output)
-    assert results(tmp_path) == results(folder)
+    assert results(copy) == results(folder)
 
 
 @pytest.mark.slow

@@ -121,6 +121,8 @@ def test_a_frozen_plan_is_read_back_kept_by_launches_and_not_changed_once_runs_a
     assert read_plan(sweep) == wider
     write_run(tmp_path, "rnn=lstm", "seed=0")
     assert freeze_plan(sweep, replace(wider, made="later")) == wider
+    moved = replace(wider, arms=[replace(arm, overrides=[*arm.overrides, "outputs=/moved"]) for arm in wider.arms])
+    assert freeze_plan(sweep, moved) == moved, "where the runs lie, and how many threads they have, is no part of it"
     with pytest.raises(UsageError, match=r"frozen before the first run \(margin: 0\.05 there, 0\.02 now\); force=true"):
         freeze_plan(sweep, plan)
     edit(sweep / "sweep.json", '"margin": 0.05,', "")

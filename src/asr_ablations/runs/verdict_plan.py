@@ -124,12 +124,14 @@ def _check(plan: VerdictPlan) -> None:
 
 
 def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """What differs between two plans, a line each; empty where they are the same."""
+    """What differs between two plans, a line each; empty where they are the same. How an arm is written, and on which
+    machine it runs, is no part of it: its content is.
+    """
     old, new = (
         {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (before, now)
     )
     for values in (old, new):  # by name, so that a difference names the arm
-        values["arms"] = {arm["name"]: {"overrides": arm["overrides"], **arm["content"]} for arm in values["arms"]}
+        values["arms"] = {arm["name"]: arm["content"] for arm in values["arms"]}
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.runs.launches import launches
@@ -35,7 +36,8 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
-    """Write the plan into the manifest; the one that is there already where it is the same.
+    """Write the plan into the manifest; the one that is there already where it is the same, its arms started as `plan`
+    says: the outputs may have moved.
 
     Raises UsageError with the differences where another plan is there, and runs have begun under it: a plan that is
     changed after results are known is none.
@@ -44,7 +46,8 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
         there = read_plan(sweep)
         different = [] if there is None else changes(there, plan)
         if there is not None and not different:
-            return there
+            overrides = {arm.name: arm.overrides for arm in plan.arms}
+            return replace(there, arms=[replace(arm, overrides=overrides[arm.name]) for arm in there.arms])
         if there is not None and runs_in(sweep):
             raise UsageError(
                 f"{sweep}: its plan was frozen before the first run ({'; '.join(different)}); force=true begins "
