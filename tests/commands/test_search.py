@@ -1,4 +1,4 @@
-"""The search of sweeps/hyperparameters.yaml, shrunken: Hydra's Optuna sweeper over our launcher."""
+"""The search of sweeps/hyperparameters.yaml, shrunken."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
     rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
     assert len(rates) == 2
     assert logarithmic(folders[0].parent) == {"optimizer.lr"}
-    told = yaml.safe_load((tmp_path / "optimization_results.yaml").read_text())
+    told = yaml.safe_load((folders[0].parent / "best.yaml").read_text())
     assert told["best_value"] == min(rates.values())
     best = [
         yaml.safe_load((folder / "config.yaml").read_text())

@@ -28,8 +28,8 @@ from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
-PLUGINS = {"optuna": "search", "joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
-"""The extras that bring launchers and sweepers of Hydra's."""
+PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
+"""The extras that bring launchers of Hydra's."""
 Task = Callable[[Any], object]
 """A command: a config, or all configs of a sweep, to whatever it returns."""
 

@@ -102,7 +102,7 @@ def _suggested(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        key: optuna.distributions.UniformDistribution(*space) for key, space in spaces.items()
+        key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()
     }
     yield first, lambda wer: None
     for _ in range(trials - 1):

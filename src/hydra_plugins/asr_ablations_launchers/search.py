@@ -1,0 +1,88 @@
+"""Hydra sweeper: a search by one of Optuna's samplers (hydra/sweeper=optuna)."""
+
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a search
+    pass
+
+DIRECTIONS = ("minimize", "maximize")
+
+
+class SearchSweeper(Sweeper):
+    """Draws n_trials runs from the params, n_jobs at a time, which run side by side with any launcher.
+
+    params: choice(…), range(…), interval(…), int(interval(…)), tag(log, …) of them, or plain values; what the command
+    line says of a key counts. sampler: hydra/sweeper/sampler=tpe, random or qmc, or any of Optuna's by its kind.
+    direction: of what the runs return, their best WER on the first validation set.
+    """
+
+    def __init__(self, *, direction: str, n_trials: int, n_jobs: int, sampler: Any, params: DictConfig | None) -> None:
+        self.direction, self.trials, self.at_once, self.sampler = direction, n_trials, n_jobs, sampler
+        self.params: dict[str, Any] = dict(params or {})
+        self.config: DictConfig | None = None
+        self.launcher: Launcher | None = None
+        self.hydra_context: HydraContext | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.config = hydra_context, config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from asr_ablations.sweep.search import search, space_of
+        from asr_ablations.tools.errors import choices
+
+        assert self.hydra_context is not None
+        assert self.launcher is not None
+        if self.direction not in DIRECTIONS:
+            raise choices("hydra.sweeper.direction", self.direction, DIRECTIONS)
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        typed = {override.get_key_element(): override for override in parser.parse_overrides(arguments)}
+        declared = {
+            override.get_key_element(): override
+            for override in parser.parse_overrides([f"{key}={value}" for key, value in self.params.items()])
+        }
+        return search(
+            space_of(list({**declared, **typed}.values())),
+            self.sampler,
+            self.launcher.launch,
+            trials=self.trials,
+            at_once=self.at_once,
+            maximise=self.direction == "maximize",
+        )
+
+
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "tpe": {"kind": "TPESampler", "seed": None, "n_startup_trials": 10},  # Bergstra et al. 2011
+    "random": {"kind": "RandomSampler", "seed": None},
+    "qmc": {"kind": "QMCSampler", "seed": None, "scramble": True},  # Sobol points, which fill the space evenly
+}
+for _name, _options in SAMPLERS.items():
+    ConfigStore.instance().store(
+        group="hydra/sweeper/sampler",
+        name=_name,
+        node={"_target_": "asr_ablations.sweep.search.sampler", **_options},
+        provider="asr_ablations",
+    )
+ConfigStore.instance().store(
+    group="hydra/sweeper",
+    name="optuna",
+    node={
+        "defaults": [{"sampler": "tpe"}],
+        "_target_": f"{__name__}.{SearchSweeper.__name__}",
+        "direction": "minimize",
+        "n_trials": 20,
+        "n_jobs": 2,
+        "params": None,
+    },
+    provider="asr_ablations",
+)
