@@ -30,7 +30,7 @@ answer initialisation init=xavier,default,orthogonal
 answer sortagrad
 answer mixed_precision precision=32,bf16 until.paired=true
 answer rnn_activation
-answer training_size data.hours=1,2
+answer training_size data.hours=1,2 ablation.baseline=1
 answer l2 until.paired=true
 answer gradient_treatments gradient=none,norm,noise until.paired=true
 answer newbob
@@ -39,5 +39,6 @@ answer pretraining
 answer features features=logmel_mfcc,logmel40,spectrogram
 answer batch_size batch.size=16,32,8
 answer polish
+answer classic
 echo "ended; without an end: ${failed[*]:-none}"
 [ ${#failed[@]} = 0 ]

@@ -39,6 +39,7 @@ def test_an_added_key_is_refused(override: str, message: str) -> None:
         ("lr=1e-3", "^lr: there is no such key; nearest: optimizer.lr,"),
         ("optimizer.lrr=1", "^optimizer.lrr: there is no such key; nearest: optimizer.lr,"),
         ("nrom=none", "^nrom: there is no such key; nearest: norm$"),
+        ("recipe=gpu", r"^recipe: nothing is chosen from it by default; expected \+recipe=gpu$"),
     ],
 )
 def test_a_key_that_hydra_refuses_is_not_advised_to_be_added(override: str, message: str) -> None:
@@ -134,3 +135,13 @@ def test_a_value_in_place_of_keys_is_one_line(override: str) -> None:
     cfg[key] = None if value == "null" else int(value)
     with pytest.raises(UsageError, match=f"^{key}=.*: expected keys below it, as {key}"):
         check(cfg)
+
+
+def test_the_recipe_for_a_gpu_sets_what_it_says_and_leaves_the_rest() -> None:
+    plain, recipe = compose(), compose("+recipe=gpu", "batch.seconds=800")
+    assert (recipe.precision, recipe.tf32, recipe.workers) == (16, True, 4)
+    assert (recipe.batch.size, recipe.batch.seconds) == (None, 800)
+    kept = {"precision", "tf32", "workers", "batch", "overrides"}
+    assert {key: value for key, value in plain.items() if key not in kept} == {
+        key: value for key, value in recipe.items() if key not in kept
+    }

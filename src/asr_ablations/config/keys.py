@@ -83,7 +83,12 @@ def _everything() -> dict[str, Any]:
 
 
 def unknown(key: str, config: Mapping[str, Any]) -> UsageError:
-    """The last part of a key may be right in another place: lr is optimizer.lr."""
+    """The last part of a key may be right in another place: lr is optimizer.lr. A group that no default chooses from is
+    added.
+    """
+    if (CONF / key).is_dir():
+        options = ", ".join(f"+{key}={file.stem}" for file in sorted((CONF / key).glob("*.yaml")))
+        return UsageError(f"{key}: nothing is chosen from it by default; expected {options}")
     dotted = [name for name in _dotted(config) if name != key and not name.startswith(f"{key}.")]
     last = key.rpartition(".")[2]
     same = [name for name in dotted if name.rpartition(".")[2] == last]
