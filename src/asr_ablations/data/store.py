@@ -8,14 +8,16 @@ whole file (a second for 200 hours of page-cached PCM), and a damaged cache is b
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
+import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -55,19 +57,36 @@ class Cache(Protocol):
 
 
 class Cached:
-    """Recordings in a complete cache; the file is mapped, so that all processes share one copy in the page cache."""
+    """Recordings in a complete cache, of which all processes share one copy in the page cache. The file is not mapped:
+    one that is cut meanwhile would end them by SIGBUS, without a word.
+    """
 
     def __init__(self, folder: Path, utterances: Sequence[Utterance], dtype: type, shape: tuple[int, ...]) -> None:
-        path = folder / "values"
-        flat = np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
-        self.values = flat.view(np.ndarray).reshape(-1, *shape)
+        self.path, self.dtype, self.shape = folder / "values", np.dtype(dtype), shape
         self.ends, self.samples = np.load(folder / "index.npy")
         self.rows = {utterance: row for row, utterance in enumerate(utterances)}
+        self._open()
 
     def read(self, utterance: Utterance) -> Recording:
         row = self.rows[utterance]
-        begin = self.ends[row - 1] if row else 0
-        return self.values[begin : self.ends[row]], int(self.samples[row])
+        begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
+        width = self.dtype.itemsize * math.prod(self.shape)
+        content = os.pread(self.file.fileno(), (end - begin) * width, begin * width)
+        if len(content) < (end - begin) * width:
+            raise UsageError(f"the cache {self.path} was cut while it is read: the same command builds it again")
+        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape), int(self.samples[row])
+
+    def _open(self) -> None:
+        self.file = self.path.open("rb", buffering=0)  # kept open: the folder can be removed meanwhile
+        weakref.finalize(self, self.file.close)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker that is spawned, and opens the file itself."""
+        return {name: value for name, value in vars(self).items() if name != "file"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
 
 
 class CacheFolder:

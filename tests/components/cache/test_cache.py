@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -136,6 +137,22 @@ def test_a_damaged_cache_is_found_and_built_anew(
     result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
     assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
     assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
+
+
+def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, utterances: list[Utterance]) -> None:
+    """In a process that opened it, and in one that got it by pickle. What is behind the cut is refused, not a crash."""
+    opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
+    expected = [opened.read(u)[0] for u in utterances]
+    os.truncate(built / "values", 2 * len(expected[0]))
+    for cached in (opened, pickle.loads(pickle.dumps(opened))):
+        assert same([cached.read(utterances[0])[0]], expected[:1])
+        with pytest.raises(
+            UsageError, match=r"the cache .*values was cut while it is read: the same command builds it"
+        ):
+            cached.read(utterances[1])
+    opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
+    shutil.rmtree(built)
+    assert same([opened.read(u)[0] for u in utterances], expected)
 
 
 def limited(root: Path, utterances: list[Utterance], messages: Any) -> None:
