@@ -2,16 +2,20 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
+from tests.campaign.bad_files import bad_files
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
+from tests.campaign.direct import Call, Outcome, outcome, refused
 from tests.campaign.input_table import Case, judge, read_table, taken_apart
 from tests.campaign.killing import Undisturbed, drawn
 from tests.campaign.moments import wait_for_changes
@@ -63,6 +67,34 @@ def test_a_row_is_taken_apart() -> None:
 )
 def test_an_outcome_is_told_from_the_others(result: Result, executed: bool, outcome: str) -> None:
     assert judge(CASE, result, CASE.words, executed) == outcome
+
+
+@pytest.mark.parametrize(
+    ("tried", "ended"),
+    [
+        (lambda folder: refused(lambda: choices("a", 5, [1, 2]) and None), "silent"),
+        (lambda folder: refused(lambda: raised(choices("a", 5, [1, 2])), "a=5"), "fine"),
+        (lambda folder: refused(lambda: raised(UsageError("two\nlines"))), "wrong message"),
+        (lambda folder: refused(lambda: raised(UsageError("another"))), "fine"),
+        (lambda folder: refused(lambda: raised(UsageError("another")), "a=5"), "wrong message"),
+        (lambda folder: refused(lambda: (folder / "a").read_text(), "a"), "fine"),
+        (lambda folder: refused(lambda: raised(KeyError("a"))), "traceback"),
+        (lambda folder: os.kill(os.getpid(), signal.SIGUSR1), "crash"),
+        (lambda folder: os.kill(os.getpid(), signal.SIGXCPU), "hang"),
+        (lambda folder: refused(lambda: (folder / "executed").mkdir()), "executed"),
+    ],
+)
+def test_how_a_direct_call_ends(tried: Callable[[Path], Outcome], ended: str) -> None:
+    assert outcome(Call("kind", "name", tried))[0] == ended
+
+
+def raised(error: Exception) -> None:
+    raise error
+
+
+def test_files_are_bad_in_hundreds_of_ways_each_once(tmp_path: Path) -> None:
+    names = [(call.kind, call.name) for call in bad_files(tmp_path)]
+    assert len(names) == len({*names}) > 250
 
 
 def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
         ("[" * 100_000, "not JSON"),
         ({"audio_filepath": "~nobody-of-this-name/a.wav", "text": "a"}, "missing file"),
         (r'{"audio_filepath": "a.wav", "text": "a", "id": "\ud800"}', "wrong id"),
+        (r'{"audio_filepath": "a.wav", "text": "a", "speaker": "a\u0000"}', "wrong speaker"),
+        ({"audio_filepath": "/", "text": "a"}, "missing file"),
     ],
 )
 def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: dict[str, Any] | str, fault: str) -> None:
@@ -167,6 +169,7 @@ def test_a_command_in_wav_scp_is_refused_and_not_run(tmp_path: Path) -> None:
     [
         ("text", "a ONE\na TWO\n", "text:2: duplicate id a"),
         ("segments", "a-1 a 0.5\n", "segments:1: .*expected utterance, recording, start, end"),
+        ("segments", "a-1 a 0 1 2 3\n", "segments:1: .*expected utterance, recording, start, end"),
         ("segments", "a-1 a x y\n", "segments:1: .*expected utterance, recording, start, end"),
         ("wav.scp", "", "no utterances"),
     ],

@@ -18,6 +18,7 @@ from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models import programs
 from asr_ablations.language_models.fit import fit
+from asr_ablations.language_models.install import install
 from asr_ablations.language_models.model import load, load_words
 from asr_ablations.language_models.text import collect
 from asr_ablations.tools.errors import UsageError
@@ -139,6 +140,21 @@ def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_pat
     with pytest.raises(UsageError, match=message) as error:
         make(request(tmp_path, tiny_corpus, *override.split()))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.arpa.gz", b"not packed", "damaged: Not a gzipped file"),
+        ("bad.arpa.gz", gzip.compress(b"\\data\\\n" * 999)[:-9], "damaged: "),
+        ("bad.arpa", b"\\data\\\nngram 1=-4\n\n\\1-grams:\n-1 a\n\n\\end\\\n", "no such number of n-grams"),
+        ("bad.arpa", b"\\data\\\nngram 1=1\n\n\\1-grams:\na\n\n\\end\\\n", "no n-gram: 'a'"),
+    ],
+)
+def test_a_damaged_model_is_not_installed(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        install(tmp_path / name, tmp_path)
 
 
 def test_a_text_of_other_letters_is_refused(tmp_path: Path) -> None:

@@ -70,6 +70,16 @@ def test_a_run_given_twice_counts_once_and_a_single_run_is_a_folder_too(tmp_path
     assert len(load([run, run.parent, run]).runs) == 1
 
 
+def test_a_run_whose_status_was_lost_is_named(tmp_path: Path) -> None:
+    whole, gone, loop = (write_run(tmp_path, f"seed={seed}") for seed in range(3))
+    (gone / "status.json").unlink()
+    (loop / "status.json").unlink()
+    (loop / "status.json").symlink_to("status.json")
+    records = load([tmp_path / "sweep"])
+    assert [run.folder for run in records.runs] == [whole]
+    assert {run.folder: run.state for run in records.unfinished} == {gone: "missing", loop: "damaged"}
+
+
 def test_folders_that_hold_nothing_are_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         load([tmp_path / "absent"])

@@ -104,6 +104,10 @@ def _text(name: str, text: str) -> Any:
     return lambda folder: (folder / name).write_text(text, encoding="utf-8")
 
 
+def _no_weights(folder: Path) -> None:
+    torch.save({"state_dict": []}, folder / "checkpoints" / "last.ckpt")
+
+
 def _without_a_group(folder: Path) -> None:
     """A config as an earlier version wrote it."""
     cfg = OmegaConf.load(folder / "config.yaml")
@@ -118,6 +122,8 @@ WRONG = {
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
     "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
+    "another text": (_text("checkpoints/last.ckpt", "a0"), r"last\.ckpt: (damaged|refused)"),
+    "no weights": (_no_weights, r"last\.ckpt: no checkpoint of a run"),
     "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
     "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),

@@ -62,7 +62,8 @@ class Cached:
     """
 
     def __init__(self, folder: Path, utterances: Sequence[Utterance], dtype: type, shape: tuple[int, ...]) -> None:
-        self.path, self.dtype, self.shape = folder / "values", np.dtype(dtype), shape
+        self.path, self.shape = folder / "values", shape
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.ends, self.samples = np.load(folder / "index.npy")
         self.rows = {utterance: row for row, utterance in enumerate(utterances)}
         self._open()

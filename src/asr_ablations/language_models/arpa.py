@@ -1,8 +1,11 @@
 """ARPA files: n-grams with log10 probabilities and back-off weights, as SRILM, KenLM and others write them."""
 
 import gzip
+import io
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +27,9 @@ def read_unigrams(file: Path) -> list[str]:
                     break
                 inside = line.startswith("\\1-grams:")
             elif inside and line.strip():
-                words.append(line.split()[1])
+                if len(columns := line.split()) < 2:
+                    raise UsageError(f"{file}: no n-gram: {line.strip()[:80]!r}")
+                words.append(columns[1])
     if not words:
         raise UsageError(f"{file}: not an ARPA file (there is no \\1-grams: in it)")
     return words
@@ -50,11 +55,16 @@ def check_counts(file: Path) -> None:
             inside = inside or line == "\\data\\"
 
 
-def open_text(file: Path) -> TextIO:
-    """Open a UTF-8 text file for reading, compressed (.gz) or not."""
-    if file.suffix == ".gz":
-        return gzip.open(file, "rt", encoding="utf-8", errors="replace")
-    return file.open(encoding="utf-8", errors="replace")
+@contextmanager
+def open_text(file: Path) -> Iterator[TextIO]:
+    """Open a UTF-8 text file for reading, compressed (.gz) or not. Raises UsageError for a compressed one that is
+    damaged.
+    """
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
+            yield io.TextIOWrapper(content, encoding="utf-8", errors="replace")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{file}: damaged: {error}") from error
 
 
 def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:

@@ -177,7 +177,8 @@ def _run_folders(folder: Path) -> list[Path]:
         raise UsageError(f"{folder}: there is no such folder; expected a sweep's, or a run's")
     if layout.is_run(folder):
         return [folder]
-    children = {path for path in layout.runs_in(folder) if not KEPT_ASIDE.search(path.name)}
+    begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # whose status was lost, too
+    children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
     frozen = {folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")}  # arms that never started, too
     if not children | frozen:
         raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its {layout.STATUS}")

@@ -81,11 +81,16 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     segments = {}
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
-            recording, start, end = rest.split()[:3]
+            recording, start, end = _three(rest.split())
             segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
         except ValueError as error:
             raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
     return segments
+
+
+def _three(fields: list[str]) -> list[str]:
+    """Recording, start and end; Kaldi allows a channel behind them, which is not read: channels are averaged."""
+    return fields[:3] if len(fields) == 4 else fields
 
 
 def _table(path: Path) -> dict[str, str]:

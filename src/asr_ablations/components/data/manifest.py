@@ -71,12 +71,15 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
     for key in ("audio_filepath", "text", "id", "speaker"):
         if LONE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: half of a character, found {entry[key]!r}")
+    for key in ("id", "speaker"):
+        if "\0" in str(entry.get(key, "")):  # Python 3.10 reads no table with one
+            return faulty(where, manifest, f"wrong {key}: it holds NUL, found {entry[key]!r}")
     for key in ("offset", "duration"):
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
     try:
         return _checked(manifest, entry)
-    except RuntimeError as error:  # ~name without such a user
+    except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which has no name
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 

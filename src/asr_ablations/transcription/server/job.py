@@ -7,6 +7,7 @@ import uvicorn
 from omegaconf import DictConfig
 
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import give_memory_back
 from asr_ablations.transcription.job import recogniser
 from asr_ablations.transcription.server.application import application
 
@@ -19,6 +20,7 @@ MOST = 64
 
 def serve(cfg: DictConfig) -> None:
     """Serve the page until interrupted. Raises UsageError if the port is in use."""
+    give_memory_back()
     with _listen(cfg.port) as listener:
         app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
