@@ -41,6 +41,30 @@ def test_loop_compares_lightning_with_a_bare_loop(corpora, tmp_path):
     assert "ratio" in done.stdout
 
 
+@pytest.mark.slow
+def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
+    options = ["gpus=0", "benchmark.parts.step.batches=[4]", "benchmark.parts.step.precisions=[32]"]
+    options += [f"benchmark.parts.step.{key}=1" for key in ("steps", "repeats")]
+    options += ["benchmark.parts.loop.steps=2", "benchmark.parts.loop.pairs=1", "benchmark.parts.input.workers=[1]"]
+    options += ["benchmark.parts.input.batches=2", "benchmark.parts.input.repeats=1"]
+    options += ["benchmark.goals.loop_ratio=1e-9", "benchmark.goals.port_ratio=1e-9"]
+    options += [f"model.convolutions.{number}.channels=2" for number in range(2)]  # of 32
+    _, _, result = measured(corpora, tmp_path, "gpu", *options)
+    short, unknown, *others = result["notes"]
+    assert short.startswith(f"short of the goals: loop_ratio {result['loop_ratio']:.3g}, goal at most 1e-09")
+    assert "port_ratio" not in short
+    assert unknown == "not measured: waits_per_step, largest_loss_difference, efficiency_percent"
+    left_out = [line.partition(": ")[2] for line in others if line.startswith("left out: ")]
+    assert left_out == [
+        "tests: it needs 1 GPU",
+        "losses: it needs 1 GPU",
+        "waits: it needs 1 GPU",
+        "scaling: it needs 2 GPUs",
+    ]
+    assert result["port_ratio"] == min(row["port / ours"] for row in result["step_steps"])
+    assert result["loader_hours_per_second"] > 0
+
+
 def test_utilisation_compares_steps_with_and_without_the_record(corpora, tmp_path):
     options = ["benchmark.steps=2", "benchmark.pairs=6", "benchmark.interval=0.02"]
     _, _, result = measured(corpora, tmp_path, "utilisation", *options)

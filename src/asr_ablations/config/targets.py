@@ -95,8 +95,9 @@ def named(group: str) -> Named:
     loose = {
         str(inner["_target_"]) for file in sorted((CONF / group).glob("*/**/*.yaml")) for inner in _built(_read(file))
     }
-    others = (match[1] for entry in _entries(group) if (match := BORROWED.match(entry)))
-    return Named(options, parts, frozenset(loose), frozenset().union(*(named(other).options for other in others)))
+    others = {match[1] for entry in _entries(group) if (match := BORROWED.match(entry))}
+    borrowed = (options if other == group else named(other).options for other in others)
+    return Named(options, parts, frozenset(loose), frozenset().union(*borrowed))
 
 
 def _entries(group: str) -> Iterator[str]:

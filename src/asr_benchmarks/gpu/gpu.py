@@ -1,0 +1,181 @@
+"""One command for whoever has a GPU: every figure that this project has goals for, and which of them are missed."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from omegaconf import DictConfig, open_dict
+
+from asr_ablations.config.build import build
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.runs.checkpoint import first_line
+from asr_ablations.tools.checks import is_whole, number, whole
+from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.training.assembly import device_count
+from asr_benchmarks.gpu.training import losses as losses_on
+from asr_benchmarks.gpu.training import waits as waits_of
+from asr_benchmarks.result import Result
+
+LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
+"""Goals that are to be reached; the others are not to be passed."""
+
+Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
+"""Another benchmark."""
+
+
+@dataclass
+class Measured:
+    """What has been measured so far. reached: figures that have a goal, the worst of each."""
+
+    result: Result = field(default_factory=Result)
+    reached: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, part: Result) -> None:
+        self.result.tables |= {f"{name}_{table}": rows for table, rows in part.tables.items()}
+        self.result.figures |= {f"{name}_{figure}": value for figure, value in part.figures.items()}
+        self.result.notes += [f"{name}: {note}" for note in part.notes]
+
+    def judged(self, goals: Mapping[str, float | None], left_out: list[str]) -> Result:
+        """The result with a line on what falls short."""
+        missed = [
+            f"{name} {self.reached[name]:.3g}, goal {'at least' if name in LEAST else 'at most'} {goal:g}"
+            for name, goal in goals.items()
+            if goal is not None and name in self.reached and not _holds(name, self.reached[name], goal)
+        ]
+        unknown = [name for name, goal in goals.items() if goal is not None and name not in self.reached]
+        lines = [f"short of the goals: {'; '.join(missed) or 'nothing'}"]
+        lines += [f"not measured: {', '.join(unknown)}"] if unknown else []
+        lines += [f"left out: {line}" for line in left_out]
+        figures = {**self.result.figures, **self.reached}
+        return Result(figures, dict(self.result.tables), [*lines, *self.result.notes])
+
+
+def gpu(
+    cfg: DictConfig,
+    *,
+    minutes: float | None,
+    parts: Mapping[str, Part | None],
+    waits: int | None,
+    losses: int | None,
+    tests: bool,
+    goals: Mapping[str, float | None],
+) -> Iterator[Result]:
+    """Yields, after each part, what has been measured so far.
+
+    A part that fails is a note, and the others go on. minutes: after which no other part begins.
+    """
+    if minutes is not None:
+        number("benchmark.minutes", minutes, above=0, also="null for no limit")
+    for name, count in {"waits": waits, "losses": losses}.items():
+        if count is not None and not is_whole(count, 1):
+            raise choices(f"benchmark.{name}", count, "a whole number, 1 or more, or null")
+    corpus: Corpus = build(cfg.data)
+    corpus.prepare()
+    steps: dict[str, Callable[[Measured], None]] = {}
+    if tests:
+        steps["tests"] = lambda measured: _tests(measured, cfg)
+    if losses is not None:
+        steps["losses"] = lambda measured: _losses(measured, cfg, corpus, whole("benchmark.losses", losses, 1))
+    if waits is not None:
+        steps["waits"] = lambda measured: _waits(measured, cfg, corpus, whole("benchmark.waits", waits, 1))
+    for name, part in parts.items():
+        if part is not None:
+            steps[name] = lambda measured, name=name, part=part: _part(measured, cfg, name, part)  # type: ignore[misc]
+    measured, left_out, ends = Measured(), list[str](), time.monotonic() + 60 * (minutes or float("inf"))
+    for name, step in steps.items():
+        if time.monotonic() > ends:
+            left_out.append(f"{name}: the {minutes:g} minutes are over")
+            continue
+        try:
+            step(measured)
+        except _NotHereError as reason:
+            left_out.append(f"{name}: {reason}")
+        except UsageError:
+            raise
+        except Exception as error:
+            left_out.append(f"{name}: {type(error).__name__}: {first_line(error)}")
+        yield measured.judged(goals, left_out)
+
+
+class _NotHereError(Exception):
+    """A part that this machine cannot do, with the reason."""
+
+
+def _holds(name: str, value: float, goal: float) -> bool:
+    return value >= goal if name in LEAST else value <= goal
+
+
+def _needs_gpus(cfg: DictConfig, least: int = 1) -> None:
+    if device_count(cfg) < 1 or torch.cuda.device_count() < least:
+        raise _NotHereError(f"it needs {least} GPU{'s' if least > 1 else ''}")
+
+
+def _tests(measured: Measured, cfg: DictConfig) -> None:
+    """The tests marked gpu, in a process of their own."""
+    _needs_gpus(cfg)
+    if not (REPOSITORY / "tests").is_dir():
+        raise _NotHereError("the tests are in the repository alone")
+    files = [str(file) for file in (REPOSITORY / "tests").rglob("test_*.py") if "mark.gpu" in file.read_text("utf-8")]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-n", "0", *sorted(files)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    last = (done.stdout.strip().splitlines() or ["pytest printed nothing"])[-1]
+    measured.result.figures["tests_exit_code"] = done.returncode
+    measured.result.notes.append(f"tests: {last}")
+
+
+def _losses(measured: Measured, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
+    _needs_gpus(cfg)
+    there, here = losses_on(cfg, corpus, steps, 1), losses_on(cfg, corpus, steps, 0)
+    rows = [{"step": step, "GPU": a, "CPU": b} for step, (a, b) in enumerate(zip(there, here, strict=True), start=1)]
+    measured.result.tables["losses"] = rows
+    measured.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in zip(there, here, strict=True))
+
+
+def _waits(measured: Measured, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
+    _needs_gpus(cfg)
+    rows = []
+    for precision in (32, 16):
+        point = cfg.copy()
+        with open_dict(point):
+            point.precision = precision
+        rows.append({"precision": precision, **waits_of(point, corpus, steps)})
+    measured.result.tables["waits_per_step"] = rows
+    measured.reached["waits_per_step"] = max(float(row["all"]) for row in rows)
+
+
+def _part(measured: Measured, cfg: DictConfig, name: str, part: Part) -> None:
+    if name == "scaling":
+        _needs_gpus(cfg, 2)
+    point = cfg.copy()
+    with open_dict(point):  # a part finds its own keys where it stands alone
+        point.benchmark = cfg.benchmark.parts[name]
+    found = part(point)
+    latest = found if isinstance(found, Result) else list(found)[-1]
+    measured.add(name, latest)
+    for goal, value in _figures(name, latest).items():
+        measured.reached[goal] = value
+
+
+def _figures(name: str, part: Result) -> dict[str, float]:
+    """The figures of a part that have a goal, the worst of each."""
+    if name == "loop":
+        return {"loop_ratio": float(str(part.figures["ratio"]))}
+    column, table, goal = {
+        "step": ("port / ours", "steps", "port_ratio"),
+        "input": ("audio_hours_per_second", "rows", "loader_hours_per_second"),
+        "scaling": ("efficiency %", "scaling", "efficiency_percent"),
+    }[name]
+    values = [row[column] for row in part.tables.get(table, []) if row.get(column) is not None and _counts(name, row)]
+    return {goal: min(float(str(value)) for value in values)} if values else {}
+
+
+def _counts(name: str, row: Mapping[str, object]) -> bool:
+    """Whether a row is one that the goal is about."""
+    if name == "input":
+        return row.get("workers") == 1 and row.get("cache") == "pcm"
+    return name != "scaling" or row.get("scaling") == "weak"
