@@ -44,6 +44,7 @@ OWN_TESTS = (
     "src/sweep.py",
     SEARCH,
     CLASSIC,
+    "src/train.py -m hydra/launcher=",
 )
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]

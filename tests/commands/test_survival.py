@@ -275,3 +275,32 @@ def test_other_launchers_skip_and_give_the_same_numbers(
     written = {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")}
     assert finish(start(command, corpora, tmp_path))[0] == 0
     assert {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")} == written
+
+
+@pytest.mark.slow
+def test_an_arm_on_ray_whose_worker_is_killed_goes_on_and_gives_the_same_numbers(
+    undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    """SIGKILL of Ray's worker while the arm trains: Ray starts another one, the arm ends with the first, and continues
+    there. It is held meanwhile, or it might be done before it sees that its worker is gone.
+    """
+    pytest.importorskip("ray", reason="the extra ray, which make test installs")
+    command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", "hydra/launcher=ray"]
+    sweep = start(command, corpora, tmp_path)
+    checkpoint = wait_for(lambda: next(tmp_path.rglob("last.ckpt"), None))
+    killed = checkpoint.parents[1]
+    arm = psutil.Process(status(killed)["pid"])
+    arm.suspend()
+    worker = arm.parent()
+    worker.kill()
+    wait_for(lambda: not worker.is_running())
+    arm.resume()
+    code, _, errors = finish(sweep)
+    assert code == 0, errors
+    wait_for(lambda: not alive(tmp_path))
+    actual = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
+    assert len(actual) == 2
+    assert actual == {name[-8:]: content for name, content in undisturbed[1].items() if name[-8:] in actual}
+    assert json.loads((killed / "environment.json").read_text())["resumed"]
+    code, out, errors = finish(start(command, corpora, tmp_path))
+    assert (code, "2 of 2 arms were already done" in out) == (0, True), errors

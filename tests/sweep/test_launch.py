@@ -1,5 +1,6 @@
 """The options of the launcher, checked before anything is written."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
 from asr_ablations.sweep.manifest import write_manifest
+from asr_ablations.sweep.places import this_machine
 from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.tools.errors import UsageError
 
@@ -32,9 +34,10 @@ def test_wrong_values_are_named(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     arm = FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path / "sweep" / "a", 3, 3, ())
-    valid: dict[str, Any] = {"jobs": None, "per_gpu": 1, "timeout": None, "show": None, "fail_fast": False}
+    valid: dict[str, Any] = {"timeout": None, "show": None, "fail_fast": False}
+    places = partial(this_machine, Path("train.py"), jobs=options.get("jobs"), per_gpu=1)
     with pytest.raises(UsageError, match=message):
-        run(Path("train.py"), [arm], {}, **{**valid, **options})
+        run([arm], {}, places, **{key: options.get(key, value) for key, value in valid.items()})
     assert list(tmp_path.iterdir()) == []
 
 

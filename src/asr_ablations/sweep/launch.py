@@ -1,8 +1,8 @@
 """From composed configs to arms that have run."""
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from hydra.utils import get_method
 from omegaconf import DictConfig
@@ -17,9 +17,10 @@ from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
+from asr_ablations.sweep.places import Places
 from asr_ablations.sweep.preflight import check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
-from asr_ablations.sweep.slots import Slots, machine_slots
+from asr_ablations.sweep.slots import machine_slots
 from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.tools.checks import is_number, switch
@@ -78,12 +79,10 @@ def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -
 
 
 def run(
-    script: Path,
     arms: Sequence[FrozenArm],
     metadata: Json,
+    places: Callable[[Sequence[FrozenArm]], Places],
     *,
-    jobs: int | None,
-    per_gpu: int,
     timeout: float | None,
     show: str | None,
     fail_fast: bool,
@@ -91,22 +90,21 @@ def run(
     """Write the sweep's manifest (`metadata` and the arms), run the arms, display them and report each result.
 
     Arms of the same content, which a search may propose, are run once; the states are in the order of `arms` all the
-    same. metadata: how the sweep was started; jobs, per_gpu: as in `machine_slots`; timeout: minutes for each arm, None
-    for no limit; show: the name of a function that prints the results, given the folders; fail_fast: the first failure
-    stops the other arms.
+    same. metadata: how the sweep was started; places: where these arms run; timeout: minutes for each arm, None for no
+    limit; show: the name of a function that prints the results, given the folders; fail_fast: the first failure stops
+    the other arms.
 
     Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
     """
     different = list({arm.id: arm for arm in arms}.values())
-    slots = machine_slots(jobs, per_gpu, different)
     _check_timeout(timeout)
     switch("hydra.launcher.fail_fast", fail_fast)
-    _check_gpus(different, slots)
-    if different:
-        write_manifest(different[0].folder.parent, different, metadata)
-    runner = Runner(script, different, slots, timeout=timeout, fail_fast=fail_fast)
-    with LiveArms() as live:
-        states = runner.run(live.show)
+    with closing(places(different)) as given:
+        if different:
+            write_manifest(different[0].folder.parent, different, metadata)
+        runner = Runner(different, given, timeout=timeout, fail_fast=fail_fast)
+        with LiveArms() as live:
+            states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])
     if command := sync_command([arm.folder for arm in different]):
         print(f"W&B later: {command}")
@@ -165,10 +163,3 @@ def _keep_previous(cfg: DictConfig, fingerprint: str) -> None:
 def _check_timeout(timeout: object) -> None:
     if timeout is not None and not (is_number(timeout) and timeout > 0):
         raise choices("hydra.launcher.timeout", timeout, "minutes above 0, or null for no limit")
-
-
-def _check_gpus(arms: Sequence[FrozenArm], slots: Slots) -> None:
-    """Raises UsageError for an arm that needs more GPUs than this machine has."""
-    for arm in arms:
-        if arm.gpus is not None and arm.gpus > len(slots.gpus):
-            raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {len(slots.gpus)}")

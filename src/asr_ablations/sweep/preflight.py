@@ -91,11 +91,13 @@ def _without_model(cfg: DictConfig, key: str, known: dict[str, str]) -> Checked:
 
 
 def _build(cfg: DictConfig) -> None:
-    """Build what depends on the config alone, without reading the data."""
+    """Build what depends on the config alone, without reading the data. The GPUs of the machine that the arm runs on,
+    which may be another one, are checked where arms get their places.
+    """
     from asr_ablations.config.build import build
-    from asr_ablations.training.assembly import assemble, device_count
+    from asr_ablations.training.assembly import assemble, check_nodes
 
-    device_count(cfg)
+    check_nodes(cfg.nodes)
     assemble(cfg, build(cfg.data))
 
 

@@ -1,4 +1,4 @@
-"""The processes of arms: forked from one that has torch loaded, or started under torchrun."""
+"""The processes of arms: forked from one that has torch loaded, or interpreters of their own, as under torchrun."""
 
 import multiprocessing
 import os
@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 from asr_ablations.runs.process import LAUNCHED, child_environment, command, main
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
 from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.states import memory_kills
 
 PRELOAD = [
     "asr_ablations",  # first: it keeps what nobody uses out of the others
@@ -39,26 +40,47 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Started: TypeAlias = tuple[int, Callable[[], int | None]]
 """The id of a process, and a function that returns its exit code, None while it runs."""
+Start: TypeAlias = Callable[[Path, FrozenArm, Mapping[str, str], int | None], Started]
+"""Starts the process of an arm: with the script, environment variables of its own, and threads."""
 
 
 class ArmProcess:
     """A running arm. Its process leads a session of its own, so that it and all its children can be stopped or killed
     together. Its output goes into the arm's log.
 
-    settings: environment variables of its own; threads: for all its ranks together.
+    settings: environment variables of its own; threads: for all its ranks together; start: how, by default forked.
     """
 
-    def __init__(self, script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> None:
-        self.arm, self.started = arm, time.monotonic()
+    begun = True
+    failure: str | None = None
+
+    def __init__(
+        self,
+        script: Path,
+        arm: FrozenArm,
+        settings: Mapping[str, str],
+        threads: int | None,
+        start: Start | None = None,
+    ) -> None:
+        self.started, self._memory_kills = time.monotonic(), memory_kills()
         arm.folder.mkdir(parents=True, exist_ok=True)
         settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
-        start = _torchrun if arm.ranks > 1 else _fork
-        self.pid, self.exit_code = start(script, arm, settings, threads)
+        start = start or (in_interpreter if arm.ranks > 1 else _fork)
+        self.pid, self._poll = start(script, arm, settings, threads)
 
     @property
     def seconds(self) -> float:
         """Seconds since the process was started."""
         return time.monotonic() - self.started
+
+    @property
+    def memory_kills(self) -> int:
+        """How many processes the system has killed for lack of memory since this one was started."""
+        return memory_kills() - self._memory_kills
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._poll()
 
     def stop(self) -> None:
         """Ask the process to write its checkpoint and end."""
@@ -86,12 +108,14 @@ def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: in
     return process.pid, lambda: process.exitcode
 
 
-def _torchrun(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
+def in_interpreter(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
+    """Start an arm in an interpreter of its own, under torchrun where it has several ranks."""
     threads_per_rank = max(1, (threads or arm.ranks) // arm.ranks)
+    limit = {"OMP_NUM_THREADS": str(threads_per_rank)} if arm.ranks > 1 else {}
     with arm.log.open("ab") as log:
         process = subprocess.Popen(
             command(script, arm.config, arm.ranks, threads_per_rank),
-            env={**child_environment(), "OMP_NUM_THREADS": str(threads_per_rank), **settings},
+            env={**child_environment(), **limit, **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -4,7 +4,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, TypeAlias
 
@@ -12,9 +11,8 @@ from asr_ablations.runs.lease import owner
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.processes import ArmProcess
-from asr_ablations.sweep.slots import Slots
-from asr_ablations.sweep.states import ELSEWHERE, STOPPED, WAITING, State, memory_kills
+from asr_ablations.sweep.places import Places, Process
+from asr_ablations.sweep.states import ELSEWHERE, QUEUED, STOPPED, WAITING, State
 from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1
@@ -27,26 +25,22 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Ha
 
 
 class _Running(NamedTuple):
-    """An arm with its process. memory_kills: the system's count when the process was started."""
+    """An arm with its process."""
 
     state: State
-    process: ArmProcess
-    memory_kills: int
+    process: Process
 
 
 class Runner:
-    """Gives slots to arms in their order: while an arm waits for several GPUs no later one passes it, or it would wait
+    """Gives places to arms in their order: while an arm waits for several GPUs no later one passes it, or it would wait
     for ever.
 
     timeout: minutes that an arm may take, None for no limit; fail_fast: the first failure stops the other arms.
     """
 
-    def __init__(
-        self, script: Path, arms: Sequence[FrozenArm], slots: Slots, *, timeout: float | None, fail_fast: bool
-    ) -> None:
-        self.script, self.slots, self.timeout, self.fail_fast = script, slots, timeout, fail_fast
+    def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
+        self.places, self.timeout, self.fail_fast = places, timeout, fail_fast
         self.states = [State(arm) for arm in arms]
-        self.threads = slots.threads(len(arms))
         self.stop_signal: int | None = None
         self._running: dict[int, _Running] = {}
         self._kill_reasons: dict[int, str] = {}
@@ -80,14 +74,11 @@ class Runner:
                 continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
-            gpus = self.slots.free_gpus(state.arm.gpus, state.arm.ranks)
-            if gpus is None:
+            process = self.places.start(state.arm)
+            if process is None:
                 return
-            self.slots.take(index, gpus)
-            settings = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-            state.status, state.reason = RUNNING, ""
-            process = ArmProcess(self.script, state.arm, settings, self.threads)
-            self._running[index] = _Running(state, process, memory_kills())
+            state.status, state.reason = QUEUED, ""
+            self._running[index] = _Running(state, process)
 
     def _still_elsewhere(self, state: State) -> bool:
         """Whether there is nothing to do: another launcher still runs the arm, or has finished it."""
@@ -96,7 +87,7 @@ class Runner:
         return state.ended or owner(state.arm.folder) is not None
 
     def _kill_what_hangs(self) -> None:
-        for index, (_, process, _) in self._running.items():
+        for index, (_, process) in self._running.items():
             if self.timeout is not None and process.seconds > 60 * self.timeout and index not in self._kill_reasons:
                 self._kill_reasons[index] = f"timeout: longer than hydra.launcher.timeout={self.timeout:g} minutes"
                 process.kill()
@@ -104,15 +95,17 @@ class Runner:
             self._kill_all()
 
     def _collect(self) -> None:
-        """Record the end of every process that has ended."""
-        for index, (state, process, kills_before) in list(self._running.items()):
+        """Record the beginning of every process that has begun, and the end of every one that has ended."""
+        for index, (state, process) in list(self._running.items()):
+            if process.begun:
+                state.status = RUNNING
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
             process.kill()  # what it may have left behind in its session
             del self._running[index]
-            self.slots.free(index)
-            state.finish(exit_code, self._kill_reasons.get(index), memory_kills() - kills_before)
+            self.places.free(state.arm)
+            state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
             state.not_before = time.monotonic() + RETRY
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
@@ -124,14 +117,14 @@ class Runner:
     def _stop_all(self, reason: str) -> None:
         """Ask every arm to write its checkpoint and end, and start no other."""
         self._stopping_since = time.monotonic()
-        for _, process, _ in self._running.values():
+        for _, process in self._running.values():
             process.stop()
         for state in self.states:
             if state.status in (WAITING, ELSEWHERE):
                 state.status, state.reason = STOPPED, reason
 
     def _kill_all(self) -> None:
-        for _, process, _ in self._running.values():
+        for _, process in self._running.values():
             process.kill()
 
     def _handle_signals(self) -> dict[int, Handler]:

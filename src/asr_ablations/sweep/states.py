@@ -12,15 +12,15 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.files import Json, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
-WAITING, STOPPED, ELSEWHERE = "waiting", "stopped", "elsewhere"
+WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
 """States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
 class State:
-    """One arm: waiting, running, done, diverged, failed, stopped (it can be continued), or elsewhere (another launcher
-    runs it).
+    """One arm: waiting, queued (it was handed to a cluster, which has no machine for it yet), running, done, diverged,
+    failed, stopped (it can be continued), or elsewhere (another launcher runs it).
 
     reason: why it has this status; skipped: it had its result before the sweep started; not_before: the monotonic time
     before which it is not tried again.

@@ -171,7 +171,7 @@ def device_count(cfg: DictConfig) -> int:
     """Number of GPUs that the key `gpus` asks for; 0 is the CPU. auto takes one per rank: with all GPUs of the machine
     the batch of an update would change with the machine. Raises UsageError for more than the machine has.
     """
-    _check_nodes(cfg.nodes)
+    check_nodes(cfg.nodes)
     if cfg.gpus == 0:
         return 0
     available = torch.cuda.device_count()
@@ -182,7 +182,7 @@ def device_count(cfg: DictConfig) -> int:
     return int(wanted)
 
 
-def _check_nodes(nodes: int) -> None:
+def check_nodes(nodes: int) -> None:
     """Raises UsageError unless torchrun has started as many machines as the key `nodes` says."""
     ranks, local_ranks = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if ranks // local_ranks != nodes:

@@ -17,6 +17,7 @@ from asr_ablations.runs.process import LAUNCHED, child_environment, command, loa
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import freeze
+from asr_ablations.sweep.places import Machine
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import Slots
 from asr_ablations.tools.checks import whole
@@ -72,7 +73,7 @@ def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
 
 def _forked(arms: Sequence[FrozenArm]) -> None:
     """Start the arms as a sweep does."""
-    runner = Runner(SCRIPT, arms, Slots([], jobs=1, per_gpu=1), timeout=None, fail_fast=True)
+    runner = Runner(arms, Machine(SCRIPT, arms, Slots([], jobs=1, per_gpu=1)), timeout=None, fail_fast=True)
     runner.run(lambda states: None)
 
 

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
     from asr_ablations.sweep.arm import FrozenArm
+    from asr_ablations.sweep.places import Places
     from asr_ablations.sweep.states import State
     from asr_ablations.tools.files import Json
 
@@ -36,7 +37,7 @@ class ProcessesLauncher(Launcher):
     """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
     the others alone.
 
-    The options are those of OPTIONS, as `asr_ablations.sweep.launch.run` takes them.
+    The options are those of OPTIONS.
     """
 
     def __init__(
@@ -68,15 +69,14 @@ class ProcessesLauncher(Launcher):
         from asr_ablations.sweep import launch
 
         return launch.run(
-            Path(sys.argv[0]).resolve(),
-            arms,
-            self.metadata(),
-            jobs=self.jobs,
-            per_gpu=self.per_gpu,
-            timeout=self.timeout,
-            show=self.show,
-            fail_fast=self.fail_fast,
+            arms, self.metadata(), self.places, timeout=self.timeout, show=self.show, fail_fast=self.fail_fast
         )
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        """Where these arms run."""
+        from asr_ablations.sweep.places import this_machine
+
+        return this_machine(Path(sys.argv[0]).resolve(), arms, self.jobs, self.per_gpu)
 
     def _end_search(self, arms: int) -> None:
         """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""
