@@ -54,7 +54,8 @@ def outcome(call: Call) -> Outcome:
             _try(call, Path(folder), ours)
         os.close(ours)
         try:
-            text = _read(answer)
+            if not (text := _read(answer)):
+                os.kill(pid, signal.SIGKILL)
         finally:
             os.close(answer)
             _, status = os.waitpid(pid, 0)
@@ -83,8 +84,8 @@ def _try(call: Call, folder: Path, answer: int) -> NoReturn:
 
 
 def _read(answer: int) -> str:
-    """What the process writes; "" from one that ends without a word. One that waits for ever, as for a pipe, is killed
-    by nobody else: it uses no processor time.
+    """What the process writes; "" from one that ends without a word, or waits for ever, as for a pipe: that uses no
+    processor time.
     """
     ready, _, _ = select.select([answer], [], [], 10 * SECONDS)
-    return os.read(answer, 2**16).decode() if ready else "hang\nwaits for ever"
+    return os.read(answer, 2**16).decode() if ready else ""
