@@ -69,7 +69,8 @@ class Cluster:
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         job = Job(self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
         self._running.add(arm.id)
-        return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": self.retries})
+        # restarts alone are counted: calls fail several times before Ray knows that a machine is lost
+        return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": -1})
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
         """Raises UsageError for an arm that no machine can ever take; a cluster may still get one that can."""

@@ -15,11 +15,16 @@ from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, ow
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess, in_interpreter
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 POLL = 0.1
 """Seconds between two looks at the process of an arm."""
 ANSWER = 5.0
 """Seconds that a worker has to answer before it is killed."""
+GOING_DOWN = 5.0
+"""Seconds that the end of an arm by a signal is kept back: a machine that goes down may end it before its worker, and
+the arm shall go on elsewhere then.
+"""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
@@ -72,6 +77,8 @@ class Worker:
         while (code := process.exit_code()) is None:
             time.sleep(POLL)
         process.kill()  # what it may have left behind in its session
+        if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
+            time.sleep(GOING_DOWN)
         return code, process.memory_kills
 
     def stop(self) -> None:
