@@ -11,6 +11,9 @@ LARGEST_SEED = 2**63 - 1
 """A signed integer of 64 bits: beyond it generators refuse a seed, or take it for another."""
 MOST_PROCESSES = 1024
 """Threads or processes of a run: more hang a machine before they say anything."""
+MOST = {"max_epochs": 10**6, "width": 2**16, "layers": 1000, "nodes": 10**4}
+"""Beyond what anybody trains: building a billion layers takes hours before it says anything."""
+MOST_IN_A_BATCH = 10**6
 BELOW = {
     "batch": "batch.size=8",
     "seeds": "seeds.init=1",
@@ -30,11 +33,10 @@ def check(cfg: DictConfig) -> None:
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":
-        whole("gpus", cfg.gpus, 0, also="auto")
+        whole("gpus", cfg.gpus, 0, MOST_PROCESSES, also="auto")
     whole("seed", cfg.seed, 0, LARGEST_SEED)
-    smallest = {"max_epochs": 1, "width": 1, "layers": 1, "nodes": 1}
-    for key, least in smallest.items():
-        whole(key, cfg[key], least)
+    for key, most in MOST.items():
+        whole(key, cfg[key], 1, most)
     whole("workers", cfg.workers, 0, MOST_PROCESSES)
     for key, value in cfg.seeds.items():
         if value is not None:
@@ -79,10 +81,10 @@ def _check_weights(cfg: DictConfig) -> None:
 
 def _check_batch(cfg: DictConfig) -> None:
     """Check that one of batch.size and batch.seconds is set, the other null."""
-    whole("batch.accumulate", cfg.batch.accumulate, 1)
+    whole("batch.accumulate", cfg.batch.accumulate, 1, MOST_IN_A_BATCH)
     size, seconds = cfg.batch.size, cfg.batch.seconds
     if seconds is None:
-        whole("batch.size", size, 1, also="batch.seconds set instead")
+        whole("batch.size", size, 1, MOST_IN_A_BATCH, also="batch.seconds set instead")
         return
     number("batch.seconds", seconds, above=0, also="null where batch.size is set")
     if size is not None:
