@@ -23,7 +23,7 @@ from asr_ablations.training.contracts import Decoder
 from tests.helpers.every_key import refused
 from tests.helpers.support import CONF, compose, group_options
 
-OTHERS = ("benchmark",)
+OTHERS = ("benchmark", "recipe")
 """Groups without components."""
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHERS)
 OPTIONS = [(group, name) for group in GROUPS for name in group_options(group)]
