@@ -153,7 +153,7 @@ def test_arms_that_raise_or_starve_leave_the_others_alone(corpora: Path, tmp_pat
 
 
 def test_a_single_run_that_lacks_memory_ends_in_one_line(corpora: Path, tmp_path: Path) -> None:
-    words = ["src/train.py", *SHRUNKEN, CSV, "sweep=s", "width=100000"]
+    words = ["src/train.py", *SHRUNKEN, CSV, "sweep=s", "width=65536"]
     code, _, errors = finish(start(words, corpora, tmp_path, limits=LIMITS))
     assert code == 1, errors
     assert errors.splitlines()[-1].startswith("error: out of memory: ")
