@@ -42,7 +42,7 @@ class Context:
     """What a part is given.
 
     folder: for its files: it is kept, so a part removes what is of no use to a reader; seed: of everything drawn at
-    random; advance: told the share of the part that is done, and what is being done, for the progress bar; runs: the
+    random; advance: takes the share of the part that is done, and what is being done, for the progress bar; runs: the
     folder of real runs that was named, for a part about these.
     """
 

@@ -21,15 +21,15 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
     rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
     assert len(rates) == 2
     assert logarithmic(folders[0].parent) == {"optimizer.lr"}
-    told = yaml.safe_load((folders[0].parent / "best.yaml").read_text())
-    assert told["best_value"] == min(rates.values())
+    best_run = yaml.safe_load((folders[0].parent / "best.yaml").read_text())
+    assert best_run["best_value"] == min(rates.values())
     best = [
         yaml.safe_load((folder / "config.yaml").read_text())
         for folder in folders
-        if rates[folder] == told["best_value"]
+        if rates[folder] == best_run["best_value"]
     ]
-    assert told["best_params"]["optimizer.lr"] in [config["optimizer"]["lr"] for config in best]
-    assert 3e-4 <= told["best_params"]["optimizer.lr"] <= 1e-2
+    assert best_run["best_params"]["optimizer.lr"] in [config["optimizer"]["lr"] for config in best]
+    assert 3e-4 <= best_run["best_params"]["optimizer.lr"] <= 1e-2
 
     before = {folder: (folder / "status.json").read_bytes() for folder in folders}
     assert run(arguments, corpora, tmp_path).returncode == 0

@@ -44,9 +44,9 @@ def test_a_list_with_bad_files_goes_on_and_fails_at_the_end(memorised_run, speak
     assert done.returncode == 1
     found = [line.split("\t") for line in done.stdout.splitlines()]
     assert [path for path, _ in found] == [str(path) for path in good]
-    *told, last = [line for line in done.stderr.splitlines() if not line.startswith("low confidence throughout")]
+    *messages, last = [line for line in done.stderr.splitlines() if not line.startswith("low confidence throughout")]
     assert last == "3 of 8 files could not be transcribed"
-    for name, line in zip(("empty.wav", "gone.wav", "damaged.flac"), told, strict=True):
+    for name, line in zip(("empty.wav", "gone.wav", "damaged.flac"), messages, strict=True):
         assert line.startswith(f"error: cannot read audio {tmp_path}/{name}: ")
 
 

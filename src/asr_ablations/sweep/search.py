@@ -92,7 +92,7 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
 def search(
     space: Space, draw: "optuna.samplers.BaseSampler", launch: Launch, *, trials: int, at_once: int, maximise: bool
 ) -> list[Any]:
-    """The numbered trials, told their results. The same sampler with the same seed proposes the same runs, so that the
+    """The numbered trials with their results. The same sampler with the same seed proposes the same runs, so that the
     same command finds the finished ones and continues.
 
     Raises UsageError for numbers out of range, and what a run raised that has no result: what would be proposed next
@@ -102,10 +102,10 @@ def search(
     whole("hydra.sweeper.n_jobs", at_once, 1)
     study = imported().create_study(sampler=draw, direction="maximize" if maximise else "minimize")
     while len(study.trials) < trials:
-        asked = [study.ask(space.drawn) for _ in range(min(at_once, trials - len(study.trials)))]
-        words = [[*space.fixed, *(f"{key}={_text(value)}" for key, value in trial.params.items())] for trial in asked]
-        results = launch(words, asked[0].number)
-        for trial, result in zip(asked, results, strict=True):
+        drawn = [study.ask(space.drawn) for _ in range(min(at_once, trials - len(study.trials)))]
+        words = [[*space.fixed, *(f"{key}={_text(value)}" for key, value in trial.params.items())] for trial in drawn]
+        results = launch(words, drawn[0].number)
+        for trial, result in zip(drawn, results, strict=True):
             value = float(result.return_value)
             if math.isnan(value):
                 raise UsageError("a search: its runs have no figure to minimise; expected trainings")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
+from torch import library
 
 TOLERANCE = 1e-3
 """Largest difference from the reference. float32 sums in another order differ by 1e-6 or so; a wrong kernel by 1."""
@@ -12,19 +12,19 @@ TOLERANCE = 1e-3
 
 def trusted(
     load: Callable[[], Mapping[str, Any]],
-    library: torch.library.Library,
+    operators: library.Library,
     difference: Callable[[], float],
     otherwise: str,
 ) -> bool:
-    """Put the kernels that `load` imports into the library, for CUDA, and return whether they can be used: `difference`
-    measures how far they are from the reference.
+    """Put the kernels that `load` imports behind the operators, for CUDA, and return whether they can be used:
+    `difference` measures how far they are from the reference.
 
     A machine without Triton or a compiler goes on without them: `otherwise` says what that means, in a line with the
     reason.
     """
     try:
         for name, kernel in load().items():
-            library.impl(name, kernel, "CUDA")
+            operators.impl(name, kernel, "CUDA")
         off = difference()
         reason = "" if off <= TOLERANCE else f"off by {off:.1g}"
     except Exception as error:  # whatever a compiler may raise: no reason to end a training
