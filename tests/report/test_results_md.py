@@ -1,6 +1,7 @@
 """RESULTS.md is made of the records alone."""
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,22 +26,48 @@ def text_of(outputs: Path, target: Path) -> str:
 def test_every_finished_sweep_with_question_command_commit_table_verdict_and_figure(tmp_path: Path) -> None:
     outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
     rates = {"rnn=lstm": 0.1, "rnn=gru": 0.5}
-    sweep = write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep="rnn_type")
+    write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep="rnn_type")
     write_run(outputs, sweep="alone")
     write_run(outputs, sweep="failed", status="failed")
-    (sweep / "comparison").mkdir()
-    (sweep / "comparison" / "index.html").touch()
     text = text_of(outputs, target)
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type"]
     command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
     for part in (
         "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |",
-        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "`outputs/rnn_type/comparison/index.html`",
-        "Do not edit",
+        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "Do not edit",
     ):  # fmt: skip
         assert part in text, part
     assert (target.parent / "figures" / "rnn_type" / "differences.svg").exists()
     assert text_of(outputs, target) == text
+
+
+def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
+    text = text_of(outputs, target)
+    figure = target.parent / "figures" / "rnn_type" / "differences.svg"
+    drawn = figure.read_bytes()
+    shutil.rmtree(outputs)
+    figure.unlink()
+    assert write_results(None, target)[0] == target
+    assert target.read_text(encoding="utf-8") == text
+    assert figure.read_bytes() == drawn
+
+
+def test_a_sweep_of_another_machine_joins_those_that_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "sweeps" / "RESULTS.md"
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_sweep(first, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="rnn_type")
+    write_sweep(second, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
+    write_sweep(second, {"rnn=lstm": 0.1, "rnn=rnn": 0.5}, seeds=2, ablation=ABLATION, sweep="plain")
+    text_of(first, target)
+    capsys.readouterr()
+    text = text_of(second, target)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## plain", "## rnn_type"]
+    assert "| gru | test | 3 |" in text
+    assert "second/rnn_type: its record has runs that are not there, and stays" in capsys.readouterr().out
 
 
 def test_one_arm_over_seeds_is_described_with_its_figure(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
-python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/
+python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/, and
+                                                           of those whose records lie in sweeps/records/ already
+python src/compare.py --unpack                             those records as outputs/, where a sweep goes on from them
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
 python src/compare.py outputs/benchmarks                   what src/benchmark.py measured, side by side
 python src/compare.py mine.json theirs.json                result.json of two machines
@@ -34,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.results:
         return write_results(options)
+    if options.unpack:
+        return unpack_records(options)
     measurements = [file for folder in options.folders for file in benchmark_results(folder)]
     return write_benchmarks(options, measurements) if measurements else write_comparison(options)
 
@@ -63,7 +67,12 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     arguments.add_argument(
-        "--results", action="store_true", help="write sweeps/RESULTS.md from all sweeps (under outputs/)"
+        "--results",
+        action="store_true",
+        help="keep records of all sweeps (under outputs/) in sweeps/records/, and write sweeps/RESULTS.md from them",
+    )
+    arguments.add_argument(
+        "--unpack", action="store_true", help="write the kept records of sweeps as their runs (under outputs/)"
     )
     arguments.add_argument("--no-page", action="store_true", help="without figures and the page")
     arguments.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
@@ -74,7 +83,19 @@ def write_results(options: argparse.Namespace) -> int:
     from asr_ablations.report.results_md import write_results
 
     outputs = Path(options.folders[0] if options.folders else "outputs")
-    print("wrote", *write_results(outputs, (options.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
+    there = outputs if options.folders or outputs.exists() else None
+    print("wrote", *write_results(there, (options.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
+    return 0
+
+
+def unpack_records(options: argparse.Namespace) -> int:
+    from asr_ablations.report.results_md import RECORDS
+    from asr_ablations.runs.kept import ENDING, unpack
+
+    records = (options.out or REPOSITORY / "sweeps") / RECORDS
+    if not (archives := sorted(records.glob(f"*{ENDING}"))):
+        raise UsageError(f"{records}: there are no records of sweeps; python src/compare.py --results writes them")
+    print("wrote", *unpack(archives, Path(options.folders[0] if options.folders else "outputs")), sep="\n  ")
     return 0
 
 

@@ -1,0 +1,192 @@
+"""Records of sweeps as they are kept in git: one small archive a sweep, from which it is compared again anywhere.
+
+An archive <sweep>.tar.xz holds, under <sweep>/<run>/, what comparisons read of each run that has a result: config,
+circumstances, rates, validations, and what was recognised of every utterance, 7 kB a run of 1,000. Left out are the
+weights, the losses of single steps, and what says where a machine keeps its files. A run that was taken over from
+another sweep is a link to it, and lies in the archive too.
+"""
+
+import csv
+import io
+import json
+import lzma
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from asr_ablations.runs import layout
+from asr_ablations.runs.reader import UnreadableFileError, readable
+from asr_ablations.runs.records import KEPT_ASIDE
+from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.tools.files import Json, whole_file
+
+ENDING = ".tar.xz"
+OF_SWEEP = (layout.SWEEP, layout.LOOKS, layout.STANDING)
+OF_RUN = (
+    layout.CONFIG, layout.OVERRIDES, layout.ENVIRONMENT, layout.STATUS, layout.DATA, layout.METRICS, layout.UTTERANCES,
+    layout.SUMMARY,
+)  # fmt: skip
+LEFT_OUT_COLUMNS = ("audio", "offset", "duration")
+LARGEST = 2**28
+"""Bytes that an archive may hold: of one from elsewhere, few bytes may grow to any number."""
+ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
+"""A path of the machine, and the character before it."""
+
+
+def keep(sweep: Path, archives: Path) -> Path | None:
+    """Write the archive of a sweep's results into the folder `archives`, and return its path.
+
+    The same results make the same bytes. None, and nothing is written, where the archive that is there already has runs
+    that the sweep has not: of another machine, say.
+    """
+    archive = archives / f"{sweep.name}{ENDING}"
+    files = dict(_of_sweep(sweep))
+    if archive.exists() and not set(_runs(_read(archive))) <= set(_runs(files)):
+        return None
+    archives.mkdir(parents=True, exist_ok=True)
+    with whole_file(archive) as temporary:
+        temporary.write_bytes(_packed(files))
+    return archive
+
+
+def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
+    """Write what the archives hold under `folder`, as under outputs/; the folders of their sweeps.
+
+    Files that are there already stay as they are. Raises UnreadableFileError for an archive that is damaged, or would
+    write anywhere else.
+    """
+    sweeps = []
+    for archive in archives:
+        for name, content in _read(archive).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() or path.is_symlink():
+                continue
+            if isinstance(content, bytes):
+                path.write_bytes(content)
+            else:
+                path.symlink_to(content, target_is_directory=True)
+        sweeps.append(folder / archive.name.removesuffix(ENDING))
+    return sweeps
+
+
+Files = dict[str, bytes | PurePosixPath]
+"""The content of an archive by name: bytes, or where a link leads."""
+
+
+def _of_sweep(sweep: Path) -> Iterator[tuple[str, bytes | PurePosixPath]]:
+    for path in [*(sweep / name for name in OF_SWEEP), *sorted((sweep / layout.ARMS).glob("*.yaml"))]:
+        if path.exists():
+            yield f"{sweep.name}/{path.relative_to(sweep)}", _portable(path.read_text(encoding="utf-8")).encode()
+    for run in layout.runs_in(sweep):
+        if KEPT_ASIDE.search(run.name) or fate_of(run).state not in RESULTS:
+            continue
+        own = run.resolve()
+        if run.is_symlink():
+            yield f"{sweep.name}/{run.name}", PurePosixPath("..", own.parent.name, own.name)
+        for name in OF_RUN:
+            if (own / name).exists():
+                yield f"{own.parent.name}/{own.name}/{name}", _reduced(own / name).encode()
+
+
+def _runs(files: Files) -> Iterator[str]:
+    """Identities of the runs: the letters behind the last hyphen of their folders' names."""
+    return (name.split("/")[1].rpartition("-")[2] for name in files if name.endswith(f"/{layout.STATUS}"))
+
+
+def _reduced(path: Path) -> str:
+    """What is kept of a file of a run."""
+    text = path.read_text(encoding="utf-8")
+    if path.name == layout.UTTERANCES:
+        return _table(_without_places(csv.DictReader(io.StringIO(text, newline=""))))
+    if path.name == layout.METRICS:
+        return _table(_validations(csv.DictReader(io.StringIO(text, newline=""))))
+    if path.name == layout.STATUS:
+        return _json({key: value for key, value in json.loads(text).items() if key not in ("host", "pid")})
+    if path.name == layout.ENVIRONMENT:
+        return _json(_without_code(json.loads(text)))
+    return _portable(text)
+
+
+def _without_code(environment: Json) -> Json:
+    """An environment without the hashes and changes of the code: the commit stays, and whether there were changes."""
+    for session in [environment, *environment.get("resumed", [])]:
+        if code := session.get("code"):
+            code.pop("files", None)
+            code["dirty_diff"] = "not kept" if code.get("dirty_diff") else ""
+    return environment
+
+
+def _without_places(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    return [{key: value for key, value in row.items() if key not in LEFT_OUT_COLUMNS} for row in rows]
+
+
+def _validations(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows of metrics without those that hold the loss of a single step alone."""
+    ignored = {"epoch", "step", "train/loss_step"}
+    return [row for row in rows if any(value for key, value in row.items() if key not in ignored)]
+
+
+def _table(rows: Sequence[dict[str, str]]) -> str:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue()
+
+
+def _json(content: object) -> str:
+    return _portable(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _portable(text: str) -> str:
+    return ABSOLUTE.sub(r"\1<folder>", text)
+
+
+def _packed(files: Files) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)  # of nobody, in 1970
+            if isinstance(content, bytes):
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+            else:
+                member.type, member.linkname = tarfile.SYMTYPE, str(content)
+                tar.addfile(member)
+    return lzma.compress(raw.getvalue(), preset=9)
+
+
+def _read(archive: Path) -> Files:
+    """The content of an archive, which may come from elsewhere: nothing in it may lead out of its folder."""
+    files: Files = {}
+    with readable(archive):
+        try:
+            with tarfile.open(fileobj=io.BytesIO(_unpressed(archive.read_bytes())), mode="r:") as tar:
+                for member in tar:
+                    files[member.name] = _content(tar, member)
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise UnreadableFileError(archive, error) from error
+    return files
+
+
+def _unpressed(content: bytes) -> bytes:
+    press = lzma.LZMADecompressor()
+    raw = press.decompress(content, max_length=LARGEST)
+    if not press.eof:
+        raise ValueError("it is cut, or too large")
+    return raw
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | PurePosixPath:
+    place, target = PurePosixPath(member.name), PurePosixPath(member.linkname)
+    inside = not place.is_absolute() and ".." not in place.parts and 2 <= len(place.parts) <= 3
+    if inside and member.isfile():
+        content = tar.extractfile(member)
+        assert content is not None
+        return content.read()
+    up, *below = target.parts or ("",)
+    if inside and member.issym() and up == ".." and len(below) == 2 and ".." not in below:
+        return target
+    raise ValueError(f"{member.name!r} is no file of a sweep")
