@@ -5,10 +5,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import yaml
-
 from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, completed
 from asr_ablations.runs.layout import DATA
+from asr_ablations.runs.plain_yaml import load_yaml
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
@@ -178,7 +177,10 @@ def _references() -> tuple[tuple[str, tuple[str, ...]], ...]:
         text = path.read_text(encoding="utf-8")
         group = ".".join(path.parent.relative_to(CONF).parts)
         everywhere = "@package _global_" in text
-        for key, value in flatten(yaml.safe_load(text) or {}).items():
+        if "${" not in text and not everywhere:
+            continue  # nothing follows from anything there, and reading all files takes longer than many a comparison
+        content = load_yaml(text)
+        for key, value in flatten(content if isinstance(content, dict) else {}).items():
             name = key if everywhere or not group else f"{group}.{key}"
             sources = re.findall(r"\$\{([A-Za-z_][\w.]*\w)\}", value) if isinstance(value, str) else []
             if everywhere and not within(key, [group]):

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scipy import stats
-
 from asr_ablations.comparison.confounds import content
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import load
 from asr_ablations.statistics.seeds import mean_and_deviation
+from asr_ablations.statistics.tails import normal_bound, t_bound
 from asr_ablations.tools.errors import UsageError
 
 LIBRISPEECH_SEEDS = (0.0006, 0.0017)
@@ -80,7 +79,7 @@ def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> Noise:
     source = f"{len(rates)} seed{'s' if len(rates) > 1 else ''} of this run's sweep"
     if deviation is None or len(rates) < FEWEST_SEEDS:
         return Noise(None, deviation, source)
-    quantile = float(stats.t.isf(ALPHA / sets / 2, len(rates) - 1))
+    quantile = t_bound(ALPHA / sets / 2, len(rates) - 1)
     return Noise(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
 
 
@@ -88,6 +87,6 @@ def published(sets: int = 1) -> Noise:
     """The published noise of LibriSpeech test-clean. The limit is z · √2 · sd, with the upper end of the published
     range as sd, and the normal quantile, since it is taken as known. sets: as for from_seeds.
     """
-    quantile = float(stats.norm.isf(ALPHA / sets / 2))
+    quantile = normal_bound(ALPHA / sets / 2)
     source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
     return Noise(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)

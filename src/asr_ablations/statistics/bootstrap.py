@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from asr_ablations.statistics.interval import Interval
+from asr_ablations.statistics.tails import t_bound
 
 REPLICATES = 10_000
 
@@ -39,7 +39,7 @@ def speaker_interval(
     drawn = _draws(units, replicates)
     rates = _sums(drawn, owner, errors) / np.maximum(1.0, _sums(drawn, owner, totals))
     standard_error = float(np.sqrt(units / (units - 1)) * rates.std())
-    quantile = float(stats.t.ppf((1 + level) / 2, units - 1))
+    quantile = t_bound((1 - level) / 2, units - 1)
     return Interval(estimate, quantile * standard_error, standard_error, units - 1)
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
-from scipy import stats
+
+from asr_ablations.statistics.tails import normal_above
 
 BUFFER = 2
 """Consecutive words that all systems have right between two segments; sc_stats's own default."""
@@ -62,4 +63,4 @@ def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
         return MatchedPairs(count, float(np.sum(differences)), 0.0, 0.0, 1.0)
     mean, deviation = float(np.mean(differences)), float(np.std(differences, ddof=1))
     z = mean / (deviation / np.sqrt(count)) if deviation > 1e-12 else 0.0
-    return MatchedPairs(count, mean, deviation, float(z), float(2 * stats.norm.sf(abs(z))))
+    return MatchedPairs(count, mean, deviation, float(z), float(2 * normal_above(abs(z))))

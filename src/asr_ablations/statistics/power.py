@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
 
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.noise import Part, RunNoise, combined
 from asr_ablations.statistics.procedure import FixedLength, Procedure
 from asr_ablations.statistics.range import Range
+from asr_ablations.statistics.tails import chi_square_quantile, normal_above, t_bound
 
 POWER = 0.8
 """Probability with which a difference is to be found."""
@@ -27,7 +28,7 @@ def found_in_four_of_five(estimate: Estimate, level: float, procedure: Procedure
     arm its ends are a factor of six apart and more. All three are inf where nothing can be found.
     """
     value = found(estimate, level, POWER, procedure)
-    ratio = estimate.degrees / stats.chi2.ppf([0.95, 0.05], estimate.degrees)
+    ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
     low, high = (float(value * math.sqrt(factor)) for factor in ratio)
     return Range(value, low, high)
 
@@ -40,10 +41,10 @@ def found(estimate: Estimate, level: float, power: float = POWER, procedure: Pro
     # the estimated error is integrated out by quantiles of its chi-square: scipy.stats.nct is nan far out in its tail
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
-    bounds = critical * np.sqrt(stats.chi2.ppf(quantiles, estimate.degrees) / estimate.degrees)
+    bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
 
     def excess(effect: float) -> float:
-        return float(np.mean(stats.norm.sf(bounds - effect) + stats.norm.sf(bounds + effect))) - power
+        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - power
 
     return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
 
@@ -53,7 +54,7 @@ def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float
 
     level: two-sided, twice that of each of the two one-sided tests (Schuirmann 1987).
     """
-    quantiles = stats.t.isf(level / 2, estimate.degrees) + stats.t.isf((1 - power) / 2, estimate.degrees)
+    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - power) / 2, estimate.degrees)
     return float(quantiles * estimate.standard_error)
 
 

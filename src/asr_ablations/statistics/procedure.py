@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from scipy import stats
-
 from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.statistics.tails import t_above, t_bound
 
 
 class Procedure(Protocol):
@@ -34,12 +33,12 @@ class FixedLength:
     def p(self, estimate: Estimate) -> float:
         if not estimate.standard_error:
             return 1.0  # no noise was measured, so nothing is known of it
-        return float(2 * stats.t.sf(abs(estimate.value) / estimate.standard_error, estimate.degrees))
+        return float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         if not estimate.standard_error:
             return math.inf
-        return float(stats.t.isf(level / 2, estimate.degrees) * estimate.standard_error)
+        return float(t_bound(level / 2, estimate.degrees) * estimate.standard_error)
 
 
 @dataclass(frozen=True)

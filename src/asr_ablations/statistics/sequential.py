@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize
 
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.power import with_seeds
+from asr_ablations.statistics.tails import normal_above, normal_bound, t_above, t_bound
 
 Array = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
         total = spent(runs / looks[-1], alpha, gamma)
         spend, before = max(LEAST, total - before), total
         critical = _critical(spend, runs, looks[number - 1] if number else 0, points, mass)
-        found.append(float(2 * stats.norm.sf(critical)))
+        found.append(float(2 * normal_above(critical)))
         bound = critical * math.sqrt(runs)
         nodes, weights = _quadrature()
         inside = bound * nodes
@@ -67,12 +68,12 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
 def _critical(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
     """The bound that a path which has crossed none before crosses now with probability `spend`."""
     if not earlier:
-        return float(stats.norm.isf(spend / 2))
+        return normal_bound(spend / 2)
     step = math.sqrt(runs - earlier)
 
     def excess(critical: float) -> float:
         bound = critical * math.sqrt(runs)
-        crossing = stats.norm.sf((bound - points) / step) + stats.norm.sf((bound + points) / step)
+        crossing = normal_above((bound - points) / step) + normal_above((bound + points) / step)
         return float(crossing @ mass) - spend
 
     return float(optimize.brentq(excess, 0.0, 40.0, xtol=1e-12))
@@ -113,14 +114,14 @@ class GroupSequential:
         """The repeated p, two-sided; 1 where no α rejects at this look."""
         if not estimate.standard_error:
             return 1.0
-        observed = float(2 * stats.t.sf(abs(estimate.value) / estimate.standard_error, estimate.degrees))
+        observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
         return _overall(self.looks, self.look, self.alpha, self.gamma, observed)
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         """Half of the repeated interval at a two-sided level over all looks."""
         if not estimate.standard_error:
             return math.inf
-        return float(stats.t.isf(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
+        return float(t_bound(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
 
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
         """The chance, by the data so far, that the last look decides: shows a difference at `level`, or one that is
@@ -139,7 +140,7 @@ class GroupSequential:
             return float(abs(estimate.value) > shown or abs(estimate.value) + same < margin)
 
         def below(bound: float) -> float:
-            return float(stats.t.cdf((bound - estimate.value) / move, seeds.degrees))
+            return float(t_above((estimate.value - bound) / move, seeds.degrees))
 
         inside = min(margin - same, shown)  # what is shown different may be within the margin, too
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
@@ -189,7 +190,7 @@ def seeds_to_equal(margin: float, deviation: float, level: float, power: float =
 def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
     """The difference whose test has a tail of `tail` and misses with probability `miss`."""
     degrees = 2 * runs - 2
-    quantiles = stats.t.isf(tail, degrees) + stats.t.isf(miss, degrees)
+    quantiles = t_bound(tail, degrees) + t_bound(miss, degrees)
     return float(quantiles * deviation * math.sqrt(2 / runs))
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from asr_ablations.statistics.bootstrap import shared_variance, units_of
 from asr_ablations.statistics.range import Range
 from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.tails import chi_square_quantile, normal_bound
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _deviation(values: Sequence[float]) -> Range | None:
     if degrees < 1:
         return None
     deviation = float(np.std(values, ddof=1))
-    low, high = (deviation * math.sqrt(degrees / stats.chi2.ppf(chance, degrees)) for chance in (0.975, 0.025))
+    low, high = (deviation * math.sqrt(degrees / chi_square_quantile(chance, degrees)) for chance in (0.975, 0.025))
     return Range(deviation, low, high)
 
 
@@ -82,7 +82,14 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
     The interval is Fisher's, with the variance 1.06 / (n − 3) of ranks (Fieller, Hartley & Pearson 1957).
     """
-    return _correlation(stats.rankdata(x).tolist(), stats.rankdata(y).tolist(), 1.06)
+    return _correlation(_ranks(x), _ranks(y), 1.06)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
+    return means
 
 
 def equal_seed_correlation(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Correlation | None:
@@ -102,5 +109,5 @@ def _correlation(x: Sequence[float], y: Sequence[float], factor: float) -> Corre
     value = float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
     if abs(value) > 1 - 1e-12:
         return Correlation(value, value, value, n)
-    half = float(stats.norm.ppf(0.975)) * math.sqrt(factor / (n - 3))
+    half = normal_bound(0.025) * math.sqrt(factor / (n - 3))
     return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)

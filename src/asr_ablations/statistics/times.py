@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from asr_ablations.statistics.range import Range
 from asr_ablations.statistics.seeds import welch_error
+from asr_ablations.statistics.tails import t_bound
 
 
 def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) -> Range | None:
@@ -29,5 +29,5 @@ def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) 
     if not error:
         return None
     middle = float(np.mean(logs[0]) - np.mean(logs[1]))
-    half = float(stats.t.isf(level / 2, degrees)) * error
+    half = t_bound(level / 2, degrees) * error
     return Range(math.exp(middle), math.exp(middle - half), math.exp(middle + half))

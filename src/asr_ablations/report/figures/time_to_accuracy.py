@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from scipy import stats
 
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
+from asr_ablations.statistics.tails import t_bound
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import bar, legend, panels, save
 
@@ -62,7 +62,7 @@ def _half_width(values: Sequence[float]) -> float | None:
     """Half of the 95 % interval of the mean, by Student's t; None for a single value."""
     if len(values) < 2:
         return None
-    return float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return float(t_bound(0.025, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def _known(times: Sequence[TimeToAccuracy], measure: str) -> list[float]:
