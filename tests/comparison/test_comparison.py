@@ -165,8 +165,12 @@ def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
 
 def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
-    write_run(tmp_path, "rnn=gru", change=lambda path: edit(path / "environment.json", "0123456789", "fedcba9876"))
-    write_run(tmp_path, "rnn=rnn", change=lambda path: edit(path / "environment.json", '"gpus": .*', '"gpus": ["H"]'))
+    other = {
+        "rnn=gru": lambda path: edit(path / "environment.json", "0123456789", "fedcba9876"),
+        "rnn=rnn": lambda path: edit(path / "environment.json", '"gpus": .*', '"gpus": ["H"]'),
+    }
+    for noise, (choice, change) in enumerate(other.items(), start=1):
+        write_run(tmp_path, choice, noise=noise, change=change)
     code, hardware = compare([tmp_path / "sweep"], Options()).warnings
     assert "different code" in code
     assert "fedcba98: gru/0" in code

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.comparison.alike import alike_warnings
 from asr_ablations.comparison.arms import find_arm
 from asr_ablations.comparison.circumstances import circumstance_warnings
 from asr_ablations.comparison.confounds import Differing, value_text
@@ -86,6 +87,7 @@ def compare_runs(
             *design.warnings,
             *_without_test_set(design),
             *unmatched(declared.expected, design.questions, design.arms),
+            *alike_warnings(arms),
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
