@@ -1,5 +1,7 @@
 """What counts as evidence: nobody is left out in silence, and nothing is certain from nothing."""
 
+import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -210,6 +212,28 @@ def test_replicates_over_corpora_are_paired_by_seed() -> None:
     assert verdict.contrast.estimate is not None
     assert verdict.contrast.estimate.paired
     assert "5 models in pairs, each with speakers of its own" in verdict.sentence
+
+
+def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
+    """Nadeau & Bengio 2003: s² (1 / n + tested / trained) in place of s² / n."""
+
+    def of_fold(name: str, seed: int, rate: float) -> RunRecord:
+        run = record(name, seed, rate, speakers=f"fold{seed}-", data={"fold": seed, "folds": 5})
+        sets = {"train": {"utterances": 400}, "test": {"utterances": 100, "sha256": f"hash{seed}"}}
+        return replace(run, data={"sets": sets})
+
+    rates = [(0.10, 0.16), (0.30, 0.33), (0.50, 0.58), (0.20, 0.27), (0.40, 0.42)]
+    runs = [of_fold(f"rnn={name}", seed, rate) for seed, pair in enumerate(rates) for name, rate in
+            zip(("lstm", "gru"), pair, strict=True)]  # fmt: skip
+    (contrast,) = compared(records(runs), baseline="lstm").contrasts
+    measured = {
+        seed: [float(run.summary["sets"]["test"]["wer"]) for run in runs if run.seed == seed] for seed in range(5)
+    }
+    differences = [after - before for before, after in measured.values()]
+    assert contrast.estimate is not None
+    assert contrast.estimate.degrees == 4
+    variance = statistics.variance(differences)
+    assert contrast.estimate.standard_error == pytest.approx(math.sqrt(variance * (1 / 5 + 100 / 400)), rel=1e-3)
 
 
 def test_a_baseline_that_was_chosen_afterwards_is_corrected_over_all_pairs() -> None:

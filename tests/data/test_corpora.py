@@ -71,6 +71,33 @@ def test_an4_is_found_from_both_folders_and_always_holds_the_same_out(folder: st
     assert few < more
 
 
+def test_an4s_folds_test_every_speaker_once_and_train_on_no_test_speaker() -> None:
+    tested: Counter[str] = Counter()
+    for fold in range(4):
+        corpus = component("data", "an4", root=str(shared_data("an4")), fold=fold, folds=4)
+        speakers = {name: {u.speaker for u in corpus.read(name)} for name in ("train", "dev", "test")}
+        assert len(speakers["test"]) in (19, 20)  # a quarter of 79
+        assert len(speakers["dev"]) == 7
+        assert sum(map(len, speakers.values())) == len(set.union(*speakers.values())) == 79
+        assert sum(len(corpus.read(name)) for name in speakers) == 948 + 65
+        tested.update(speakers["test"])
+    assert len(tested) == tested.total() == 79
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"fold": 4, "folds": 4}, "data.fold=4: expected null or 0 to 3, one of data.folds=4"),
+        ({"fold": -1}, "data.fold=-1: expected null or 0 to 9"),
+        ({"folds": 1}, "data.folds=1: expected a whole number, 2 or more"),
+        ({"fold": 0, "folds": 80}, "data.folds=80: expected 2 to 79, of 79 speakers"),
+    ],
+)
+def test_a_fold_that_there_is_not_is_one_line(keys: dict[str, int], line: str) -> None:
+    with pytest.raises(UsageError, match=line):
+        component("data", "an4", root=str(shared_data("an4")), **keys).read("test")
+
+
 def test_the_train_split_may_be_several_folders(tiny_corpus: Path) -> None:
     corpus = librispeech(tiny_corpus, train=["train", "dev"], validation=["dev"], test=["test"])
     corpus.prepare()

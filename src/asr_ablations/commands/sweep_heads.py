@@ -35,6 +35,9 @@ DEFAULT_RUN = (216, 630)
 DEFAULT_SPEECH = 2 * 14
 """Hours of speech that it trained on."""
 
+AN4_RUN, AN4_SPEECH = 544, 0.63
+"""Seconds of a run of data=an4 on one core: docs/results.md; and hours of speech of an epoch."""
+
 LIBRISPEECH = {"clean100": 100, "clean460": 460, "full960": 960}
 """Hours of speech in LibriSpeech's training sets, as their names have it (Panayotov et al. 2015)."""
 
@@ -130,6 +133,10 @@ def _estimates(cfg: DictConfig, trainings: Sequence[Training], times: float) -> 
             f"That much of the default run{shared} takes {_hours(hours)} on two cores of an AMD EPYC, at {clocks} "
             "minutes for each."
         )
+    if all(one.data == "AN4" for one in trainings):
+        of_a_core = _hours([times * len(trainings) * AN4_RUN / 3600])
+        yield f"At {AN4_RUN // 60}:{AN4_RUN % 60:02d} minutes for each, {of_a_core} of one core."
+        return
     precisions = {one.precision for one in trainings}
     words = [] if len(precisions) > 1 else ["precision=16"]
     slower = sum(IN_32_BITS if one.precision == "32" and len(precisions) > 1 else 1.0 for one in trainings)
@@ -173,7 +180,8 @@ def training(cfg: DictConfig, arm: Mapping[str, str]) -> Training:
     def value(key: str) -> str:
         return arm.get(key, str(OmegaConf.select(cfg, key)))
 
-    speech = float(value("data.hours")) if data == "Synthetic" else float(LIBRISPEECH[value("data.train")])
+    hours = {"Synthetic": lambda: float(value("data.hours")), "AN4": lambda: AN4_SPEECH}
+    speech = hours.get(data, lambda: float(LIBRISPEECH[value("data.train")]))()
     processes = value("ranks")
     return Training(
         data,

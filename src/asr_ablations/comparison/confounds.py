@@ -17,8 +17,8 @@ NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), 
 FINGERPRINT = DATA
 """Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
 
-CORPUS_SEED = "data.corpus_seed"
-"""Key for what a built-in corpus is drawn from."""
+OF_REPLICATES = ("data.corpus_seed", "data.fold")
+"""Keys for what a built-in corpus is drawn from, and for the speakers that a corpus is tested on."""
 
 BEHAVIOUR = "behaviour"
 """Key for the version of the code's behaviour that a run was made with."""
@@ -139,13 +139,19 @@ def _follows_from_another(key: str, keys: Iterable[str]) -> bool:
 
 def replicated(runs: Sequence[RunRecord]) -> list[str]:
     """Keys that belong to the seed: where every seed has a corpus of its own, alike in all arms (data.corpus_seed set
-    to the seed), the corpora are replicates and no difference between arms.
+    to the seed), or test speakers of its own (data.fold), these are replicates and no difference between arms.
     """
+    keys = [key for key in OF_REPLICATES if _is_of_seed(runs, key)]
+    return [*keys, FINGERPRINT] if keys else []
+
+
+def _is_of_seed(runs: Sequence[RunRecord], key: str) -> bool:
+    """Whether the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
-        seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(CORPUS_SEED, MISSING)))
+        seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(key, MISSING)))
     own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
-    return [CORPUS_SEED, FINGERPRINT] if own and len(seeds) > 1 else []
+    return own and len(seeds) > 1
 
 
 def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:

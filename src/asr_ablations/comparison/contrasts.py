@@ -110,7 +110,9 @@ def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[
     terms = [(weight, samples.samples[name]) for name, weight in question.weights.items()]
     if family.paired or _paired(question, samples):
         sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
-        estimate = paired_estimate(weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates)
+        estimate = paired_estimate(
+            weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates, overlap=samples.overlap
+        )
     else:
         heavy = family.robust or any(arm.diverged for arm in family.arms)
         trimmed = heavy and min(len(sample.rates) for _, sample in terms) >= TRIMMED_FROM

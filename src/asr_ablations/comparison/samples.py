@@ -1,7 +1,7 @@
 """What the arms measured on a test set: rates and errors per utterance, over the utterances that all runs have."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,15 +25,17 @@ class SetSamples:
     """The arms that can be compared on a set, by name, and why others cannot.
 
     apart: arms whose test set has no utterance of the baseline's, as another language has. models: the trained models
-    that gave the rows of each sample. replicates: whether each seed has its own corpus and test speakers, so that the
-    rows of arms belong together. references: of the common utterances; hypotheses: of each finished run, by arm; both
-    empty where records have no utterances.
+    that gave the rows of each sample. replicates: whether each seed has its own corpus or test speakers, so that the
+    rows of arms belong together; overlap: as in paired_estimate, of replicates that share training speakers.
+    references: of the common utterances; hypotheses: of each finished run, by arm; both empty where records have no
+    utterances.
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
     apart: set[str] = field(default_factory=set)
     models: dict[str, list[str]] = field(default_factory=dict)
     replicates: bool = False
+    overlap: float = 0.0
     references: list[str] = field(default_factory=list)
     hypotheses: dict[str, list[list[str]]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -45,7 +47,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
     if not any(rows.values()):
         return _of_rates(arms, set_, metric)
     if _own_corpora(arms, rows):
-        return _of_rates(arms, set_, metric, replicates=True)
+        return replace(_of_rates(arms, set_, metric, replicates=True), overlap=_overlap(arms, set_))
     tested = _tested(arms, baseline, rows, set_)
     result = SetSamples(warnings=tested.warnings, apart={name for name in tested.keys if name in tested.apart})
     for arm in arms:
@@ -82,6 +84,13 @@ def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Arra
         return errors
     rate = errors.sum() / max(1.0, own.sum())
     return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
+
+
+def _overlap(arms: Sequence[Arm], set_: str) -> float:
+    """Test utterances for each training utterance where the replicates are folds of one corpus, else 0."""
+    runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
+    tested = [float(run.data["sets"][set_]["utterances"] / run.data["sets"]["train"]["utterances"]) for run in runs]
+    return float(np.mean(tested)) if tested else 0.0
 
 
 def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:

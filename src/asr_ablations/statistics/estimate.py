@@ -1,5 +1,6 @@
 """A weighted sum of arms on one test set, such as a difference of two, with the noise of seeds and of speakers."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -90,7 +91,9 @@ def contrast_estimate(
     )
 
 
-def paired_estimate(arm: Sample, baseline: Sample, *, replicates: bool = False) -> Estimate | None:
+def paired_estimate(
+    arm: Sample, baseline: Sample, *, replicates: bool = False, overlap: float = 0.0
+) -> Estimate | None:
     """Mean difference of two arms whose rows belong together; None where nothing tells its noise.
 
     The rows are the same trained models, as with two decoders: the noise of seeds is that of the differences over
@@ -98,6 +101,10 @@ def paired_estimate(arm: Sample, baseline: Sample, *, replicates: bool = False) 
 
     replicates: a row is a replicate with a corpus and test speakers of its own, so that the differences of the rates
     hold all noise; their t test has one degree of freedom fewer than replicates (Student 1908).
+
+    overlap: how much test material there is for each training material where the replicates are folds of one corpus.
+    Their training sets overlap, so that the differences are not independent, and the variance of their mean is
+    s² (1 / n + overlap) in place of s² / n (Nadeau & Bengio 2003, the corrected resampled t test).
 
     Raises ValueError where the rows or the utterances of the two differ.
     """
@@ -112,7 +119,7 @@ def paired_estimate(arm: Sample, baseline: Sample, *, replicates: bool = False) 
         return None
     # both rates are rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
     grain = np.sqrt(2.0) * _smallest_step([arm, baseline])
-    arms = (_run_noise(1.0, differences, differences, grain),) if models > 1 else ()
+    arms = (_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers) if arms else speakers
     assert noise is not None
     return Estimate(

@@ -1,4 +1,6 @@
-"""CMU AN4: real speech, spelled words and numbers, in LibriSpeech's layout. It has no development set of its own."""
+"""CMU AN4: real speech, spelled words and numbers, in LibriSpeech's layout. It has no development set of its own, and
+five test speakers: with `fold` every speaker is a test speaker once.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,14 +18,22 @@ if TYPE_CHECKING:
 class AN4(Folders):
     """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    The splits are train (without these speakers), dev (these speakers) and test.
+    The splits are train (without these speakers), dev (these speakers) and test. With a fold, from 0 to folds − 1, all
+    speakers, those of the published test set too, are dealt out to so many groups by the same hash, as evenly as they
+    go; one group is the test set, and the rest are training speakers.
     """
 
     licence = "none is stated (README of the corpus, Carnegie Mellon University)"
 
-    def __init__(self, *, held_out: int, **options: "Unpack[CorpusOptions]") -> None:
+    def __init__(
+        self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: "Unpack[CorpusOptions]"
+    ) -> None:
         super().__init__(**options)
-        self.held_out = held_out
+        if folds < 2:
+            raise choices("data.folds", folds, "a whole number, 2 or more")
+        if fold is not None and not 0 <= fold < folds:
+            raise choices("data.fold", fold, f"null or 0 to {folds - 1}, one of data.folds={folds}")
+        self.held_out, self.fold, self.folds = held_out, fold, folds
         # The corpus is distributed both as {train,test} and as a folder AN4 with these.
         if self.root is not None and not (self.root / "train").is_dir() and (self.root / "AN4" / "train").is_dir():
             self.root = self.root / "AN4"
@@ -32,7 +42,7 @@ class AN4(Folders):
         return ["train", "test"]
 
     def find(self, split: str) -> list[Utterance]:
-        utterances = super().find("train" if split == "dev" else split)
+        utterances = self._of_fold(split == "test") if self.fold is not None else self._published(split == "test")
         if split == "test":
             return utterances
         development = self._development_speakers(utterances)
@@ -42,8 +52,25 @@ class AN4(Folders):
         """As Folders; dev is a part of train."""
         super().write("train" if split == "dev" else split, utterances)
 
+    def _published(self, tested: bool) -> list[Utterance]:
+        return super().find("test" if tested else "train")
+
+    def _of_fold(self, tested: bool) -> list[Utterance]:
+        """The utterances of the fold's speakers, or of all others."""
+        utterances = [*super().find("train"), *super().find("test")]
+        speakers = _dealt({u.speaker for u in utterances if not u.fault})
+        if self.folds > len(speakers):
+            raise choices("data.folds", self.folds, f"2 to {len(speakers)}, of {len(speakers)} speakers")
+        own = {speaker for number, speaker in enumerate(speakers) if number % self.folds == self.fold}
+        return [u for u in utterances if (u.speaker in own) == tested]
+
     def _development_speakers(self, utterances: list[Utterance]) -> set[str]:
         speakers = {u.speaker for u in utterances if not u.fault}
         if not 1 <= self.held_out < len(speakers):
             raise choices("data.held_out", self.held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
-        return set(sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())[: self.held_out])
+        return set(_dealt(speakers)[: self.held_out])
+
+
+def _dealt(speakers: set[str]) -> list[str]:
+    """The speakers in an order that has nothing to do with them, and is the same everywhere."""
+    return sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())
