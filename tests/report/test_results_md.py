@@ -97,7 +97,9 @@ def test_no_absolute_path_gets_in(tmp_path: Path) -> None:
     assert str(tmp_path) not in text_of(tmp_path / "outputs", tmp_path / "RESULTS.md")
 
 
-def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure(tmp_path: Path) -> None:
+def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two looks, of which one is enough for 40 points: 4 of 6 runs. Each run trained for 50 s."""
     outputs, rates = tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}
     ablation = {**ABLATION, "expected": {"gru": "equivalent"}}
@@ -109,6 +111,11 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure(tmp_path: P
     ]
     frozen = replace(plan(["lstm", "gru"], looks=[2, 3]), arms=arms)
     write_json(sweep / "sweep.json", {**read_sweep(sweep), "plan": frozen.as_json()})
+    assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
+    write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": False, "arms": {}})
+    assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
+    assert capsys.readouterr().out.count("outputs/planned: left out, its questions are open") == 2
+    write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": True, "arms": {}})
     text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     assert "**Looks**\n\n| arm | look | seeds |" in text
     row = next(line for line in text.splitlines() if line.startswith("| [planned](#planned): gru against lstm | +"))

@@ -19,7 +19,9 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.kept import ENDING, keep, unpack
 from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.reader import read_standing
 from asr_ablations.runs.status import fate_of
+from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 from asr_ablations.tools.terminal import console
@@ -53,18 +55,30 @@ def write_results(outputs: Path | None, target: Path) -> list[Path]:
 
 
 def keep_finished(outputs: Path, records: Path) -> list[Path]:
-    """Put the finished sweeps under `outputs` among the records; the archives written. One whose runs the kept record
-    has, and more, is left as it is, which is said.
+    """Put the finished sweeps under `outputs` among the records; the archives written.
+
+    What stays as it is, is said: a sweep whose kept record has runs that `outputs` lacks, and one whose plan has not
+    ended, since to publish what its looks say so far would be to peek. Raises UsageError where `outputs` is no folder.
     """
     written = []
     for sweep in finished_sweeps(outputs):
         if len(runs_in(sweep)) < 2:
             continue
-        if archive := keep(sweep, records):
+        if _is_open(sweep):
+            print(f"{sweep}: left out, its questions are open: the command that began it goes on with them")
+        elif archive := keep(sweep, records):
             written.append(archive)
         else:
             print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
     return written
+
+
+def _is_open(sweep: Path) -> bool:
+    """Whether the sweep has a plan whose looks have not ended."""
+    try:
+        return read_plan(sweep) is not None and not read_standing(sweep).get("ended")
+    except FileNotFoundError:
+        return True
 
 
 def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Path], list[tuple[str, Comparison]]]:
