@@ -4,6 +4,8 @@ from pathlib import Path
 
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.literature import agreement
+from asr_ablations.report.answers import answers
 from tests.helpers.run_folders import write_run
 
 ABLATION = {"question": "Does it matter?", "factor": "schedule"}
@@ -53,3 +55,18 @@ def test_other_times_and_places_are_no_difference(tmp_path: Path) -> None:
             tmp_path, "schedule=newbob", f"seed={seed}", noise=noise, seconds=70.0, change=elsewhere, ablation=ABLATION
         )
     assert len(warnings(tmp_path)) == 1
+
+
+def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
+    expected = {**ABLATION, "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
+    for schedule, noises, rate in (("constant", [1, 2], 0.4), ("newbob", [1, 2], 0.4), ("one_cycle", [3, 4], 0.1)):
+        for seed, noise in enumerate(noises):
+            write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=expected)
+    comparison = compare([tmp_path / "sweep"], Options())
+    named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
+    verdicts = ["better", "equivalent"]
+    assert agreement(named["newbob"], verdicts, comparison.arms) == "cannot tell"
+    rows = [line for line in answers([("sweep", comparison)])[1].splitlines() if "newbob against constant" in line]
+    assert len(rows) == 1
+    assert ": the choice did nothing | " in rows[0]
+    assert "| cannot tell |" in rows[0]

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.contrast import Question
 from asr_ablations.runs.record import RunRecord
 
 PLACES = ("audio", "offset", "duration")
@@ -11,19 +12,28 @@ PLACES = ("audio", "offset", "duration")
 
 
 def alike_warnings(arms: Sequence[Arm]) -> list[str]:
-    """A warning for every two arms whose runs with equal seeds have, all of them, the same text for every utterance and
-    the same validations. By chance that does not happen; it does where an option never came into play.
+    """A warning for every two arms that are alike."""
+    return [
+        f"{one.name} and {other.name} are alike to the last utterance with the same seed ({', '.join(seeds)}): "
+        "what they differ in did nothing in these runs"
+        for one, other in itertools.combinations(arms, 2)
+        if (seeds := alike(one, other))
+    ]
+
+
+def alike(one: Arm, other: Arm) -> list[str]:
+    """The seeds that both arms have, where all runs with equal seeds have the same text for every utterance and the
+    same validations; else none. By chance that does not happen; it does where an option never came into play.
     """
-    warnings = []
-    for one, other in itertools.combinations(arms, 2):
-        pairs = _pairs(one, other)
-        if pairs and all(_found(first) == _found(second) for first, second in pairs):
-            seeds = ", ".join(str(first.seed) for first, _ in pairs)
-            warnings.append(
-                f"{one.name} and {other.name} are alike to the last utterance with the same seed ({seeds}): "
-                "what they differ in did nothing in these runs"
-            )
-    return warnings
+    pairs = _pairs(one, other)
+    same = all(_found(first) == _found(second) for first, second in pairs)
+    return [str(first.seed) for first, _ in pairs] if same else []
+
+
+def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
+    """Whether two of the arms that a question is about are alike."""
+    asked = [arm for arm in arms if arm.name in question.weights]
+    return any(alike(one, other) for one, other in itertools.combinations(asked, 2))
 
 
 def _pairs(one: Arm, other: Arm) -> list[tuple[RunRecord, RunRecord]]:

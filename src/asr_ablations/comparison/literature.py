@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from asr_ablations.comparison.alike import did_nothing
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.arms import find_arm
 from asr_ablations.comparison.contrast import SHOWN, Question, Verdict
@@ -39,11 +40,13 @@ def expectation(question: Question, expected: Expected, arms: Sequence[Arm]) -> 
     return named.get(question.name, [])
 
 
-def agreement(outcome: str, expected: Sequence[str]) -> Agreement:
-    """Whether a verdict is an expected one. What decides nothing neither agrees nor disagrees."""
-    if outcome not in EXPECTABLE:
+def agreement(verdict: Verdict, expected: Sequence[str], arms: Sequence[Arm]) -> Agreement:
+    """Whether a verdict is an expected one. What decides nothing neither agrees nor disagrees, nor does a choice that
+    did nothing.
+    """
+    if verdict.outcome not in EXPECTABLE or did_nothing(verdict.contrast.question, arms):
         return "cannot tell"
-    return "agrees" if outcome in expected else "disagrees"
+    return "agrees" if verdict.outcome in expected else "disagrees"
 
 
 def unmatched(expected: Expected, questions: Sequence[Question], arms: Sequence[Arm]) -> list[str]:
@@ -93,7 +96,7 @@ def _expectation(verdict: Verdict, expected: Expected, arms: Sequence[Arm]) -> s
     if not verdicts:
         return None
     claimed = " or ".join(verdicts)
-    return f"{contrast.arm}: expected {claimed}, measured {verdict.outcome}: {agreement(verdict.outcome, verdicts)}"
+    return f"{contrast.arm}: expected {claimed}, measured {verdict.outcome}: {agreement(verdict, verdicts, arms)}"
 
 
 def _by_arm(published: Published, arms: Sequence[Arm]) -> Published:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from asr_ablations.comparison.alike import did_nothing
 from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.literature import agreement, expectation
 from asr_ablations.comparison.metrics import find_metric
@@ -33,7 +34,7 @@ def _rows(name: str, comparison: Comparison) -> list[list[str]]:
         [
             f"[{name}](#{name}): {_question(verdict.contrast)}",
             _difference(verdict.contrast),
-            verdict.outcome,
+            _outcome(verdict, comparison),
             " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
             *_source(verdict, comparison),
             _runs(comparison) if first else "",
@@ -45,6 +46,11 @@ def _rows(name: str, comparison: Comparison) -> list[list[str]]:
 def _question(contrast: Contrast) -> str:
     question = contrast.question
     return f"{question.arm} against {question.baseline}{f', {question.within}' if question.within else ''}"
+
+
+def _outcome(verdict: Verdict, comparison: Comparison) -> str:
+    nothing = did_nothing(verdict.contrast.question, comparison.arms)
+    return f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
 
 
 def _difference(contrast: Contrast) -> str:
@@ -61,7 +67,7 @@ def _difference(contrast: Contrast) -> str:
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
     """What the source makes one expect, and whether it agrees."""
     verdicts = expectation(verdict.contrast.question, comparison.expected, comparison.arms)
-    return [" or ".join(verdicts), agreement(verdict.outcome, verdicts)] if verdicts else ["–", "–"]
+    return [" or ".join(verdicts), agreement(verdict, verdicts, comparison.arms)] if verdicts else ["–", "–"]
 
 
 def _runs(comparison: Comparison) -> str:
