@@ -73,7 +73,7 @@ class Copies(torch.autograd.Function):
 def _all_in(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     copies = tuple(torch.empty_like(tensor, dtype=dtype) for dtype, tensor in zip(dtypes, tensors, strict=True))
     if copies:
-        torch._foreach_copy_(copies, tensors)
+        torch._foreach_copy_(copies, [*tensors])
     return copies
 
 
