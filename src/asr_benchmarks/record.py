@@ -34,7 +34,6 @@ def measure(cfg: DictConfig) -> Path:
     Raises UsageError for a wrong config.
     """
     check(cfg)
-    quiet()
     record = Run(cfg)
     if (record.folder / RESULT).exists():
         record.keep_previous()
@@ -55,7 +54,9 @@ def _measured(cfg: DictConfig, record: Run) -> Result:
     and again: if it is ended, the latest of these results is kept.
     """
     before = _load()
-    measured: Result | Iterator[Result] = build(cfg.benchmark)(cfg)
+    benchmark = build(cfg.benchmark)
+    quiet()  # after the imports: Lightning sets what it says by itself
+    measured: Result | Iterator[Result] = benchmark(cfg)
     latest: Result | None = None
     try:
         for latest in [measured] if isinstance(measured, Result) else measured:

@@ -21,6 +21,7 @@ def measured(corpora, outputs, benchmark, *options):
     """The finished process of the documented command, shrunken, its only run's folder, and the result in it."""
     done = run([*documented(benchmark), *SHRUNKEN, *options], corpora, outputs)
     assert "Warning" not in done.stderr
+    assert "GPU available" not in done.stdout + done.stderr, "Lightning's start lines"
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(outputs)
     return done, folder, json.loads((folder / "result.json").read_text())
@@ -55,6 +56,7 @@ def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
     assert "port_ratio" not in short
     assert unknown == "not measured: waits_per_step, largest_loss_difference, efficiency_percent"
     left_out = [line.partition(": ")[2] for line in others if line.startswith("left out: ")]
+    assert "no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU" in others
     assert left_out == [
         "tests: it needs 1 GPU",
         "losses: it needs 1 GPU",

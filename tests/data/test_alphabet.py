@@ -1,9 +1,13 @@
 """Characters and their indices."""
 
+import itertools
+import operator
+
+import numpy as np
 import pytest
 
 from asr_ablations.config.languages import alphabets
-from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path
+from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path, shortest_paths
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import CONF
 
@@ -59,3 +63,21 @@ def test_normalise(text: str, expected: str) -> None:
 )
 def test_shortest_path_has_a_blank_between_equal_neighbours(text: str, frames: int) -> None:
     assert shortest_path(Alphabet("ab").encode(text)) == frames
+
+
+@pytest.mark.parametrize("separation", [None, "_"])
+def test_many_texts_are_encoded_as_each_alone(separation: str | None) -> None:
+    alphabet = Alphabet.with_separation("abż ", separation)
+    texts = ["".join(letters) for n in range(5) for letters in itertools.product("abż", repeat=n)]
+    labels, counts = alphabet.encode_all(texts)
+    expected = [alphabet.encode(text) for text in texts]
+    assert [part.tolist() for part in np.split(labels, counts.cumsum())[:-1]] == expected
+    least = [len(one) + sum(map(operator.eq, one, one[1:])) for one in expected]
+    assert shortest_paths(labels, counts).tolist() == least
+    assert [array.size for array in alphabet.encode_all([])] == [0, 0]
+
+
+def test_among_many_texts_foreign_characters_have_no_index() -> None:
+    labels, counts = Alphabet("ab").encode_all(["ab", "", "b\U0001f600`c"])
+    assert labels.tolist() == [1, 2, 2, -1, -1, -1]
+    assert counts.tolist() == [2, 0, 4]

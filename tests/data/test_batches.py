@@ -14,6 +14,7 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component
 
@@ -28,7 +29,12 @@ def items(lengths: list[int]) -> list[Item]:
     generator = np.random.default_rng(1)
     texts = ["ab", "", "cab", "a"]
     return [
-        Item(generator.integers(-32768, 32767, n).astype(np.int16), n, LETTERS.encode(text), utterance(f"u-{i}", text))
+        Item(
+            generator.integers(-32768, 32767, n).astype(np.int16),
+            n,
+            LETTERS.encode_all([text])[0],
+            utterance(f"u-{i}", text),
+        )
         for i, (n, text) in enumerate(zip(lengths, texts, strict=False))
     ]
 
@@ -86,9 +92,9 @@ class Listed(Corpus):
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         self.splits[split] = list(utterances)
 
-    def read(self, split: str) -> list[Utterance]:
+    def read(self, split: str) -> Utterances:
         """Nothing is inspected: the files do not exist."""
-        return self.find(split)
+        return Utterances.of(self.find(split))
 
 
 def corpus(**splits: list[Utterance]) -> Corpus:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch.utils.data import get_worker_info
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.loader import read_ahead
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
@@ -62,8 +64,65 @@ def test_the_number_of_workers_changes_no_bit_and_resuming_none_either(tiny_corp
     assert not same(expected[:5], expected[5:])
 
 
+@pytest.mark.parametrize("cache", ["pcm", "features"])
+def test_a_cache_is_read_by_a_thread_with_the_same_batches(tiny_corpus: Path, tmp_path: Path, cache: str) -> None:
+    options = (f"cache={cache}", f"cache.root={tmp_path}")
+    expected = epochs(assembled(tiny_corpus, *options))
+    data = assembled(tiny_corpus, *options, "workers=4")
+    assert same(epochs(data), expected)
+    assert same(epochs(data, begin=(0, 3)), expected[3:])
+    if cache == "features":
+        batches = zip(epochs(data), expected, strict=True)
+        assert all(torch.equal(a.features, b.features) for a, b in batches)  # type: ignore[arg-type]
+
+
+class Watched:
+    """A store that notes which thread of which process reads."""
+
+    decodes = False
+
+    def __init__(self, store: Any) -> None:
+        self.store, self.readers = store, set[tuple[int, str]]()
+
+    def read(self, utterance: Utterance) -> tuple[np.ndarray, int]:
+        self.readers.add((os.getpid(), threading.current_thread().name.split("_")[0]))
+        return self.store.read(utterance)
+
+
+def test_the_thread_is_of_this_process_begins_with_the_first_batch_and_ends_with_the_last(tiny_corpus: Path) -> None:
+    data = assembled(tiny_corpus, "workers=2")
+    data.sets["train"].store = watched = Watched(data.sets["train"].store)
+    batches = iter(data.train_dataloader())
+    assert not watched.readers
+    next(batches)
+    assert watched.readers == {(os.getpid(), "reader")}
+    batches.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reader")]
+
+
+def test_what_is_augmented_is_read_by_processes_from_a_cache_too(tiny_corpus: Path, tmp_path: Path) -> None:
+    data = assembled(tiny_corpus, "cache=pcm", f"cache.root={tmp_path}", "augment=speed", "workers=2")
+    assert data.train_dataloader().num_workers == 2
+    assert data.val_dataloader()[0].num_workers == 0
+
+
+def test_a_failure_comes_where_its_batch_would(tiny_corpus: Path) -> None:
+    """The thread is two batches ahead: those before the one that fails are trained on."""
+
+    def batches() -> Any:
+        yield from ("a", "b")
+        raise OSError("c")
+
+    ahead = read_ahead(batches())
+    assert [next(ahead), next(ahead)] == ["a", "b"]
+    with pytest.raises(OSError, match="c"):
+        next(ahead)
+
+
 class Inspecting:
     """A store that returns the settings of the reading process instead of samples."""
+
+    decodes = True
 
     def read(self, utterance: Utterance) -> tuple[np.ndarray, int]:
         return np.array([torch.get_num_threads(), get_worker_info() is not None, os.getpid() % 30000], np.int16), 3
@@ -82,6 +141,8 @@ def test_a_worker_has_one_thread_and_lives_on(tiny_corpus: Path) -> None:
 class Failing:
     """A store that cannot read one utterance, or whose process dies over it."""
 
+    decodes = True
+
     def __init__(self, store: Any, id_: str, dies: bool) -> None:
         self.store, self.id, self.dies = store, id_, dies
 
@@ -93,13 +154,16 @@ class Failing:
         raise UsageError(f"cannot read audio {utterance.audio}: damaged")
 
 
-@pytest.mark.parametrize(("workers", "dies"), [(0, False), (2, False), (2, True)])
-def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int, dies: bool) -> None:
+@pytest.mark.parametrize(
+    ("workers", "dies", "decodes"), [(0, False, True), (1, False, False), (2, False, True), (2, True, True)]
+)
+def test_the_utterance_that_ends_a_run_is_named(tiny_corpus: Path, workers: int, dies: bool, decodes: bool) -> None:
     cfg = compose("width=8", "layers=1", "gpus=0", "max_epochs=1", *tiny_overrides(tiny_corpus), f"workers={workers}")
     task, data = assemble(cfg, build(cfg.data))
     data.setup()
     train = data.sets["train"]
     train.store = Failing(train.store, "11-1-0002", dies)
+    train.store.decodes = decodes
     with pytest.raises(UsageError) as error:
         trainer(cfg, 0, [], []).fit(task, data)
     line = str(error.value)

@@ -1,9 +1,10 @@
 """Characters and their indices; index 0 is the CTC blank."""
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -59,6 +60,26 @@ class Alphabet:
         pairs = zip(labels, [0, *labels], strict=False)
         return [index for label, previous in pairs for index in ([separator, label] if label == previous else [label])]
 
+    @cached_property
+    def _indices(self) -> np.ndarray:
+        """The index of each code point up to that behind the highest of the alphabet, -1 for a foreign one."""
+        indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
+        indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
+        return indices
+
+    def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices of the characters of all texts, one behind the other, -1 for a character outside the
+        alphabet; and how many there are of each text (N,).
+        """
+        points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        labels = self._indices[np.minimum(points, len(self._indices) - 1)]
+        counts = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        if not self.separation:
+            return labels, counts
+        places, owners = _repeats(labels, counts)
+        separated = np.insert(labels, places, self._index[self.separation])
+        return separated, counts + np.bincount(owners, minlength=len(texts))
+
     def decode(self, indices: Iterable[int]) -> str:
         """Return the text of indices 1…V-1."""
         return "".join(self.characters[i - 1] for i in indices).replace(self.separation, "")
@@ -73,6 +94,18 @@ def normalise(text: str) -> str:
     return " ".join(text.replace("’", "'").lower().split())
 
 
-def shortest_path(labels: list[int]) -> int:
+def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
     """Return the least number of frames that CTC needs: one per label, and a blank between equal neighbours."""
-    return len(labels) + sum(map(operator.eq, labels, labels[1:]))
+    return int(shortest_paths(np.asarray(labels), np.array([len(labels)]))[0])
+
+
+def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the same (N,) of several texts, as Alphabet.encode_all returns them."""
+    return counts + np.bincount(_repeats(labels, counts)[1], minlength=len(counts))
+
+
+def _repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a label is that of its left neighbour in the same text, and in which of the texts."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1
+    return places, owners[places]

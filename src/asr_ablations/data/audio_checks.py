@@ -9,6 +9,7 @@ from asr_ablations.data import audio, audio_index
 from asr_ablations.data.audio import AudioError
 from asr_ablations.data.audio_index import DecodedRow, FileRow, FileState
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import MISSING, Utterances
 from asr_ablations.tools.threads import in_threads
 
 BLOCK = 1 << 20
@@ -29,7 +30,7 @@ class AudioFile:
     indexed: bool = False
 
 
-def inspect(utterances: Sequence[Utterance], title: str) -> list[Utterance]:
+def inspect(utterances: Sequence[Utterance], title: str) -> Utterances:
     """Return the utterances with durations, content hashes and the faults that files show without being decoded."""
     paths = list({str(u.audio): u.audio for u in utterances if not u.fault}.values())
     rows = {row.path: row for row in audio_index.load(FileRow, paths)}
@@ -37,7 +38,9 @@ def inspect(utterances: Sequence[Utterance], title: str) -> list[Utterance]:
     for chunk in in_threads(lambda path: _inspect_file(path, rows.get(str(path))), paths, title):
         files |= {str(file.path): file for file in chunk}
         audio_index.store([_file_row(file) for file in chunk if not (file.fault or file.indexed)])
-    return [u if u.fault else _placed(u, files[str(u.audio)]) for u in utterances]
+    placed = [u if u.fault else _placed(u, files[str(u.audio)]) for u in utterances]
+    states = [FileState.of(u.audio) if u.fault else files[str(u.audio)].state for u in utterances]
+    return Utterances.of(placed, [state or MISSING for state in states])
 
 
 def _inspect_file(path: Path, row: FileRow | None) -> AudioFile:
@@ -85,15 +88,16 @@ Part = tuple[str, float, float]
 """Path, begin and length in seconds of a decoded part of a file."""
 
 
-def known_faults(utterances: Sequence[Utterance]) -> list[Utterance]:
+def known_faults(utterances: Utterances) -> Utterances:
     """Return the utterances with the faults that `decode_all` found in an earlier run, where files are unchanged."""
-    rows = _decoded_rows(utterances)
-    if not rows:
-        return list(utterances)
-    return [u if u.fault else replace(u, fault=_known_fault(u, rows) or "") for u in utterances]
+    rows = {(row.path, row.begin, row.seconds): row for row in audio_index.load_faulty()}
+    paths = {path for path, _, _ in rows}
+    suspects = [index for index, path in enumerate(utterances.strings("audio")) if path in paths] if paths else []
+    faults = {index: _known_fault(utterances[index], rows) for index in suspects if not utterances[index].fault}
+    return utterances.replaced({index: replace(utterances[index], fault=x) for index, x in faults.items() if x})
 
 
-def decode_all(utterances: Sequence[Utterance], title: str) -> list[Utterance]:
+def decode_all(utterances: Utterances, title: str) -> Utterances:
     """Return the utterances with the faults that only decoding shows: audio that ends too early, is no number, or is
     silent.
     """
@@ -102,7 +106,7 @@ def decode_all(utterances: Sequence[Utterance], title: str) -> list[Utterance]:
     for chunk in in_threads(lambda u: (u, *_check(u, rows)), utterances, title):
         checked += [u if u.fault else replace(u, fault=fault) for u, fault, _ in chunk]
         audio_index.store([row for _, _, row in chunk if row is not None])
-    return checked
+    return utterances.replaced({index: u for index, u in enumerate(checked) if u.fault})
 
 
 def _decoded_rows(utterances: Sequence[Utterance]) -> dict[Part, DecodedRow]:

@@ -20,6 +20,7 @@ create table if not exists files (
 create table if not exists heard (
     path text, begin real, seconds real, size integer, changed integer, fault text,
     primary key (path, begin, seconds));
+create index if not exists faulty on heard (path) where fault != '';
 """
 PATHS_PER_QUERY = 500
 
@@ -83,6 +84,11 @@ def load(kind: type[Row], paths: Iterable[Path]) -> list[Row]:
         part = names[i : i + PATHS_PER_QUERY]
         rows += map(kind._make, _query(f"select * from {TABLE_OF[kind]} where path in ({_marks(part)})", part))
     return rows
+
+
+def load_faulty() -> list[DecodedRow]:
+    """Return the stored rows of all decoded parts of files in which something was wrong."""
+    return [*map(DecodedRow._make, _query("select * from heard where fault != ''", ()))]
 
 
 def store(rows: Sequence[Row]) -> None:

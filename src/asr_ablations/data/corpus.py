@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, TypedDict
 
-from asr_ablations.data import audio_checks
+from asr_ablations.data import audio_checks, split_index
+from asr_ablations.data.split_index import SplitIndex
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.paths import expanded
@@ -65,7 +67,7 @@ class Corpus(ABC):
         self.language, self.on_bad = language, on_bad
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
         self.thorough = on_bad == "skip"  # what is to be left out must be known before training
-        self._read: dict[str, list[Utterance]] = {}
+        self._read: dict[str, Utterances] = {}
 
     @abstractmethod
     def prepare(self) -> None:
@@ -79,18 +81,24 @@ class Corpus(ABC):
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Lay out utterances, each the whole of its file, as a split under `root`: what `find` reads back."""
 
+    def place(self, split: str) -> tuple[object, ...] | None:
+        """Return what decides what `find` returns, beside the content of the folders that it lists by `entries` and of
+        the texts that it reads by `text_of`; None if it depends on more. Then every run reads the split again.
+        """
+        return None
+
     def fetch(self) -> None:
         """Generate or download what is missing, where that is possible, and check that every split is present."""
         self.prepare()
 
-    def read(self, split: str) -> list[Utterance]:
+    def read(self, split: str) -> Utterances:
         """Return the utterances of one split, those with faults included.
 
         Faults come from the headers of the files and from the decoding of earlier runs. Where the corpus is `thorough`,
         all audio is decoded, once for all runs.
         """
         if split not in self._read:
-            inspected = audio_checks.inspect(self.find(split), f"reading {split}")
+            inspected = self._inspected(split)
             self._read[split] = (
                 audio_checks.decode_all(inspected, f"decoding {split}")
                 if self.thorough
@@ -98,13 +106,32 @@ class Corpus(ABC):
             )
         return self._read[split]
 
+    def _inspected(self, split: str) -> Utterances:
+        """Find and inspect, where no earlier run or other rank has done so and kept what is still valid."""
+        title = f"reading {split}"
+        place = self.place(split) if split_index.defined_together(type(self), "find", "place") else None
+        index = None if place is None else SplitIndex(type(self), place)
+        if index is not None and (kept := index.load()) is not None:
+            return kept
+        begun = split_index.now()
+        with split_index.noted_sources() as sources:
+            utterances = self.find(split)
+        if index is None or len(utterances) < split_index.LEAST:
+            return audio_checks.inspect(utterances, title)
+        with index.alone(split):
+            if (kept := index.load()) is not None:  # by the process that was waited for
+                return kept
+            inspected = audio_checks.inspect(utterances, title)
+            index.store(inspected, sources, begun)
+        return inspected
+
     def sets(self) -> list[str]:
         """Return the names of all sets: train, which may be several splits, and the splits of validation and test."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
-    def read_set(self, name: str) -> list[Utterance]:
+    def read_set(self, name: str) -> Utterances:
         """Return the utterances of one set, those with faults included."""
-        return [u for split in (self.train if name == "train" else [name]) for u in self.read(split)]
+        return Utterances.joined([self.read(split) for split in (self.train if name == "train" else [name])])
 
     def folders(self) -> list[str]:
         """Return every split once, training first."""
@@ -148,6 +175,7 @@ def entries(folder: Path) -> list[Path | Utterance]:
     """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip such a
     folder silently.
     """
+    split_index.note(folder)
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
     except OSError as error:
@@ -156,6 +184,7 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 def text_of(path: Path) -> str:
     """Return the content of a UTF-8 file. Raises UsageError if it cannot be read."""
+    split_index.note(path)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

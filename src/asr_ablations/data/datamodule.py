@@ -18,7 +18,7 @@ from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
 from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE, Screened, screen
 from asr_ablations.data.store import Cache
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 
 
@@ -88,17 +88,17 @@ class SpeechData(pl.LightningDataModule):
             self.sets[name] = Speech(used, self.alphabet, store, perturbation)
         self.screened |= sets
 
-    def _few(self, utterances: list[Utterance]) -> list[Utterance]:
+    def _few(self, utterances: Utterances) -> Utterances:
         """As many of the first utterances as `batches` batches hold, one at least."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
             return utterances[: self.batches * (self.batch_count or 1)]
-        ends = np.cumsum([utterance.duration for utterance in utterances])
+        ends = np.cumsum(utterances.column("duration"))
         return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
 
     def _check_longest(self) -> None:
-        longest = max(self.sets["train"].utterances, key=lambda u: u.duration)
+        longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
         if self.batch_seconds is not None and longest.duration > self.batch_seconds:
             raise UsageError(
                 f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of "
@@ -182,7 +182,9 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets[name], batches, self.workers, pinned=self.pinned)
 
 
-def _readable(screened: Screened) -> list[Utterance]:
+def _readable(screened: Screened) -> Utterances:
     """Return the utterances for a cache, with those that this model or a duration leaves out: all arms share it."""
     unused = [u for reason in (INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE) for u in screened.left_out.get(reason, [])]
-    return sorted([*screened.kept, *unused], key=lambda utterance: utterance.id)
+    readable = Utterances.joined([screened.kept, Utterances.of(unused)])
+    ids = [*readable.strings("id")]
+    return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))

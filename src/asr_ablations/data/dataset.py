@@ -11,17 +11,18 @@ from torch.utils.data import Dataset, get_worker_info
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.sampler import EpochBatch
-from asr_ablations.data.store import Store
+from asr_ablations.data.store import Recording, Store
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 
 
 class Item(NamedTuple):
-    """One utterance as read: int16 samples (S,) or float16 features (T, F); its length in samples; labels."""
+    """One utterance as read: int16 samples (S,) or float16 features (T, F); its length in samples; labels (L,)."""
 
     values: np.ndarray
     samples: int
-    labels: list[int]
+    labels: np.ndarray
     utterance: Utterance
 
 
@@ -56,28 +57,50 @@ class Speech(Dataset):
     """Utterances and their labels, read from `store`. Batches of a sampler with epochs are perturbed."""
 
     def __init__(
-        self, utterances: list[Utterance], alphabet: Alphabet, store: Store, perturbation: Perturbation | None = None
+        self,
+        utterances: Sequence[Utterance],
+        alphabet: Alphabet,
+        store: Store,
+        perturbation: Perturbation | None = None,
     ) -> None:
-        self.utterances, self.alphabet, self.store, self.perturbation = utterances, alphabet, store, perturbation
-        self.durations = np.array([u.duration for u in utterances])
+        self.alphabet, self.store, self.perturbation = alphabet, store, perturbation
+        self.utterances = Utterances.of(utterances)
+        self.durations = self.utterances.column("duration")
         self.reading: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.utterances)
 
+    @property
+    def needs_processes(self) -> bool:
+        """Whether reading takes a processor, as decoding and augmentation do; else it is copying, and waiting."""
+        return self.store.decodes or self.perturbation is not None
+
     def __getitem__(self, index: int) -> Item:
         """Raises UsageError with the utterance's id if it cannot be read."""
-        utterance = self.utterances[index]
+        return self._items([index])[0]
+
+    def _items(self, batch: Sequence[int]) -> list[Item]:
+        utterances = [self.utterances[index] for index in batch]
+        recordings = [self._recording(index, u) for index, u in zip(batch, utterances, strict=True)]
+        labels, counts = self.alphabet.encode_all([u.text for u in utterances])
+        assert labels.min(initial=0) >= 0, "screening leaves out texts with foreign characters"
+        ends = counts.cumsum()
+        return [
+            Item(values, samples, labels[end - count : end], utterance)
+            for (values, samples), utterance, count, end in zip(recordings, utterances, counts, ends, strict=True)
+        ]
+
+    def _recording(self, index: int, utterance: Utterance) -> Recording:
         self._note(index)
         try:
-            values, samples = self.store.read(utterance)
+            return self.store.read(utterance)
         except UsageError as error:
             raise UsageError(f"utterance {utterance.id}: {error}") from error
-        return Item(values, samples, self.alphabet.encode(utterance.text), utterance)
 
     def __getitems__(self, batch: list[int]) -> list[Item] | Unreadable:
         try:
-            items = [self[index] for index in batch]
+            items = self._items(batch)
         except UsageError as error:
             return Unreadable(error)
         if self.perturbation is None or not isinstance(batch, EpochBatch):
@@ -108,8 +131,8 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
     return Batch(
         audio=joined if joined.ndim == 1 else torch.empty(0, dtype=torch.int16),
         lengths=torch.tensor(samples),
-        targets=torch.tensor([label for utterance_labels in labels for label in utterance_labels], dtype=torch.long),
-        target_lengths=torch.tensor([len(x) for x in labels]),
+        targets=torch.from_numpy(np.concatenate(labels)),
+        target_lengths=torch.tensor([*map(len, labels)]),
         ids=[u.id for u in utterances],
         texts=[u.text for u in utterances],
         features=None if joined.ndim == 1 else joined,

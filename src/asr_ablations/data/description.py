@@ -31,13 +31,17 @@ class DataDescription(TypedDict):
 def describe_set(screened: Screened) -> SetDescription:
     """Describe what is used of a set, by counts and a hash, and what is not."""
     utterances = screened.kept
-    words = [word for u in utterances for word in u.text.split()]
+    words, vocabulary = 0, set[str]()
+    for text in utterances.strings("text"):
+        spoken = text.split()
+        words += len(spoken)
+        vocabulary.update(spoken)
     return {
         "utterances": len(utterances),
-        "hours": sum(u.duration for u in utterances) / 3600,
-        "speakers": len({u.speaker for u in utterances}),
-        "words": len(words),
-        "vocabulary": len(set(words)),
+        "hours": sum(utterances.column("duration").tolist()) / 3600,
+        "speakers": len(set(utterances.strings("speaker"))),
+        "words": words,
+        "vocabulary": len(vocabulary),
         "sha256": content_hash(utterances),
         "left_out": screened.left_out_ids(),
         "infeasible": screened.infeasible,

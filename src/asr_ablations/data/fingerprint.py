@@ -6,14 +6,25 @@ from collections.abc import Sequence
 
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
     """Return a SHA-256 over ids, speakers, times, texts and the bytes of the audio files. It does not depend on where
     the files are, nor on the order of the utterances.
     """
-    lines = sorted(f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}\t{u.content}" for u in utterances)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    columns = Utterances.of(utterances)
+    strings = [columns.strings(name) for name in ("id", "speaker", "text", "content")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
+    lines = [
+        f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}".encode()
+        for id_, speaker, text, content, offset, duration in zip(*strings, *numbers, strict=True)
+    ]
+    lines.sort()
+    digest = hashlib.sha256(lines[0] if lines else b"")
+    for line in lines[1:]:
+        digest.update(b"\n" + line)
+    return digest.hexdigest()
 
 
 def fingerprint(corpus: Corpus) -> str:

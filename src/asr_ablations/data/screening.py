@@ -5,13 +5,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -29,7 +32,7 @@ class Screened:
     need more than the model's output frames (left out of training, kept in evaluation).
     """
 
-    kept: list[Utterance]
+    kept: Utterances
     left_out: dict[str, list[Utterance]] = field(default_factory=dict)
     infeasible: list[str] = field(default_factory=list)
 
@@ -49,26 +52,49 @@ def screen(
     Raises UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
     """
     judged = judge(corpus, alphabet, names)
-    bad = [u for utterances in judged.values() for u in utterances if u.fault]
+    bad = [u for utterances in judged.values() for u in utterances.take(utterances.has("fault"))]
     if bad and corpus.on_bad == "stop":
         more = f"; {len(bad) - 1} more are unusable, src/prepare.py with the same data lists all" if bad[1:] else ""
         raise UsageError(f"{bad[0].id}: {bad[0].fault}{more} (data.on_bad=skip leaves them out)")
     return select(judged, corpus, alphabet, output_frames)
 
 
-def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, list[Utterance]]:
+def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
     """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids."""
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
-        occurrences = Counter(u.id for u in utterances)
-        faults = (u.fault or _fault(u, alphabet, occurrences[u.id]) for u in utterances)
-        judged[name] = [replace(u, fault=fault) if fault else u for u, fault in zip(utterances, faults, strict=True)]
+        occurrences = Counter(utterances.strings("id"))
+        repeated = np.zeros(len(utterances), np.bool_)
+        if len(occurrences) < len(utterances):
+            repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
+        texts = Transcripts.of(utterances, alphabet)
+        available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
+        suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
+        faults = {i: _fault(utterances[i], alphabet, occurrences[utterances[i].id]) for i in np.flatnonzero(suspects)}
+        judged[name] = utterances.replaced({i: replace(utterances[i], fault=x) for i, x in faults.items() if x})
     return judged
 
 
+class Transcripts(NamedTuple):
+    """Of all texts of a set (N,): least_frames, which CTC needs; unfit: whether empty or with foreign characters."""
+
+    least_frames: np.ndarray
+    unfit: np.ndarray
+
+    @staticmethod
+    def of(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
+        least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        for chunk in utterances.chunks():
+            labels, counts = alphabet.encode_all([*chunk.strings("text")])
+            owners = np.repeat(np.arange(len(chunk)), counts)
+            least.append(shortest_paths(labels, counts))
+            unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
+        return Transcripts(np.concatenate(least), np.concatenate(unfit))
+
+
 def select(
-    judged: Mapping[str, Sequence[Utterance]],
+    judged: Mapping[str, Utterances],
     corpus: Corpus,
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
@@ -80,29 +106,28 @@ def select(
     """
     selected = {}
     for name, utterances in judged.items():
-        sound = [u for u in utterances if not u.fault]
-        infeasible = _infeasible(sound, alphabet, output_frames)
+        faulty = utterances.has("fault")
+        infeasible = ~faulty
+        infeasible[~faulty] = _infeasible(utterances.take(~faulty), alphabet, output_frames)
         trained = name == "train"
         longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
-        over_long = OVER_LONG if trained else OVER_LONG_TO_EVALUATE
-        reasons = [
-            _reason(u, trained and u.id in infeasible, over_long if u.duration > longest else "") for u in utterances
-        ]
+        too_long = utterances.column("duration") > longest
+        out = faulty | too_long | (infeasible & trained)
         left_out: dict[str, list[Utterance]] = {}
-        for utterance, reason in zip(utterances, reasons, strict=True):
-            if reason:
-                left_out.setdefault(reason, []).append(utterance)
+        for i in np.flatnonzero(out):
+            reason = _reason(utterances[i], trained and bool(infeasible[i]), trained)
+            left_out.setdefault(reason, []).append(utterances[i])
         _warn(name, len(utterances), left_out)
-        kept = [u for u, reason in zip(utterances, reasons, strict=True) if not reason]
-        selected[name] = Screened(kept, left_out, sorted(infeasible))
+        ids = sorted(utterances.take(infeasible).strings("id"))
+        selected[name] = Screened(utterances.take(~out), left_out, ids)
     return selected
 
 
-def _reason(utterance: Utterance, infeasible: bool, over_long: str) -> str:
-    """Return why the utterance is left out, "" if it is not. over_long: that it is too long, "" if it is not."""
+def _reason(utterance: Utterance, infeasible: bool, trained: bool) -> str:
+    """Return why the utterance is left out: a fault, too few frames, or else its length."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
-    return INFEASIBLE if infeasible else over_long
+    return INFEASIBLE if infeasible else OVER_LONG if trained else OVER_LONG_TO_EVALUATE
 
 
 def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
@@ -120,12 +145,11 @@ def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
 
 
 def _infeasible(
-    utterances: list[Utterance], alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
-) -> set[str]:
-    """Return the ids of the utterances whose transcripts CTC cannot align with the model's output frames."""
-    frames = output_frames(torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances], dtype=torch.long))
-    needed = (shortest_path(alphabet.encode(u.text)) for u in utterances)
-    return {u.id for u, count, least in zip(utterances, frames.tolist(), needed, strict=True) if count < least}
+    utterances: Utterances, alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
+) -> np.ndarray:
+    """Return which utterances (N,) have transcripts that CTC cannot align with the model's output frames."""
+    samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
+    return output_frames(samples).numpy() < Transcripts.of(utterances, alphabet).least_frames
 
 
 def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:

@@ -1,8 +1,10 @@
 """The source that a dataset reads from, and a cache on disk: values of all utterances in one file, index, checksums.
 
 A cache is a folder whose name contains the key of its content. One process builds it under a temporary name and renames
-it when it is complete; the others wait and then use it. Its checksums are verified whenever a run opens it, over the
-whole file (a second for 200 hours of page-cached PCM), and a damaged cache is built again.
+it when it is complete; the others wait and then use it. Checksums over whole files (36 s for 960 hours of PCM in the
+page cache, minutes from a disk) are verified once for each state of the files: inode, size, and the times of the last
+write and of the last change of the inode, which moves with every write and cannot be set back. A damaged cache is built
+again. What a disk loses by itself, without a write, is not noticed.
 """
 
 import hashlib
@@ -11,19 +13,22 @@ import logging
 import math
 import os
 import shutil
+import time
 import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import MISSING, Utterances
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import read_json
+from asr_ablations.tools.files import read_json, write_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.progress_bar import bar
 
@@ -31,12 +36,20 @@ log = logging.getLogger(__name__)
 
 Recording = tuple[np.ndarray, int]
 """Values of one utterance, int16 samples (S,) or float16 features (T, F), and its length in samples."""
+FILES = ("values", "index.npy")
+VERIFIED = "verified.json"
+"""The checksums that were right, and the states of the files then."""
+TICK = 100_000_000
+"""Nanoseconds, more than between two ticks of the clock of files: two writes within one tick have the same time."""
 CHUNK = 1 << 24
 """Bytes read at a time for the checksum."""
 
 
 class Store(Protocol):
     """The source of a dataset's recordings."""
+
+    decodes: bool
+    """Whether reading takes a processor: then processes read side by side, else a thread suffices."""
 
     def read(self, utterance: Utterance) -> Recording:
         """Return one recording. Raises UsageError if the audio cannot be read."""
@@ -61,15 +74,17 @@ class Cached:
     one that is cut meanwhile would end them by SIGBUS, without a word.
     """
 
-    def __init__(self, folder: Path, utterances: Sequence[Utterance], dtype: type, shape: tuple[int, ...]) -> None:
+    decodes = False
+
+    def __init__(self, folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> None:
         self.path, self.shape = folder / "values", shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.ends, self.samples = np.load(folder / "index.npy")
-        self.rows = {utterance: row for row, utterance in enumerate(utterances)}
+        self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
         self._open()
 
     def read(self, utterance: Utterance) -> Recording:
-        row = self.rows[utterance]
+        row = self.rows[utterance.id]
         begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
         width = self.dtype.itemsize * math.prod(self.shape)
         content = os.pread(self.file.fileno(), (end - begin) * width, begin * width)
@@ -117,10 +132,15 @@ class CacheFolder:
             ) from error
 
     def _is_complete(self) -> bool:
-        """Whether the cache exists and its checksums are right."""
+        """Whether the cache exists and its checksums are right, now or when its files got their present states."""
         try:
             recorded = read_json(self.folder / "about.json")
+            states = _states(self.folder)
+            if _verified(self.folder) == {"checksums": recorded, "states": states}:
+                return True
             intact = recorded == _checksums(self.folder)
+            if intact:
+                _record_verified(self.folder, recorded, states)
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
@@ -146,20 +166,28 @@ class CacheFolder:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def cache_key(utterances: Iterable[Utterance], *more: object) -> str:
+def cache_key(utterances: Sequence[Utterance], *more: object) -> str:
     """Return 16 hexadecimal digits over the utterances, the places, sizes and times of their files, and `more`.
 
     Raises UsageError for a file that is missing.
     """
     digest = hashlib.blake2b(repr(more).encode(), digest_size=8)
-    for utterance in utterances:
-        try:
-            status = utterance.audio.stat()
-        except OSError as error:
-            raise UsageError(f"utterance {utterance.id}: cannot read audio {utterance.audio}: {error}") from error
-        location = (utterance.id, str(utterance.audio.absolute()), utterance.offset, utterance.duration)
-        digest.update(repr((*location, status.st_size, status.st_mtime_ns)).encode())
+    columns, here = Utterances.of(utterances), os.getcwd()
+    strings = [columns.strings(name) for name in ("id", "audio")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "size", "changed")]
+    for id_, audio, *place, size, changed in zip(*strings, *numbers, strict=True):
+        if size == MISSING.size:  # nobody has looked at it yet
+            size, changed = _state(id_, audio)
+        digest.update(repr((id_, os.path.join(here, audio), *place, size, changed)).encode())
     return digest.hexdigest()
+
+
+def _state(id_: str, audio: str) -> tuple[int, int]:
+    try:
+        status = os.stat(audio)
+    except OSError as error:
+        raise UsageError(f"utterance {id_}: cannot read audio {audio}: {error}") from error
+    return status.st_size, status.st_mtime_ns
 
 
 def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[float], None]) -> None:
@@ -173,11 +201,34 @@ def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[flo
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    (folder / "about.json").write_text(json.dumps(_checksums(folder)))
+    states, checksums = _states(folder), _checksums(folder)
+    (folder / "about.json").write_text(json.dumps(checksums))
+    _record_verified(folder, checksums, states)
+
+
+def _states(folder: Path) -> dict[str, list[int]]:
+    """Return what changes with every write to a file, though its size and time be set back."""
+    states = {name: (folder / name).stat() for name in FILES}
+    return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in states.items()}
+
+
+def _verified(folder: Path) -> object:
+    try:
+        return read_json(folder / VERIFIED)
+    except (OSError, ValueError):
+        return None
+
+
+def _record_verified(folder: Path, checksums: object, states: dict[str, list[int]]) -> None:
+    """Record that the checksums were right of files in these states, if a later write is sure to give them others."""
+    latest = max(times[-1] for times in states.values())
+    if time.time_ns() - latest > TICK and states == _states(folder):
+        with suppress(OSError):  # of somebody else's cache, every run verifies the whole
+            write_json(folder / VERIFIED, {"checksums": checksums, "states": states})
 
 
 def _checksums(folder: Path) -> dict[str, list[int]]:
-    return {name: _checksum(folder / name) for name in ("values", "index.npy")}
+    return {name: _checksum(folder / name) for name in FILES}
 
 
 def _checksum(path: Path) -> list[int]:

@@ -1,7 +1,8 @@
 """A model in 16 bits over master weights in 32 (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,9 +23,10 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
         if weights is not None
     ]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
+    copies = _copies(dtype, model)
     try:
         for part, name, weights in owned:
-            part._parameters[name] = weights.to(dtype)  # type: ignore[assignment]
+            part._parameters[name] = copies[weights]  # type: ignore[assignment]
         _refer_anew(recurrent)
         yield
     finally:
@@ -36,6 +38,43 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
 def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
     """Copies in float16 on a GPU, in bfloat16 on a CPU."""
     return copies_in(torch.float16 if next(model.parameters()).is_cuda else torch.bfloat16, model)
+
+
+def _copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
+    """The copy of each parameter. Those of one layer are made together, and so are their gradients: as one launch, when
+    the layer's backward pass is over, so that ranks can exchange them while the others are computed.
+    """
+    layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
+    for name, weights in model.named_parameters():
+        layers.setdefault(tuple(name.split(".")[:2]), []).append(weights)
+    copies: dict[nn.Parameter, torch.Tensor] = {}
+    for owned in layers.values():
+        copies.update(zip(owned, Copies.apply(dtype, *owned), strict=True))
+    return copies
+
+
+class Copies(torch.autograd.Function):
+    """Tensors in another type, and their gradients in that of the tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.dtypes = [tensor.dtype for tensor in weights]
+        ctx.set_materialize_grads(False)  # what a forward pass did not use has no gradient, as ever
+        return _all_in([dtype] * len(weights), weights)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        present = [gradient for gradient in gradients if gradient is not None]
+        dtypes = [dtype for dtype, gradient in zip(ctx.dtypes, gradients, strict=True) if gradient is not None]
+        copied = iter(_all_in(dtypes, present))
+        return None, *(None if gradient is None else next(copied) for gradient in gradients)
+
+
+def _all_in(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for dtype, tensor in zip(dtypes, tensors, strict=True))
+    if copies:
+        torch._foreach_copy_(copies, [*tensors])
+    return copies
 
 
 def _refer_anew(recurrent: list[nn.RNNBase]) -> None:

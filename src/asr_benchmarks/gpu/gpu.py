@@ -87,6 +87,8 @@ def gpu(
         if part is not None:
             steps[name] = lambda measured, name=name, part=part: _part(measured, cfg, name, part)  # type: ignore[misc]
     measured, left_out, ends = Measured(), list[str](), time.monotonic() + 60 * (minutes or float("inf"))
+    if not device_count(cfg):
+        measured.result.notes.append("no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU")
     for name, step in steps.items():
         if time.monotonic() > ends:
             left_out.append(f"{name}: the {minutes:g} minutes are over")

@@ -125,6 +125,8 @@ def test_speeds_out_of_range_are_refused(factors: list[float]) -> None:
 class Ones:
     """A store of half a second of ones for every utterance."""
 
+    decodes = True
+
     def read(self, utterance: Utterance) -> tuple[np.ndarray, int]:
         return np.ones(8000, np.int16), 8000
 

@@ -115,9 +115,35 @@ def built(utterances: list[Utterance], tmp_path: Path) -> Path:
 
 
 def test_a_whole_cache_is_not_built_again(built: Path, utterances: list[Utterance]) -> None:
-    before = {f.name: f.stat().st_ino for f in built.iterdir()}
+    before = {f: f.stat().st_ino for f in built.iterdir()}
     component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
-    assert {f.name: f.stat().st_ino for f in built.iterdir()} == before
+    assert {f: f.stat().st_ino for f in before} == before
+
+
+def test_checksums_are_made_once_for_a_state_of_the_files(
+    built: Path, utterances: list[Utterance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    checksum = store._checksum
+    monkeypatch.setattr(store, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
+    monkeypatch.setattr(store, "TICK", -(10**18))  # as if it were built long ago
+
+    def start() -> list[str]:
+        read.clear()
+        component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
+        return read.copy()
+
+    start()
+    assert start() == start() == []
+    times = (built / "values").stat()
+    os.utime(built / "values", ns=(times.st_atime_ns, times.st_mtime_ns))  # as whoever writes and sets the time back
+    assert start() == ["values", "index.npy"]
+    assert start() == []
+    shutil.copytree(built, built.parent / "copy")
+    shutil.rmtree(built)
+    (built.parent / "copy").rename(built)
+    assert start() == ["values", "index.npy"]
+    assert start() == []
 
 
 @pytest.mark.parametrize("name", ["values", "index.npy", "about.json"])

@@ -10,5 +10,5 @@ def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
     Cost: the corpus is prepared and the training split is read before the model is built, whose size depends on it.
     """
     corpus.prepare()
-    texts = (utterance.text for split in corpus.train for utterance in corpus.read(split))
+    texts = corpus.read_set("train").strings("text")
     return Alphabet.with_separation("".join(sorted(set(" ").union(*texts))), separation)

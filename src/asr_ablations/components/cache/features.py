@@ -12,6 +12,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import expanded
 from asr_ablations.training.contracts import Features
@@ -26,7 +27,8 @@ class FeatureCache:
         self.root, self.features = expanded(root), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        lengths = torch.tensor([round(u.duration * SAMPLE_RATE) for u in utterances])
+        utterances = Utterances.of(utterances)
+        lengths = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
         cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, _content_hash(self.features))}")

@@ -22,18 +22,20 @@ class NoCache:
 
 
 class MemoryStore:
-    """Reads audio files and keeps up to `limit` bytes of their samples in memory."""
+    """Reads the audio files of one set and keeps up to `limit` bytes of their samples in memory."""
+
+    decodes = True
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.samples: dict[Utterance, np.ndarray] = {}
+        self.samples: dict[str, np.ndarray] = {}
         self.bytes = 0
 
     def read(self, utterance: Utterance) -> Recording:
-        samples = self.samples.get(utterance)
+        samples = self.samples.get(utterance.id)
         if samples is None:
             samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
             if self.bytes + samples.nbytes <= self.limit:
-                self.samples[utterance] = samples
+                self.samples[utterance.id] = samples
                 self.bytes += samples.nbytes
         return samples, len(samples)

@@ -9,6 +9,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.paths import expanded
 
 
@@ -21,7 +22,8 @@ class PCM:
         self.root = expanded(root)
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        size = round(sum(u.duration for u in utterances) * SAMPLE_RATE) * 2
+        utterances = Utterances.of(utterances)
+        size = round(float(utterances.column("duration").sum()) * SAMPLE_RATE) * 2
         cache = CacheFolder(self.root, f"pcm-{name}-{cache_key(utterances)}")
         cache.build(utterances, _read, size)
         return Cached(cache.folder, utterances, np.int16, ())

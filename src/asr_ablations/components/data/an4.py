@@ -48,6 +48,9 @@ class AN4(Folders):
         development = self._development_speakers(utterances)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
+    def place(self, split: str) -> tuple[object, ...] | None:
+        return (self.root, split, self.held_out)
+
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """As Folders; dev is a part of train."""
         super().write("train" if split == "dev" else split, utterances)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import faulty, text_of
+from asr_ablations.data.corpus import entries, faulty, text_of
 from asr_ablations.data.named_paths import Paths
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
@@ -36,6 +36,7 @@ class Kaldi(Paths):
         folder = self.root / self.paths[split]
         recordings = {id_: self._audio(folder, id_, path) for id_, path in _table(folder / "wav.scp").items()}
         texts = _table(folder / "text")
+        entries(folder)  # whether there are segments and utt2spk is a part of what was read
         speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
         if not (segments := _segments(folder, recordings)):
             raise UsageError(f"no utterances in {folder}")
@@ -54,6 +55,9 @@ class Kaldi(Paths):
             utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
         unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
         return utterances + unspoken
+
+    def place(self, split: str) -> tuple[object, ...] | None:
+        return (self.root / self.paths[split],)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""

@@ -54,6 +54,9 @@ class Folders(Corpus):
     def find(self, split: str) -> list[Utterance]:
         return list_folder(self.folder(split))
 
+    def place(self, split: str) -> tuple[object, ...] | None:
+        return (self.folder(split),)
+
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
         for u in utterances:

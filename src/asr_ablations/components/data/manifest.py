@@ -46,6 +46,9 @@ class Manifest(Paths):
             raise UsageError(f"no utterances in {path}")
         return _with_ids(utterances, path.parent)
 
+    def place(self, split: str) -> tuple[object, ...] | None:
+        return (self.root / self.paths[split],)
+
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance; the audio files stay where they are."""
         path = self.root / self.paths[split]

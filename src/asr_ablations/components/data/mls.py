@@ -66,6 +66,9 @@ class MLS(Folders):
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return utterances
 
+    def place(self, split: str) -> tuple[object, ...] | None:
+        return (self.root, split, self.ending)
+
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one book per speaker, numbered, with copies of the audio files."""
         assert self.root is not None

@@ -1,0 +1,139 @@
+"""What a corpus has read of a split, kept between runs: while nothing has changed, no run and no rank reads it again.
+
+A file of columns in the user's cache folder. It holds for as long as the folders and texts that were read, and all
+audio files, have their sizes and times of change. Beside a corpus of 281,241 utterances it has 120 MB.
+"""
+
+import hashlib
+import inspect
+import logging
+import os
+import time
+import zipfile
+import zlib
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from asr_ablations.data import alphabet, audio, audio_checks, audio_index
+from asr_ablations.data.utterances import MISSING, Columns, FileState, Texts, Utterances
+from asr_ablations.tools.files import whole_file
+from asr_ablations.tools.machine import one_at_a_time
+
+log = logging.getLogger(__name__)
+
+LEAST = 10_000
+"""Utterances of the smallest split that is kept: a smaller one is read in a second."""
+SETTLED = 2_000_000_000
+"""Nanoseconds for which nothing has changed before a split is kept: a second change might leave size and time."""
+UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+_sources: ContextVar["dict[str, FileState] | None"] = ContextVar("sources", default=None)
+
+
+@contextmanager
+def noted_sources() -> Iterator[dict[str, FileState]]:
+    """Within the context, what `note` is called with, and the state that it had then."""
+    sources: dict[str, FileState] = {}
+    token = _sources.set(sources)
+    try:
+        yield sources
+    finally:
+        _sources.reset(token)
+
+
+def note(path: Path) -> None:
+    """Note a folder that is about to be listed, or a text that is about to be read."""
+    if (sources := _sources.get()) is not None:
+        sources[str(path)] = FileState.of(path) or MISSING
+
+
+def defined_together(reader: type, *methods: str) -> bool:
+    """Whether one class defines these methods of `reader`: a subclass may have changed one of them alone."""
+    return len({next(c for c in reader.__mro__ if name in vars(c)) for name in methods}) == 1
+
+
+class SplitIndex:
+    """The index of one split. reader: the class that reads it; place: what decides what it reads, beside files."""
+
+    def __init__(self, reader: type, place: Sequence[object]) -> None:
+        modules = [inspect.getmodule(c) for c in reader.__mro__ if c not in (object, ABC)]
+        self.code = _source_hash([*modules, alphabet, audio, audio_checks])
+        names = (reader.__qualname__, *map(str, place), os.getcwd(), os.path.expanduser("~"))
+        name = hashlib.sha256(repr(names).encode(errors="surrogatepass")).hexdigest()[:16]
+        database = audio_index.index_path()
+        self.path = database.with_name(f"{database.stem}-splits") / f"{name}.npz"
+
+    def load(self) -> Utterances | None:
+        """Return the utterances if nothing has changed since they were kept, else None."""
+        try:
+            with self.path.open("rb") as opened, np.load(opened) as file:
+                arrays = {name: file[name] for name in file.files}  # the format has a checksum of each
+            if str(arrays["code"]) != self.code:
+                return None
+            sources = Texts(arrays["sources_content"].tobytes(), arrays["sources_ends"])
+            columns = Columns.from_arrays(arrays)
+        except UNREADABLE:
+            return None
+        unchanged = _as_before(sources, arrays["source_states"].T) and _as_before(
+            columns.texts["audio"], np.stack([columns.numbers["size"], columns.numbers["changed"]])
+        )
+        return Utterances([columns], np.arange(len(columns))) if unchanged else None
+
+    def alone(self, split: str) -> AbstractContextManager[None]:
+        """A context for one process at a time; the others wait. Where nothing can be kept, nobody waits."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return nullcontext()
+        if not os.access(self.path.parent, os.W_OK):
+            return nullcontext()
+        return one_at_a_time(self.path.with_suffix(".lock"), f"waiting for the process that reads {split}")
+
+    def store(self, utterances: Utterances, sources: dict[str, FileState], begun: int) -> None:
+        """Keep what was read from `begun` on, a time in ns, unless something had changed just before."""
+        names = Texts.of(sources)
+        states = np.array([(state.size, state.changed) for state in sources.values()], np.int64).reshape(-1, 2)
+        (columns,) = utterances.blocks
+        if max(states[:, 1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
+            return
+        arrays = {"sources_content": np.frombuffer(names.content, np.uint8), "sources_ends": names.ends}
+        try:
+            with whole_file(self.path) as temporary, temporary.open("wb") as file:
+                np.savez(file, code=np.array(self.code), source_states=states, **arrays, **columns.arrays())
+        except OSError as error:
+            log.warning("the index of the split cannot be kept, and is made again: %s", error)
+
+
+def _source_hash(modules: Sequence[ModuleType | None]) -> str:
+    files = [getattr(module, "__file__", None) for module in modules]
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files if file)).hexdigest()
+
+
+def now() -> int:
+    """The time in ns, by the clock of the files' times."""
+    return time.time_ns()
+
+
+def _as_before(paths: Texts, states: np.ndarray) -> bool:
+    """Whether files have their states, of sizes and times (2, N). Files that follow themselves are looked at once."""
+    sizes, changes = states.tolist()
+    previous = None
+    for row, state in enumerate(zip(sizes, changes, strict=True)):
+        if (path := paths[row]) == previous:
+            continue
+        previous = path
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            if state != (MISSING.size, MISSING.changed):
+                return False
+            continue
+        if state != (status.st_size, status.st_mtime_ns):
+            return False
+    return True

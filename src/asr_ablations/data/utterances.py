@@ -1,0 +1,159 @@
+"""Many utterances in little memory: their fields in columns, and an Utterance made of a row when it is needed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from asr_ablations.data.audio_index import FileState
+from asr_ablations.data.utterance import Utterance
+
+TEXTS = ("id", "speaker", "audio", "text", "content", "fault")
+NUMBERS = {"offset": np.float64, "duration": np.float64, "size": np.int64, "changed": np.int64}
+MISSING = FileState(-1, -1)
+"""State of a file that is not there, or that nobody has looked at."""
+CHUNK = 4096
+"""Rows whose texts are in memory at a time."""
+
+
+class Texts:
+    """Strings behind one another in one buffer of UTF-8: an object each would take more than the characters do."""
+
+    def __init__(self, content: bytes, ends: np.ndarray) -> None:
+        self.content, self.ends = content, ends
+
+    @staticmethod
+    def of(strings: Iterable[str]) -> "Texts":
+        # a file may have a name that is no UTF-8, which Python keeps as lone surrogates
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return Texts(b"".join(encoded), ends)
+
+    def __getitem__(self, row: int) -> str:
+        return self.content[self.ends[row] : self.ends[row + 1]].decode("utf-8", "surrogatepass")
+
+
+class Columns:
+    """Fields of N utterances: `texts` and `numbers` by name. size, changed: state of the audio file, as FileState."""
+
+    def __init__(self, texts: Mapping[str, Texts], numbers: Mapping[str, np.ndarray]) -> None:
+        self.texts, self.numbers = dict(texts), dict(numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers["duration"])
+
+    @staticmethod
+    def of(utterances: Sequence[Utterance], states: Sequence[FileState] | None = None) -> "Columns":
+        states = states or [MISSING] * len(utterances)
+        sources = {name: states if name in ("size", "changed") else utterances for name in NUMBERS}
+        return Columns(
+            {name: Texts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
+            {name: np.array([getattr(x, name) for x in sources[name]], dtype) for name, dtype in NUMBERS.items()},
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return everything as arrays by name, for a file."""
+        contents = {f"{name}_content": np.frombuffer(t.content, np.uint8) for name, t in self.texts.items()}
+        return {**contents, **{f"{name}_ends": t.ends for name, t in self.texts.items()}, **self.numbers}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Columns":
+        """Return what `arrays` has been made of."""
+        texts = {name: Texts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"]) for name in TEXTS}
+        return Columns(texts, {name: arrays[name] for name in NUMBERS})
+
+    def utterance(self, row: int) -> Utterance:
+        id_, speaker, audio, text, content, fault = (self.texts[name][row] for name in TEXTS)
+        offset, duration = float(self.numbers["offset"][row]), float(self.numbers["duration"][row])
+        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault)
+
+
+class Utterances(Sequence[Utterance]):
+    """A sequence of utterances; a part of it, or a few of them in a row, share their columns.
+
+    blocks: columns; rows (N,): which of their rows, counted over all blocks.
+    """
+
+    def __init__(self, blocks: Sequence[Columns], rows: np.ndarray) -> None:
+        self.blocks, self.rows = tuple(blocks), rows.astype(np.int32, copy=False)
+        self._ends = np.cumsum([len(block) for block in self.blocks])
+
+    @staticmethod
+    def of(utterances: Sequence[Utterance], states: Sequence[FileState] | None = None) -> "Utterances":
+        """Return utterances in columns; those that are already stay as they are."""
+        if isinstance(utterances, Utterances):
+            return utterances
+        return Utterances([Columns.of(utterances, states)], np.arange(len(utterances)))
+
+    @staticmethod
+    def joined(parts: Sequence["Utterances"]) -> "Utterances":
+        """Return the utterances of all parts, one behind the other."""
+        if len(parts) < 2:
+            return parts[0] if parts else Utterances.of([])
+        begins = np.cumsum([0, *(sum(map(len, part.blocks)) for part in parts)])
+        rows = [part.rows + begin for part, begin in zip(parts, begins, strict=False)]
+        return Utterances([block for part in parts for block in part.blocks], np.concatenate(rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Utterance: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Utterances": ...
+    def __getitem__(self, index: Any) -> "Utterance | Utterances":
+        if isinstance(index, slice):
+            return Utterances(self.blocks, self.rows[index])
+        block, row = self._place(index)
+        return block.utterance(row)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(Utterance.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, indices: np.ndarray) -> "Utterances":
+        """Return the utterances at these indices, or those where a mask is true."""
+        return Utterances(self.blocks, self.rows[indices])
+
+    def replaced(self, others: Mapping[int, Utterance]) -> "Utterances":
+        """Return the utterances with others at some of the indices."""
+        if not others:
+            return self
+        rows = self.rows.copy()
+        rows[list(others)] = int(self._ends[-1]) + np.arange(len(others))
+        states = [self.state(index) for index in others]
+        return Utterances([*self.blocks, Columns.of(list(others.values()), states)], rows)
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one of the columns of numbers (N,)."""
+        return np.concatenate([block.numbers[name] for block in self.blocks])[self.rows]
+
+    def strings(self, name: str) -> Iterator[str]:
+        """Yield one of the columns of texts."""
+        if len(self.blocks) == 1:
+            yield from map(self.blocks[0].texts[name].__getitem__, self.rows)
+            return
+        for index in range(len(self)):
+            block, row = self._place(index)
+            yield block.texts[name][row]
+
+    def has(self, name: str) -> np.ndarray:
+        """Return where a column of texts is not empty, booleans (N,)."""
+        return np.concatenate([np.diff(block.texts[name].ends) for block in self.blocks])[self.rows] > 0
+
+    def chunks(self) -> Iterator["Utterances"]:
+        """Yield the utterances, a few thousand at a time."""
+        for begin in range(0, len(self), CHUNK):
+            yield self[begin : begin + CHUNK]
+
+    def state(self, index: int) -> FileState:
+        """Return the state of an utterance's audio file when it was last looked at."""
+        block, row = self._place(index)
+        return FileState(int(block.numbers["size"][row]), int(block.numbers["changed"][row]))
+
+    def _place(self, index: int) -> tuple[Columns, int]:
+        row = int(self.rows[index])
+        block = int(np.searchsorted(self._ends, row, side="right")) if len(self.blocks) > 1 else 0
+        return self.blocks[block], row - (int(self._ends[block - 1]) if block else 0)
