@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,12 @@ class Commands:
         self.train = ["src/train.py", "data=librispeech", f"data.root={corpus}", *SETS, *SMALL, f"outputs={outputs}"]
 
     def start(self, words: list[str], **environment: str) -> interpreter.Command:
-        surroundings = {**self.server.environment, "WANDB_FINISH_TIMEOUT": "2", "OMP_NUM_THREADS": "1", **environment}
+        surroundings = {
+            **self.server.environment,
+            "WANDB_DIR": str(self.outputs),
+            "WANDB_FINISH_TIMEOUT": "2",
+            **environment,
+        }
         return interpreter.start(words, clean_environment(self.outputs, self.outputs, **surroundings))
 
     def run(self, *words: str, **environment: str) -> str:
@@ -44,14 +50,12 @@ class Commands:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def kill(self, *words: str, rows: int = 12, **environment: str) -> None:
-        """Start a training, and end it by SIGKILL when it has logged some rows more."""
-        sweep = next(word.removeprefix("sweep=") for word in words if word.startswith("sweep="))
-        before = len(self.logged(sweep))
-        with self.start([*self.train, *words], **environment) as command:
-            wait_for(lambda: len(self.logged(sweep)) >= before + rows or command.poll() is not None)
-            command.send_signal(signal.SIGKILL)
-            assert command.finish().returncode == -signal.SIGKILL
+    def cut(self, sweep: str, number: int, **environment: str) -> None:
+        """Start a training, and end it by a signal when it has logged some rows."""
+        with self.start([*self.train, f"sweep={sweep}", LONG], **environment) as command:
+            wait_for(lambda: len(self.logged(sweep)) >= 12 or command.poll() is not None)
+            command.send_signal(number)
+            assert command.finish().returncode != 0
 
     def logged(self, sweep: str) -> list[str]:
         files = [*(self.outputs / sweep).glob("*/logged.jsonl")]
@@ -60,8 +64,10 @@ class Commands:
     def sync(self, printed: str) -> str:
         """The command that was printed, as a user's shell reads it."""
         line = re.findall(r"wandb sync \S+", printed)[-1]
-        words = ["sh", "-c", f"{shlex.quote(str(Path(interpreter.sys.executable).parent))}/{line}"]
-        environment = clean_environment(self.outputs, self.outputs, **self.server.environment)
+        words = ["sh", "-c", f"{shlex.quote(str(Path(sys.executable).parent))}/{line}"]
+        environment = clean_environment(
+            self.outputs, self.outputs, WANDB_DIR=str(self.outputs), **self.server.environment
+        )
         done = interpreter.program(words, environment)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
@@ -169,7 +175,7 @@ def verdicts(result: dict[str, Any]) -> Any:
 
 def test_a_killed_run_goes_on_in_its_own_history(commands: Commands) -> None:
     """W&B's service dies with the run: what it had not sent is in no file of its own."""
-    commands.kill("sweep=killed", LONG)
+    commands.cut("killed", signal.SIGKILL)
     (earlier,) = runs(commands, "killed")
     commands.run(*commands.train, "sweep=killed", LONG)
     (run,) = runs(commands, "killed")
@@ -181,7 +187,7 @@ def test_a_killed_run_goes_on_in_its_own_history(commands: Commands) -> None:
 
 
 def test_an_offline_part_is_sent_and_an_online_part_goes_on(commands: Commands) -> None:
-    commands.kill("sweep=parts", LONG, WANDB_MODE="offline")
+    commands.cut("parts", signal.SIGTERM, WANDB_MODE="offline")
     (folder,) = run_folders(commands.outputs / "parts")
     assert runs(commands, "parts") == []
     assert "Finished syncing" in commands.sync(f"wandb sync {folder}/wandb/offline-run-*")
@@ -191,7 +197,7 @@ def test_an_offline_part_is_sent_and_an_online_part_goes_on(commands: Commands) 
 
 
 def test_an_offline_part_that_was_not_sent_is_sent_by_the_online_one(commands: Commands) -> None:
-    commands.kill("sweep=unsent", LONG, WANDB_MODE="offline")
+    commands.cut("unsent", signal.SIGKILL, WANDB_MODE="offline")
     commands.run(*commands.train, "sweep=unsent", LONG)
     (run,) = runs(commands, "unsent")
     (folder,) = run_folders(commands.outputs / "unsent")

@@ -63,7 +63,8 @@ class Answers:
         entity = variables.get("entity") or ENTITY
         key = (entity, variables["project"], variables["name"])
         inserted = key not in self.store.runs
-        if inserted or variables.get("id") is None:  # unless it is resumed, a run of an id that exists starts anew
+        begins = variables.get("host") is not None and variables.get("id") is None  # a resumed one names its id here
+        if inserted or begins:
             self.store.runs[key] = StoredRun(*key)
         run = self.store.runs[key]
         run.fields |= {name: value for name, value in variables.items() if value is not None}

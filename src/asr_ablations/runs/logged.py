@@ -17,14 +17,14 @@ class Logged:
     """The rows that a run has logged, in its folder: a resumed one repeats steps from the checkpoint on, and W&B's own
     file lacks the last rows of a run that was killed, as its server may.
 
-    rows: {"values", "tables", "time"}, W&B's step is their place; unsent: whether W&B's server may lack some of them,
-    since the part that sent them has not ended.
+    rows: {"values", "tables", "step", "time"}, W&B's step is their place; cut: whether the latest part of the run has
+    not ended, so that W&B's file and server may lack rows of it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOGGED
         self.rows: list[Json] = []
-        self.unsent = False
+        self.cut = False
         self._steps: dict[str, int] = {}
         for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
             try:
@@ -43,7 +43,7 @@ class Logged:
         return self._write({**row, "step": step, "tables": dict(tables or {})})
 
     def part(self, *, begins: bool) -> None:
-        """Keep that a part which is sent at once begins, or has ended with all rows sent."""
+        """Keep that a part begins, or has ended with all its rows in W&B's file or on its server."""
         self._write({"begins": begins})
 
     def _write(self, content: Json) -> Json:
@@ -54,7 +54,7 @@ class Logged:
 
     def _take(self, content: Json) -> None:
         if "begins" in content:
-            self.unsent = content["begins"]
+            self.cut = content["begins"]
             return
         self.rows.append(content)
         if content["step"] is not None:

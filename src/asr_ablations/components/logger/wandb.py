@@ -69,6 +69,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
     }
     validation = list(config["data"].get("validation") or [])
     kept: dict[str, int | str] = {}
+    lost: list[int] = []
 
     class WandbRunLogger(WandbLogger):
         """Ends W&B's run itself: otherwise W&B shows a crashed run as finished. A resumed run logs what it had not."""
@@ -76,13 +77,17 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
         def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
             row = logged.new(metrics, step)
             if row:
-                log_row(self.experiment, len(logged.rows), logged.add(row, step))
+                self._log(len(logged.rows), logged.add(row, step))
 
         def log_table(  # type: ignore[override]
             self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None
         ) -> None:
             if logged.new({key: 0.0}, step):
-                log_row(self.experiment, len(logged.rows), logged.add({}, step, {key: [columns, data]}))
+                self._log(len(logged.rows), logged.add({}, step, {key: [columns, data]}))
+
+        def _log(self, place: int, row: Json) -> None:
+            if not log_row(self.experiment, place, row):
+                lost.append(place)
 
         def log_summary(self, values: Mapping[str, int | str]) -> None:
             kept.update(values)
@@ -90,20 +95,20 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
 
         def finish(self, exit_code: int) -> None:
             """End W&B's run; where its server does not answer, leave all of it in a file that is sent later."""
-            online = not self.experiment.offline
-            if self._end(exit_code) and online:
-                logged.part(begins=False)
-            elif online:
+            if not self._end(exit_code):
+                print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
                 self._experiment = begin_part({**options, "id": self.experiment.id}, logged, validation, offline=True)
                 self.experiment.summary.update(kept)
+                lost.clear()  # this part has every row
                 self._end(exit_code)
+            logged.part(begins=False)
             if offline := sync_command([run.folder]):
                 print(f"W&B         later: {offline}", flush=True)
 
         def _end(self, exit_code: int) -> bool:
-            if exit_code == 0:
-                send(self.experiment, run, artifacts)
-            return end(self.experiment, exit_code)
+            """Whether W&B has everything; a server that has not answered before is not waited for once more."""
+            sent = not lost and (exit_code != 0 or send(self.experiment, run, artifacts))
+            return end(self.experiment, exit_code) and sent
 
     experiment = begin_part(options, logged, validation)
     if experiment.url:
@@ -112,35 +117,41 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
 
 
 def begin_part(options: Json, logged: Logged, validation: Sequence[object], *, offline: bool = False) -> "wandb.Run":
-    """Begin a part of a training's run, as its first attempt, or a later one, logs it. Rows that W&B's server has not
-    received are logged again: those of a run that was killed are in no file of W&B's.
+    """Begin a part of a training's run: what one attempt logs. Rows that W&B's server lacks are logged again:
+    the last ones of a run that was killed are in no file of W&B's.
 
-    options: of wandb.init; validation: names of the sets; offline: whatever the mode.
+    options: of wandb.init; validation: names of the sets; offline: whatever the mode, and with every row.
     """
     folder = Path(options["dir"])
     earlier = unsynced(folder, str(options["id"]))
-    experiment = begin(**options, offline=offline, resume="allow", offline_resume=None if logged.unsent else "allow")
+    cut = logged.cut or offline
+    experiment = begin(**options, offline=offline, resume="allow", offline_resume=None if cut else "allow")
     define_metrics(experiment, validation)
     # Offline, what the server has is not known: where it may lack something, the run begins anew, with everything.
-    behind = 0 if logged.unsent else len(logged.rows)
+    behind = 0 if cut else len(logged.rows)
     first = behind if experiment.offline else experiment.starting_step
-    if logged.unsent or not experiment.offline:  # this part has all that the earlier ones have, and the server has not
+    if cut or not experiment.offline:  # this part has all that the earlier ones have, and the server has not
         for file in earlier:
             file.with_suffix(SYNCED).touch()
     for place in range(first, len(logged.rows)):
         log_row(experiment, place, logged.rows[place])
-    if not experiment.offline:
-        logged.part(begins=True)
+    logged.part(begins=True)
     return experiment
 
 
-def log_row(experiment: "wandb.Run", place: int, row: Json) -> None:
-    """Log a row at its place, which is W&B's step, with the time at which it was logged first."""
+def log_row(experiment: "wandb.Run", place: int, row: Json) -> bool:
+    """Log a row at its place, which is W&B's step, with the time at which it was logged first; whether W&B took it: a
+    table is an artifact, for which its server has to answer.
+    """
     import wandb
 
     tables = {key: wandb.Table(columns=columns, data=data) for key, (columns, data) in row["tables"].items()}
     step = {} if row["step"] is None else {STEP: row["step"]}
-    experiment.log({**row["values"], **tables, **step, "_timestamp": row["time"]}, step=place, commit=True)
+    try:
+        experiment.log({**row["values"], **tables, **step, "_timestamp": row["time"]}, step=place, commit=True)
+    except wandb.errors.Error:
+        return False
+    return True
 
 
 def run_id(run: Run) -> str:
@@ -169,16 +180,20 @@ def define_metrics(experiment: "wandb.Run", validation: Sequence[object]) -> Non
             experiment.define_metric(f"validation/{name}/{figure}", step_metric=STEP, step_sync=True, summary="min")
 
 
-def send(experiment: "wandb.Run", run: Run, artifacts: Sequence[str]) -> None:
-    """Send files of the run as artifacts, as far as they are there."""
+def send(experiment: "wandb.Run", run: Run, artifacts: Sequence[str]) -> bool:
+    """Send files of the run as artifacts, as far as they are there; whether W&B took them."""
     import wandb
 
-    for name in artifacts:
-        path = run.folder / ARTIFACTS[name]
-        if path.exists():
-            artifact = wandb.Artifact(f"{experiment.id}-{name}", type=name)
-            artifact.add_file(str(path))
-            experiment.log_artifact(artifact)
+    try:
+        for name in artifacts:
+            path = run.folder / ARTIFACTS[name]
+            if path.exists():
+                artifact = wandb.Artifact(f"{experiment.id}-{name}", type=name)
+                artifact.add_file(str(path))
+                experiment.log_artifact(artifact)
+    except wandb.errors.Error:  # its server does not answer
+        return False
+    return True
 
 
 def unsynced(folder: Path, id_: str = "*") -> list[Path]:
@@ -209,6 +224,7 @@ def begin(
     settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
     if "WANDB_FINISH_TIMEOUT" not in os.environ:
         settings.finish_timeout = PATIENCE_AT_END
+    wandb.setup(wandb.Settings(silent=True))  # a run's own setting silences neither its login nor its end
     chosen: Mode = "offline" if offline else mode()
     try:
         options["resume"] = offline_resume if chosen == "offline" else resume
@@ -231,7 +247,6 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
     try:
         experiment.finish(exit_code=exit_code)
     except TimeoutError:
-        print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
         return False
     return True
 
