@@ -22,6 +22,7 @@ class Answers:
         self.store, self.address = store, address
         self.by_name: dict[str, Callable[[Json], Json]] = {
             "Viewer": self.viewer,
+            "GetDefaultEntity": self.viewer,
             "ServerFeaturesQuery": lambda _: {"serverInfo": {"features": []}},
             "OrganizationCoreWeaveOrganizationID": lambda _: {"entity": {"organization": None}},
             "RunResumeStatus": self.resume_status,
@@ -35,6 +36,7 @@ class Answers:
             "CommitArtifact": self.commit,
             "Runs": self.runs,
             "Run": self.whole_run,
+            "RunHistoryKeys": self.whole_run,
             "RunParquetHistory": lambda _: {"project": {"run": {"parquetHistory": NO_PARQUET}}},
             "HistoryPage": self.history,
             "RunOutputArtifacts": self.output_artifacts,

@@ -13,10 +13,12 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.logged import Logged
+from asr_ablations.runs.looks import declared, evidence
 from asr_ablations.runs.metrics import FIGURES
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
+from asr_ablations.tools.wandb_errors import refusals
 
 if TYPE_CHECKING:
     import wandb
@@ -64,7 +66,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
         "job_type": "train",
         "tags": tags(config),
         "notes": (config.get("ablation") or {}).get("question"),
-        "config": {**plain_config(config), "identity": run.id},
+        "config": {**plain_config(config), **of_the_folder(run)},
         "dir": str(run.folder),
     }
     validation = list(config["data"].get("validation") or [])
@@ -149,20 +151,34 @@ def log_row(experiment: "wandb.Run", place: int, row: Json) -> bool:
     step = {} if row["step"] is None else {STEP: row["step"]}
     try:
         experiment.log({**row["values"], **tables, **step, "_timestamp": row["time"]}, step=place, commit=True)
-    except wandb.errors.Error:
+    except refusals():
         return False
     return True
+
+
+def of_the_folder(run: Run) -> Json:
+    """What a comparison by W&B needs beside the config: the run's identity, its start, what its sweep had declared."""
+    first = declared(run.folder.parent)
+    return {
+        "identity": run.id,
+        "started": _started(run),
+        "declared": None if first is None else [len(first), evidence(first)],
+    }
+
+
+def _started(run: Run) -> str:
+    """The first start of a run's folder; empty where it has not started."""
+    try:
+        return str(read_environment(run.folder).get("started"))
+    except FileNotFoundError:
+        return ""
 
 
 def run_id(run: Run) -> str:
     """An id of the run's folder: of its content, its sweep, and the time of its first start. A run that is resumed has
     the same, and one that starts anew another.
     """
-    try:
-        started = str(read_environment(run.folder).get("started"))
-    except FileNotFoundError:
-        started = ""
-    return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), started]).encode()).hexdigest()[:8]
+    return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _started(run)]).encode()).hexdigest()[:8]
 
 
 def tags(config: Json) -> list[str]:
@@ -191,7 +207,7 @@ def send(experiment: "wandb.Run", run: Run, artifacts: Sequence[str]) -> bool:
                 artifact = wandb.Artifact(f"{experiment.id}-{name}", type=name)
                 artifact.add_file(str(path))
                 experiment.log_artifact(artifact)
-    except wandb.errors.Error:  # its server does not answer
+    except refusals():
         return False
     return True
 
