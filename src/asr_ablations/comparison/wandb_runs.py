@@ -113,10 +113,13 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
-    """The runs that can be arms, in the order in which they were started."""
-    return sorted(
-        (run for run in runs if run.job_type in TRAINING), key=lambda run: str(dict(run.config).get(STARTED, ""))
-    )
+    """The runs that can be arms, in the order in which they were started, and those of one second as their folders."""
+
+    def place(run: ApiRun) -> tuple[str, str, str]:
+        config = dict(run.config)
+        return str(config.get(STARTED, "")), str(run.name), str(config.get(IDENTITY, ""))
+
+    return sorted((run for run in runs if run.job_type in TRAINING), key=place)
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
