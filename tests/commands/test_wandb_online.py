@@ -39,6 +39,7 @@ class Commands:
             **self.server.environment,
             "WANDB_DIR": str(self.outputs),
             "WANDB_FINISH_TIMEOUT": "2",
+            "OMP_NUM_THREADS": "1",
             **environment,
         }
         return interpreter.start(words, clean_environment(self.outputs, self.outputs, **surroundings))
