@@ -102,7 +102,7 @@ def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("states", "procedure"),
-    [(("finished", "finished"), "fixed-length"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")],
+    [(("finished", "finished"), "fixed"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")],
 )
 def test_what_was_declared_gets_the_test_that_the_folders_have(states: tuple[str, ...], procedure: str) -> None:
     runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
