@@ -21,7 +21,7 @@ class Part:
 
 @dataclass
 class StoredRun:
-    """A run by its id. fields: those of W&B's upsertBucket, as last received; sessions: how often it was begun."""
+    """A run by its id. fields: those of W&B's upsertBucket, as last received; parts: what came of its streams."""
 
     entity: str
     project: str
