@@ -90,8 +90,14 @@ def fetch(path: str) -> Fetched:
         return Fetched(records, evidence_of(runs, records))
     except UsageError:
         raise
-    except (*refusals(), ValueError) as error:
-        raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
+    except refusals() as error:
+        raise _refused(path, error) from error
+    except ValueError as error:  # where there is no such project
+        raise _refused(path, error) from error
+
+
+def _refused(path: str, error: Exception) -> UsageError:
+    return UsageError(f"wandb={path}: {' '.join(str(error).split())}")
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
