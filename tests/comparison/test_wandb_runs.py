@@ -8,8 +8,9 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.wandb_runs import fetch, from_runs, to_record
+from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.plain import plain_config
+from asr_ablations.runs.looks import evidence
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv
 from tests.helpers.invented_records import record
@@ -97,3 +98,26 @@ def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
     ]
     assert to_record(run).utterances == rows
     assert not [line for line in from_runs([run]).warnings if "seeds alone" in line]
+
+
+@pytest.mark.parametrize(
+    ("states", "procedure"),
+    [(("finished", "finished"), "fixed"), (("finished", "crashed"), "anytime"), (("finished",), "anytime")],
+)
+def test_what_was_declared_gets_the_test_that_the_folders_have(states: tuple[str, ...], procedure: str) -> None:
+    runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
+    for run in runs:
+        run.config |= {"identity": f"id{run.config['seed']}", "declared": [2, evidence(["id0", "id1"])]}
+    assert evidence_of(runs, from_runs(runs)).procedure.name == procedure
+
+
+def test_without_a_declaration_any_number_of_looks_is_reckoned_with() -> None:
+    runs = [api_run("gru", 0.2, 0)]
+    assert evidence_of(runs, from_runs(runs)).procedure.name == "anytime"
+
+
+def test_runs_are_in_the_order_of_their_starts() -> None:
+    runs = [api_run(name, 0.2, 0) for name in ("gru", "lstm")]
+    for run, started in zip(runs, ("2026-01-02", "2026-01-01"), strict=True):
+        run.config["started"] = started
+    assert [run.folder.name for run in from_runs(runs).runs] == ["lstm", "gru"]

@@ -113,7 +113,7 @@ def test_a_resumed_run_goes_on_behind_what_it_had_logged(
     losses = [row["trainer/global_step"] for part in (first, second) for row in part["history"] if "train/loss" in row]
     assert losses == [10, 30, 40]
     assert f"wandb sync {record.folder}/wandb/offline-run-*" in capsys.readouterr().out
-    assert {"config": [f"{record.id}-config"]} == second["artifacts"], "there is no best checkpoint"
+    assert {"config": [f"{first['id']}-config"]} == second["artifacts"], "there is no best checkpoint"
 
 
 def test_a_run_of_the_same_content_that_starts_anew_has_another_id(record: Run) -> None:

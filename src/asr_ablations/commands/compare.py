@@ -128,7 +128,8 @@ def write_comparison(options: argparse.Namespace) -> int:
         from asr_ablations.comparison.wandb_runs import fetch
 
         path = first.removeprefix("wandb=")
-        comparison = compare_runs(fetch(path), settings, title=path.rpartition("/")[2])
+        fetched = fetch(path)
+        comparison = compare_runs(fetched.records, settings, path.rpartition("/")[2], fetched.evidence)
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
         comparison = compare([Path(folder) for folder in options.folders], settings)

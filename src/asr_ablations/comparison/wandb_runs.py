@@ -3,26 +3,36 @@
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
+from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.layout import UTTERANCES
+from asr_ablations.runs.looks import evidence
 from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
+from asr_ablations.statistics.procedure import FixedLength
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.wandb_errors import refusals
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
+STARTED, DECLARED = "started", "declared"
+"""Keys of a plain config for the run's first start, and for what the sweep's first launch declared: how many runs, and
+`evidence` of their identities.
+"""
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
-    "hardware: whether they differ in those is not known"
+    "hardware, and no earlier looks at a part of the runs: whether they differ in those, and whether there were looks, "
+    "is not known"
 )
+OWN_KEYS = (IDENTITY, STARTED, DECLARED)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
 )
@@ -56,7 +66,14 @@ class ApiRun(Protocol):
         ...
 
 
-def fetch(path: str) -> Records:
+class Fetched(NamedTuple):
+    """Runs, and what they are as evidence."""
+
+    records: Records
+    evidence: Evidence
+
+
+def fetch(path: str) -> Fetched:
     """The runs of entity/project/group. Raises UsageError for a path of another form and for what W&B refuses."""
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
@@ -64,13 +81,23 @@ def fetch(path: str) -> Records:
     import wandb
 
     entity, project, group = parts
+    wandb.setup(wandb.Settings(silent=True))  # it would say of every run that a file was downloaded
     try:
         runs = list(wandb.Api().runs(f"{entity}/{project}", filters={"group": group}))
-    except (wandb.errors.Error, ValueError, OSError) as error:
-        raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
-    if not runs:
-        raise UsageError(f"wandb={path}: there are no runs in this group")
-    return from_runs(runs)
+        if not runs:
+            raise UsageError(f"wandb={path}: there are no runs in this group")
+        records = from_runs(runs)
+        return Fetched(records, evidence_of(runs, records))
+    except UsageError:
+        raise
+    except refusals() as error:
+        raise _refused(path, error) from error
+    except ValueError as error:  # where there is no such project
+        raise _refused(path, error) from error
+
+
+def _refused(path: str, error: Exception) -> UsageError:
+    return UsageError(f"wandb={path}: {' '.join(str(error).split())}")
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
@@ -79,9 +106,7 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
     """
     records: dict[bool, list[RunRecord]] = {True: [], False: []}
     unfinished: list[Unfinished] = []
-    for run in runs:
-        if run.job_type not in TRAINING:
-            continue
+    for run in trainings(runs):
         record = to_record(run)
         if run.state == "finished" or record.diverged_at is not None:
             records[record.diverged_at is not None].append(record)
@@ -91,6 +116,26 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
     results = [*records[False], *records[True]]
     lacking = [] if all(record.utterances for record in records[False]) else [WITHOUT_UTTERANCES]
     return Records(records[False], records[True], unfinished, [UNCHECKED, *lacking] if results else [])
+
+
+def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
+    """The runs that can be arms, in the order in which they were started, and those of one second as their folders."""
+
+    def place(run: ApiRun) -> tuple[str, str, str]:
+        config = dict(run.config)
+        return str(config.get(STARTED, "")), str(run.name), str(config.get(IDENTITY, ""))
+
+    return sorted((run for run in runs if run.job_type in TRAINING), key=place)
+
+
+def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
+    """The test for runs of which W&B has what was declared; as `gather` has it for folders, but for earlier looks."""
+    configs = [dict(run.config) for run in trainings(runs)]
+    seen = evidence(str(config.get(IDENTITY)) for config in configs)
+    declared = {tuple(config.get(DECLARED) or ()) for config in configs}
+    if records.unfinished or declared != {(len(configs), seen)}:
+        return UNDECLARED
+    return Evidence(FixedLength(), "all runs that were declared have ended", runs=seen, complete=True)
 
 
 def to_record(run: ApiRun) -> RunRecord:
@@ -117,7 +162,7 @@ def nested(config: Json) -> Json:
     """
     if IDENTITY not in config:
         return config
-    whole: Json = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
+    whole: Json = {key: _option(key, value) for key, value in config.items() if "." not in key and key not in OWN_KEYS}
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole

@@ -10,9 +10,9 @@ from asr_ablations.tools.files import Json
 
 KEPT = ("sweep", "ablation", "arms", "arm")
 """Keys that change no number, and that a comparison of runs reads."""
-HIDDEN = frozenset({*(key for key in MACHINE_KEYS if key not in KEPT), "languages", "cache.root"}) | {
-    f"data.{key}" for key in WHEREABOUTS
-}
+HIDDEN = frozenset(
+    {*(key for key in MACHINE_KEYS if key not in KEPT), "languages", "cache.root", "cache.gigabytes"}
+) | {f"data.{key}" for key in WHEREABOUTS}
 
 
 def plain_config(config: Json) -> Json:
@@ -29,7 +29,7 @@ def plain_config(config: Json) -> Json:
             plain |= dict(_leaves(value, f"{key}."))
         else:
             plain[key] = value
-    kept = {key: value for key, value in plain.items() if key not in HIDDEN and key.split(".")[0] not in HIDDEN}
+    kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
     typed = [str(word) for word in config.get("overrides") or []]
     return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
 
@@ -58,6 +58,13 @@ def _leaves(node: Json, prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{prefix}{key}.")
         elif key not in MARKS:
             yield f"{prefix}{key}", value
+
+
+def _parents(key: str) -> Iterator[str]:
+    """The dotted key and all that it stands below: a.b.c, a.b, a."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
 
 
 def _without_home(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.components.logger.wandb import begin, mode
+from asr_ablations.components.logger.wandb import begin, end, mode
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.looks import look_rows
@@ -102,7 +102,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
             {f"until/state/{question.arm}": question.outcome for question in comparison.course.contrasts}
         )
     entity = str(run.entity)
-    run.finish()
+    end(run)
     return save_report(comparison, entity, project)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from asr_ablations.components.logger.wandb import begin, sync_command, tags
+from asr_ablations.components.logger.wandb import begin, end, sync_command, tags
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.tools.errors import UsageError
@@ -28,23 +28,30 @@ def log_afterwards(
     logger = wandb_of(config.get("logger"))
     if logger is None:
         return None
+    options: Json = {
+        "project": logger.get("project"),
+        "entity": logger.get("entity"),
+        "group": str(config.get("sweep")),
+        "job_type": job_type,
+        "name": name,
+        "tags": tags(config),
+        "config": {**plain_config(config), "identity": read_environment(run).get("id"), **more},
+        "dir": str(run),
+    }
     try:
-        logged = begin(
-            project=logger.get("project"),
-            entity=logger.get("entity"),
-            group=str(config.get("sweep")),
-            job_type=job_type,
-            name=name,
-            tags=tags(config),
-            config={**plain_config(config), "identity": read_environment(run).get("id"), **more},
-            dir=str(run),
-        )
+        if not _log(options, results, offline=False):
+            _log(options, results, offline=True)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
-    logged.summary.update(dict(results))
-    logged.finish()
     return sync_command([run])
+
+
+def _log(options: Json, results: Mapping[str, object], *, offline: bool) -> bool:
+    """Whether W&B has received it, or offline, has it in a file."""
+    logged = begin(offline=offline, **options)
+    logged.summary.update(dict(results))
+    return end(logged)
 
 
 def wandb_of(node: object) -> Json | None:

@@ -1,39 +1,66 @@
-"""What a run has sent to Weights & Biases."""
+"""What a run has logged to Weights & Biases."""
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from asr_ablations.runs.layout import LOGGED
-from asr_ablations.tools.files import read_json, write_json
+from asr_ablations.tools.files import Json
+
+Table: TypeAlias = Sequence[Any]
+"""A table's columns and rows."""
 
 
 class Logged:
-    """What a run has sent to W&B, in its folder: a resumed one repeats steps from the checkpoint on, and offline W&B
-    counts its rows from 0 again.
+    """The rows that a run has logged, in its folder: a resumed one repeats steps from the checkpoint on, and W&B's own
+    file lacks the last rows of a run that was killed, as its server may.
+
+    rows: {"values", "tables", "step", "time"}, W&B's step is their place; cut: whether the latest part of the run has
+    not ended, so that W&B's file and server may lack rows of it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOGGED
-        try:
-            known = read_json(self.path)
-        except (OSError, ValueError):
-            known = {"rows": 0, "steps": {}}
-        self.rows, self.steps = int(known["rows"]), dict(known["steps"])
-        self._resumed = self.rows > 0
+        self.rows: list[Json] = []
+        self.cut = False
+        self._steps: dict[str, int] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
+            try:
+                self._take(json.loads(line))
+            except ValueError:  # the last line of a run that was killed
+                break
 
     def new(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
         """The metrics that were not logged at this step or after it; empty where nothing but the epoch is left."""
-        row = {key: value for key, value in metrics.items() if step is None or self.steps.get(key, -1) < step}
+        row = {key: value for key, value in metrics.items() if step is None or self._steps.get(key, -1) < step}
         return row if set(row) - {"epoch"} else {}
 
-    def place(self) -> dict[str, Any]:
-        """Where the next row goes: behind all earlier ones."""
-        first, self._resumed = self._resumed, False
-        return {"step": self.rows, "commit": True} if first else {}
+    def add(self, values: Mapping[str, float], step: int | None, tables: Mapping[str, Table] | None = None) -> Json:
+        """Keep a row; the row."""
+        row = {"values": {key: _number(value) for key, value in values.items()}, "time": time.time()}
+        return self._write({**row, "step": step, "tables": dict(tables or {})})
 
-    def add(self, row: Mapping[str, float], step: int | None) -> None:
-        self.rows += 1
-        if step is not None:
-            self.steps |= dict.fromkeys(row, step)
-        write_json(self.path, {"rows": self.rows, "steps": self.steps})
+    def part(self, *, begins: bool) -> None:
+        """Keep that a part begins, or has ended with all its rows in W&B's file or on its server."""
+        self._write({"begins": begins})
+
+    def _write(self, content: Json) -> Json:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(content) + "\n")
+        self._take(content)
+        return content
+
+    def _take(self, content: Json) -> None:
+        if "begins" in content:
+            self.cut = content["begins"]
+            return
+        self.rows.append(content)
+        if content["step"] is not None:
+            self._steps |= dict.fromkeys([*content["values"], *content["tables"]], content["step"])
+
+
+def _number(value: Any) -> Any:
+    """A tensor of one number as that number."""
+    return value.item() if hasattr(value, "item") else value

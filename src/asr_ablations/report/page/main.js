@@ -13,9 +13,10 @@ const options = (place, pairs) => at(place).replaceChildren(...pairs.map(([value
 
 function head() {
   document.title = `${data.title}: comparison`;
-  at("title").textContent = data.title;
+  at("title").replaceChildren(...data.title.split(/(?<=[+_-])/).flatMap((part) => [part, element("wbr", {})]));
   at("question").textContent = data.question ?? "";
-  const parts = [`factor ${data.factor.join(", ")}`, `${data.arms.length} arms`, data.source];
+  const several = data.arms.length > 1;
+  const parts = several ? [`factor ${data.factor.join(", ")}`, `${data.arms.length} arms`, data.source] : ["one arm", data.source];
   at("kicker").textContent = parts.filter(Boolean).join(" · ");
   at("verdicts").replaceChildren(...data.verdicts.map((text) => element("li", {}, text)));
   const list = (title, lines, kind) => lines.length
@@ -25,6 +26,9 @@ function head() {
     ...list("Not finished", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
     ...list("The literature", data.literature, ""),
   );
+  const empty = !at("verdicts").children.length && !at("notes").children.length; // of a single run
+  at("verdict").hidden = empty;
+  if (empty) Object.assign(document.querySelector(".skip"), { href: "#results", textContent: "Skip to the results" });
 }
 
 /* A column of the results: a mean and its standard deviation over seeds share a column. */
@@ -57,8 +61,9 @@ function results() {
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
+  at("s-config").hidden = data.arms.length < 2;
   if (data.config.length) table("config", data.config, config, "Differing keys of the configs");
-  else at("config").replaceChildren(element("p", { class: "hint" }, "Nothing."));
+  else at("config").replaceChildren(element("p", { class: "hint nothing" }, "Nothing."));
 }
 
 function interval(row, most) {
