@@ -10,7 +10,7 @@ COPY pyproject.toml setup.py MANIFEST.in constraints.txt Makefile README.md ./
 COPY conf conf
 COPY sweeps sweeps
 COPY src src
-RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir -c constraints.txt ".${EXTRAS:+[$EXTRAS]}"
+RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir -c constraints.txt ".[decode${EXTRAS:+,$EXTRAS}]"
 ENV HOME=/data
 WORKDIR /data
 ENTRYPOINT ["asr-ablations"]

@@ -18,6 +18,7 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
 
 # What `make train` needs is installed first, extras on top of it into the same environment, each once.
+# decode goes with every installation: pyctcdecode's beams are part of what the pages show.
 EXTRAS ?=
 comma := ,
 empty :=
@@ -32,7 +33,7 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 		echo "Installing $(or $(WANTED),what training needs) into $(ENVIRONMENT) (some minutes; once a machine)"; \
 		[ -e $(ENVIRONMENT)/installed-base ] || { rm -rf $(ENVIRONMENT); $(PYTHON) -m venv $(ENVIRONMENT); }; \
 		$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX)) $(ENVIRONMENT)/bin/python -m pip install \
-			--disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt '.$(if $(WANTED),[$(WANTED)])'; \
+			--disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
 		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
 		rm -rf build src/*.egg-info; \
 		touch $(ENVIRONMENT)/installed-base $(STAMP); \

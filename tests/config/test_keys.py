@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose as compose_file
-from asr_ablations.config.keys import known
+from asr_ablations.config.keys import ELSEWHERE, known, unread
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.onnx_export.request import check_request as check_export
 from asr_ablations.tools.errors import UsageError
@@ -128,13 +128,19 @@ def test_a_group_without_a_choice_is_one_line(override: str, message: str) -> No
         compose_file(CONF, [override], name="config", folder=None)
 
 
-@pytest.mark.parametrize("override", ["batch=8", "seeds=3", "transcripts=1", "hardware=null"])
-def test_a_value_in_place_of_keys_is_one_line(override: str) -> None:
-    key, _, value = override.partition("=")
+def test_what_templates_call_a_key_is_ours() -> None:
+    names = [name for name in ELSEWHERE if not name.startswith("-")]
     cfg = compose()
-    cfg[key] = None if value == "null" else int(value)
-    with pytest.raises(UsageError, match=f"^{key}=.*: expected keys below it, as {key}"):
-        check(cfg)
+    assert [name for name in names if OmegaConf.select(cfg, name, default="none") == "none"] == []
+    assert [
+        other for others in ELSEWHERE.values() for other in others if OmegaConf.select(cfg, other) is not None
+    ] == []
+
+
+def test_what_a_command_does_not_read_is_said() -> None:
+    words = ["data=an4", "+data.x=1", "max_epochs=3", "++rnn=gru", "max_epochs=4", "hydra.job.chdir=true"]
+    assert unread(words, ("data",)) == "not read here: max_epochs, rnn; src/train.py does"
+    assert unread(["data=an4"], ("data",)) is None
 
 
 def test_the_recipe_for_a_gpu_sets_what_it_says_and_leaves_the_rest() -> None:

@@ -1,19 +1,35 @@
 """Packages that only some commands need are asked for by name."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.extras import require
-from tests.helpers.support import REPOSITORY
+from asr_ablations.tools.extras import BROUGHT_BY, require
+from tests.helpers.support import REPOSITORY, described
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
     with pytest.raises(UsageError, match=r"^logger=x: needs no_such_package; make install EXTRAS=tensorboard "):
         require("tensorboard", "logger=x", "torch", "no_such_package")
     require("tensorboard", "logger=x", "torch")
+
+
+@pytest.mark.parametrize("name", ["beam", "beam_lm"])
+def test_a_search_without_its_package_names_the_line_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = described("decoder", name)
+    for module in [*sys.modules]:
+        if module.startswith(("pyctcdecode", "asr_ablations.components.decoder.")):
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyctcdecode", None)  # as if it were not installed
+    with pytest.raises(UsageError, match=rf"decoder\.{name}: needs pyctcdecode; make install EXTRAS=decode "):
+        build(node)
+    assert build(described("decoder", "greedy")) is not None
 
 
 def test_every_extra_that_is_asked_for_exists() -> None:
@@ -24,5 +40,5 @@ def test_every_extra_that_is_asked_for_exists() -> None:
         for path in Path(REPOSITORY / "src").rglob("*.py")
         for name in re.findall(r"""(?:require|installs)\(\s*["'](\w+)["']""", path.read_text(encoding="utf-8"))
     ]
-    assert set(calls) <= extras
+    assert {*calls, *BROUGHT_BY.values()} <= extras
     assert {"search", "tensorboard", "export", "serve", "lexicon"} <= set(calls)

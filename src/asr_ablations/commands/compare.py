@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr_ablations.commands.run import exit_code
+from asr_ablations.commands.run import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.paths import CONF, REPOSITORY
@@ -44,7 +44,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("folders", nargs="*", metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…")
+    arguments.add_argument(
+        "folders", nargs="*", type=as_folder, metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…"
+    )
     arguments.add_argument(
         "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
     )

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.config.keys import unread
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import programs
 from asr_ablations.language_models.fit import fit
@@ -15,6 +16,8 @@ from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import Json, write_json
 from asr_ablations.tools.terminal import console
+
+READS = ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger")
 
 
 def make(cfg: DictConfig) -> Path:
@@ -32,6 +35,8 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
+    if line := unread(OmegaConf.to_container(cfg)["overrides"], READS):
+        print(line)
     return record.folder
 
 

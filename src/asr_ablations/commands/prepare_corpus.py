@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Mapping
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
+from asr_ablations.config.keys import unread
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.description import SetDescription, describe_set
 from asr_ablations.data.fingerprint import fingerprint
@@ -15,6 +16,9 @@ from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless
 from asr_ablations.training.assembly import assemble
+
+READS = ("data", "alphabet", "features", "model", "outputs")
+"""Groups and keys that reach the table; outputs names a folder for what comes later."""
 
 
 def prepare(cfg: DictConfig) -> None:
@@ -36,6 +40,8 @@ def prepare(cfg: DictConfig) -> None:
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
+    if line := unread(OmegaConf.to_container(cfg)["overrides"], READS):
+        print(line)
 
 
 def _print(sets: Mapping[str, SetDescription]) -> None:

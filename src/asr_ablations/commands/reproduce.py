@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr_ablations.commands.run import exit_code
+from asr_ablations.commands.run import as_folder, exit_code
 from asr_ablations.tools.paths import REPOSITORY
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
+    arguments.add_argument("run", type=as_folder, metavar="RUN", help="the folder of a finished run")
     arguments.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="what a new run has otherwise, as for src/train.py; rnn=gru"
     )
@@ -71,7 +71,7 @@ def _original(options: argparse.Namespace) -> "Original":
     from asr_ablations.reproduction.checkout import announce
     from asr_ablations.reproduction.original import load_original
 
-    original = load_original(options.run)
+    original = load_original(Path(options.run))
     if options.checkout:
         announce(original, REPOSITORY, trust=options.trust)
     return original

@@ -8,6 +8,11 @@ from asr_ablations.tools.errors import UsageError, exit_code_of, of_the_system
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
 
+def as_folder(word: str) -> str:
+    """A folder as it is typed: alone, or behind run= as the commands with Hydra want it."""
+    return word.removeprefix("run=")
+
+
 def exit_code(work: Callable[[], int]) -> int:
     """The exit code of `work`: its own; 2 for a mistake of the user's, which is printed as one line; 130 for Ctrl-C; 1
     where the reader of the output has gone away, as in … | head.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from asr_ablations.comparison.arm import Arm
 from asr_ablations.comparison.arms import find_baseline, group
@@ -9,6 +10,7 @@ from asr_ablations.comparison.confounds import (
     ConfoundedError,
     Differing,
     confounds,
+    content,
     differing,
     find_factor,
     replicated,
@@ -75,6 +77,7 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
     Raises ConfoundedError where the runs differ in more than the factor, and UsageError for what cannot be asked.
     """
     runs = [*records.runs, *records.diverged]
+    _check_allowed(options.allow, runs)
     if plan is not None:
         arms, warnings = planned_arms(plan, records)
         runs = [run for arm in arms for run in arm.results]
@@ -117,6 +120,15 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
         warnings=warnings,
         changes=changes,
     )
+
+
+def _check_allowed(allow: Sequence[str], runs: Sequence[RunRecord]) -> None:
+    """Raises UsageError for a key of --allow that no run has: it would excuse nothing."""
+    known = list(dict.fromkeys(key for run in runs for key in content(run)))
+    for key in allow:
+        if known and not any(within(name, [key]) for name in known):
+            near = ", ".join(get_close_matches(key, known, n=3)) or "a key of config.yaml, or a group"
+            raise choices("allow", key, near)
 
 
 def _differing(runs: Sequence[RunRecord]) -> Differing:

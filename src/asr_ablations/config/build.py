@@ -5,10 +5,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.keys import check_added, refused_by_hydra
+from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
+from asr_ablations.tools.extras import missing
 
 
 def check_targets(cfg: DictConfig) -> None:
@@ -21,6 +22,7 @@ def check_targets(cfg: DictConfig) -> None:
     assert isinstance(content, dict)
     # what the user typed, with interpolations; nothing is built from it
     check_added(content.pop("overrides", None), {str(key): value for key, value in content.items()})
+    check_shapes({str(key): value for key, value in content.items()})
     for key, value in content.items():
         if str(key) not in groups():
             check_free(str(key), value)
@@ -35,7 +37,7 @@ def one_line(error: Exception) -> str:
     """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
     behind = error.__context__
     message = " ".join(str(behind if isinstance(behind, UsageError) else error).split())
-    return refused_by_hydra(message) or message
+    return refused_by_hydra(message) or not_keys(message) or message
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
@@ -58,6 +60,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         except ImportError as error:
             if isinstance(error.__cause__, UsageError):  # a package is missing, and the module has said which
                 raise error.__cause__ from None
+            if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
+                raise wanted from None
             raise UsageError(f"_target_={target}: there is no such class or function") from error
     try:
         # the default conversion hands over DictConfigs; plain containers are simpler to work with

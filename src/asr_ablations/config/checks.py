@@ -14,22 +14,12 @@ MOST_PROCESSES = 1024
 MOST = {"max_epochs": 10**6, "width": 2**16, "layers": 1000, "nodes": 10**4}
 """Beyond what anybody trains: building a billion layers takes hours before it says anything."""
 MOST_IN_A_BATCH = 10**6
-BELOW = {
-    "batch": "batch.size=8",
-    "seeds": "seeds.init=1",
-    "transcripts": "transcripts.every=100",
-    "hardware": "hardware.price_per_hour=2.5",
-}
-"""Plain keys that have others below them, each with an example."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 
 def check(cfg: DictConfig) -> None:
     """Check the values of plain keys. Raises UsageError with the value and the choices."""
     check_targets(cfg)
-    for key, example in BELOW.items():
-        if not isinstance(cfg[key], DictConfig):
-            raise choices(key, cfg[key], f"keys below it, as {example}")
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
     if cfg.gpus != "auto":

@@ -20,6 +20,7 @@ from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name
 from asr_ablations.config.languages import look_up_in
 from asr_ablations.config.loader import use_loader
+from asr_ablations.config.words import arranged
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason
 from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
@@ -62,6 +63,8 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             forgive_characters()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
+                if cfg is None:
+                    sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 if (stop := _stop_before(error)) is not None:

@@ -2,14 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import yaml
 
 from asr_ablations.config.targets import groups, options_of
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.paths import CONF
 
 TRAINING = "config"
@@ -19,6 +19,25 @@ FREE = ("ablation", "hydra")
 """Keys below which others have their own check."""
 COULD_NOT = re.compile(r"Could not override '([^'@]+)'")
 """How Hydra begins to refuse a key; it goes on with the advice to add it."""
+NOT_MERGED = re.compile(r"Error merging override (\w+)=(.*)")
+"""How Hydra refuses a list or a text in place of keys."""
+ELSEWHERE = {
+    "weights": ("ckpt_path", "checkpoint_path", "finetune"),
+    "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"),
+    "optimizer.lr": ("learning_rate", "optim.lr"),
+    "batch.size": ("bs", "train_batch_size"),
+    "batch.accumulate": ("accumulate_grad_batches", "trainer.accumulate_grad_batches"),
+    "gpus": ("devices", "num_gpus", "trainer.devices"),
+    "workers": ("num_workers", "data.num_workers"),
+    "width": ("hidden_size", "hidden_dim"),
+    "layers": ("num_layers", "n_layers"),
+    "schedule": ("scheduler", "lr_scheduler"),
+    "stopping": ("early_stopping", "callbacks"),
+    "gradient.limit": ("gradient_clip_val", "trainer.gradient_clip_val"),
+    "sweep": ("experiment_name", "task_name"),
+    "-cd sweeps -cn <name>": ("experiment", "hparams_search"),
+}
+"""A key, or what is typed in its place, with what templates and toolkits of the field call it."""
 
 
 def check_added(overrides: object, config: Mapping[str, Any]) -> None:
@@ -28,7 +47,7 @@ def check_added(overrides: object, config: Mapping[str, Any]) -> None:
     refuses those that it does not take. config: what they were added to.
     """
     words = [word for word in overrides if isinstance(word, str)] if isinstance(overrides, list) else []
-    for key in (word.lstrip("+").partition("=")[0] for word in words if word.startswith("+")):
+    for key in (word.lstrip("+").partition("=")[0].rpartition("@")[2] for word in words if word.startswith("+")):
         first, _, below = key.partition(".")
         plain, groups = _known_anywhere()
         if first in (*groups, *FREE) or first not in config:  # an option of a group beside the sweep file is no key
@@ -82,18 +101,54 @@ def _everything() -> dict[str, Any]:
     return {**plain, **{group: {key: None for node in listed for key in node} for group, listed in nodes.items()}}
 
 
+def not_keys(message: str) -> str | None:
+    """What to say of a value in place of keys, by what Hydra says; None where it says something else."""
+    match = NOT_MERGED.match(message)
+    return None if match is None else str(_keys_expected(match[1], match[2]))
+
+
+def check_shapes(config: Mapping[str, Any]) -> None:
+    """Raises UsageError for a value in place of the keys below a plain key."""
+    plain, _ = _known_anywhere()
+    for key, value in config.items():
+        if isinstance(plain.get(key), dict) and not isinstance(value, Mapping):
+            raise _keys_expected(key, value)
+
+
+def _keys_expected(key: str, value: object) -> UsageError:
+    below = _known_anywhere()[0].get(key)
+    name, first = next(iter(below.items()), ("", None)) if isinstance(below, dict) else ("", None)
+    example = f", as {key}.{name}={'<value>' if first is None else first}" if name else ""
+    return choices(key, value, f"keys below it{example}")
+
+
+def unread(overrides: object, reads: Collection[str]) -> str | None:
+    """A line on what was typed and changes nothing in a command that reads only some keys and groups of a training
+    config; None where all of it is read. A training's command line may stand there as it is, so this is no mistake.
+    """
+    words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
+    typed = [word.lstrip("+").partition("=")[0] for word in words]
+    others = [key for key in dict.fromkeys(typed) if not key.startswith("hydra") and key.split(".")[0] not in reads]
+    return f"not read here: {', '.join(others)}; src/train.py does" if others else None
+
+
 def unknown(key: str, config: Mapping[str, Any]) -> UsageError:
     """The last part of a key may be right in another place: lr is optimizer.lr. A group that no default chooses from is
-    added.
+    added, where its files are of keys outside it.
     """
-    if (CONF / key).is_dir():
-        options = ", ".join(f"+{key}={file.stem}" for file in sorted((CONF / key).glob("*.yaml")))
+    if files := sorted((CONF / key).glob("*.yaml")):
+        added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]
+        if not added:
+            return UsageError(f"{key}: this command reads nothing of conf/{key}")
+        options = ", ".join(f"+{key}={name}" for name in added)
         return UsageError(f"{key}: nothing is chosen from it by default; expected {options}")
-    dotted = [name for name in _dotted(config) if name != key and not name.startswith(f"{key}.")]
+    dotted = [name for name in _dotted(config) if name != key and not name.startswith(f"{key}.") and "._" not in name]
     last = key.rpartition(".")[2]
     same = [name for name in dotted if name.rpartition(".")[2] == last]
-    near = same or difflib.get_close_matches(key, dotted, n=3)
-    hint = f"nearest: {', '.join(near)}" if near else "docs/options.md lists them all"
+    usual = [name for name, others in ELSEWHERE.items() if key in others and (name in dotted or name.startswith("-"))]
+    near = [*usual, *same, *difflib.get_close_matches(key, dotted, n=3)]
+    near = near or [name for name in dotted if key.startswith(f"{name}_")]
+    hint = f"nearest: {', '.join(dict.fromkeys(near))}" if near else "docs/options.md lists them all"
     return UsageError(f"{key}: there is no such key; {hint}")
 
 

@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
-from asr_ablations.config.own_keys import refuse_unread
+from asr_ablations.config.own_keys import refuse_unread, refuse_unread_groups
 from asr_ablations.tools.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
@@ -74,7 +74,7 @@ class Loader(ConfigLoaderImpl):
             self._process_config_searchpath(config_name, parsed, repository)
             self._repositories[key] = repository
         for override in parsed:
-            _refuse_null(override, self._repositories[key])
+            _refuse(override, self._repositories[key])
         return parsed, self._repositories[key]
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
@@ -82,6 +82,7 @@ class Loader(ConfigLoaderImpl):
         if key not in self._merged:
             merged = super()._compose_config_from_defaults_list(defaults, repo)
             refuse_unread(defaults, repo, merged)
+            refuse_unread_groups(defaults)
             self._merged[key] = merged
         return copy.deepcopy(self._merged[key])
 
@@ -104,12 +105,17 @@ def several(overrides: list[str]) -> list[str]:
     return words
 
 
-def _refuse_null(override: Override, repository: Repository) -> None:
-    """Raises UsageError for group=null, which Hydra answers with a traceback."""
-    group = override.key_or_group
-    deleted, null = override.is_delete(), override.value_type is ValueType.ELEMENT and override.value() is None
-    if null and not deleted and repository.group_exists(group):
-        raise choices(group, "null", repository.get_group_options(group))
+def _refuse(override: Override, repository: Repository) -> None:
+    """Raises UsageError for group=null and group=3, which Hydra answers with a traceback, and for what takes a key
+    away: a class would go on with a default of its own, which no config shows.
+    """
+    key = override.key_or_group
+    options = repository.get_group_options(key) if repository.group_exists(key) else []
+    if override.is_delete() and not key.startswith("hydra"):
+        expected = ", ".join(f"{key}={name}" for name in options) or f"{key}=<value>"
+        raise UsageError(f"~{key}: nothing can be taken away; expected {expected}")
+    if options and override.value_type is ValueType.ELEMENT and not isinstance(value := override.value(), (str, list)):
+        raise choices(key, "null" if value is None else value, options)
 
 
 def list_files(

@@ -8,7 +8,10 @@ from hydra._internal.config_repository import IConfigRepository
 from hydra.core.default_element import ResultDefault
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.keys import FREE, OF_HYDRA, unknown
+from asr_ablations.config.keys import FREE, OF_HYDRA, known, unknown
+from asr_ablations.config.targets import groups
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.paths import CONF
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -35,6 +38,20 @@ def refuse_unread(defaults: Sequence[ResultDefault], repository: IConfigReposito
         for key in wrong:
             if not any(reference == key or reference.startswith(f"{key}.") for reference in referred):
                 raise unknown(key, inherited)
+
+
+def refuse_unread_groups(defaults: Sequence[ResultDefault]) -> None:
+    """Raises UsageError for an option that `+group=option` puts below a key that nothing of the command reads."""
+    begun = [path for default in defaults if "/" not in (path := str(default.config_path)) and _is_of_conf(path)]
+    chosen_from = {group for path in begun for group in known(path)[1]}
+    for default in defaults if begun else ():
+        group, _, name = str(default.config_path).rpartition("/")
+        if group in groups() and default.package == group and group not in chosen_from:
+            raise UsageError(f"{group}={name}: this command reads nothing of conf/{group}")
+
+
+def _is_of_conf(path: str) -> bool:
+    return (CONF / f"{path}.yaml").is_file()
 
 
 def _other_options(defaults: Sequence[ResultDefault], repository: IConfigRepository) -> Iterator[dict[str, Any]]:
