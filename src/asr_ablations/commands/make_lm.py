@@ -35,7 +35,7 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
-    if line := unread(OmegaConf.to_container(cfg)["overrides"], READS):
+    if line := unread(OmegaConf.to_container(cfg.overrides), READS):
         print(line)
     return record.folder
 

@@ -40,7 +40,7 @@ def prepare(cfg: DictConfig) -> None:
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
-    if line := unread(OmegaConf.to_container(cfg)["overrides"], READS):
+    if line := unread(OmegaConf.to_container(cfg.overrides), READS):
         print(line)
 
 
