@@ -32,7 +32,7 @@ from asr_benchmarks.lstm.torch_cells import TorchCells
 from asr_benchmarks.lstm.torch_compiled import LSTMCompiled
 from asr_benchmarks.result import Result
 from asr_benchmarks.worker import Worker
-from tests.helpers.support import compose, group_options
+from tests.helpers.support import compose, composed_by_hydra, group_options
 
 pytestmark = [  # what torch.compile does itself
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),
@@ -180,7 +180,7 @@ def test_the_papers_configurations_are_those_of_its_table_3() -> None:
 
 
 def _options(scale: float = 1, **changes: Any) -> tuple[Any, list[str], float]:
-    cfg = compose("+benchmark=lstm").benchmark
+    cfg = composed_by_hydra(("benchmark=lstm",), "benchmarks").benchmark
     networks = {key: dict(values) for key, values in cfg.networks.items()}
     for values in networks.values():
         values["frames"] = list(values["frames"])

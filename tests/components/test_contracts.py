@@ -21,7 +21,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.training import contracts
 from asr_ablations.training.contracts import Decoder
 from tests.helpers.every_key import refused
-from tests.helpers.support import CONF, compose, group_options
+from tests.helpers.support import CONF, compose, composed_by_hydra, group_options
 
 OTHERS = ("benchmark", "recipe")
 """Groups without components."""
@@ -41,7 +41,9 @@ def contract(group: str) -> type:
 
 def node(group: str, name: str) -> Any:
     """The config of an option within conf/config.yaml; a language model has a config of its own."""
-    return compose(f"+lm={name}" if group == "lm" else f"{group}={name}")[group]
+    if group == "lm":
+        return composed_by_hydra((f"lm={name}",), "language_model").lm
+    return compose(f"{group}={name}")[group]
 
 
 def option(group: str, name: str) -> Any:

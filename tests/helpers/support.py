@@ -91,11 +91,11 @@ def _file_of(group: str, name: str) -> str | None:
     return None if "# @package" in text or re.search("^defaults:", text, re.MULTILINE) else text
 
 
-def composed_by_hydra(overrides: tuple[str, ...]) -> DictConfig:
-    """conf/config.yaml as a command composes it."""
+def composed_by_hydra(overrides: tuple[str, ...], name: str = "config") -> DictConfig:
+    """conf/config.yaml, or another command's own config, as the command composes it."""
     look_up_in(CONF)  # a process that a test starts has no conftest.py
     # `overrides` asks Hydra for the command line, which is none here
-    cfg = loader(CONF).load_configuration("config", ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
+    cfg = loader(CONF).load_configuration(name, ["overrides=[]", *overrides], RunMode.RUN, from_shell=False)
     with open_dict(cfg):
         del cfg["hydra"]
     return cfg

@@ -1,5 +1,6 @@
 """Every alphabet of conf/: it spells the training text, takes a separation character, and sizes the model's output."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from asr_ablations.config.checks import check
 from asr_ablations.config.languages import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import CONF, component, compose, group_options
@@ -26,7 +29,9 @@ def corpus(*texts: str) -> Any:
         validation=["dev"],
         test=["test"],
         prepare=lambda: None,
-        read=lambda split: [SimpleNamespace(text=text) for text in texts],
+        read_set=lambda name: Utterances.of(
+            [Utterance(str(number), "a", Path("none.flac"), 0.0, 1.0, text) for number, text in enumerate(texts)]
+        ),
     )
 
 

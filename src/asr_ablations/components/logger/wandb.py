@@ -240,9 +240,9 @@ def begin(
     settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
     if "WANDB_FINISH_TIMEOUT" not in os.environ:
         settings.finish_timeout = PATIENCE_AT_END
-    wandb.setup(wandb.Settings(silent=True))  # a run's own setting silences neither its login nor its end
     chosen: Mode = "offline" if offline else mode()
     try:
+        wandb.setup(wandb.Settings(silent=True))  # a run's own setting silences neither its login nor its end
         options["resume"] = offline_resume if chosen == "offline" else resume
         return wandb.init(**options, mode=chosen, settings=settings)  # type: ignore[arg-type]
     except wandb.errors.AuthenticationError as error:
