@@ -36,8 +36,15 @@ class Result(NamedTuple):
 class Running:
     """`python <arguments>`, forked from an interpreter that has imported torch. Killed where its block ends first."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str) -> None:
-        self._command = interpreter.start(arguments, environment, folder, stdin)
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        stdin: str,
+        fresh: bool | None = None,
+    ) -> None:
+        self._command = interpreter.start(arguments, environment, folder, stdin, fresh=fresh)
         self.pid: int = self._command.pid
 
     def poll(self, seconds: float = 0.0) -> int | None:
@@ -88,9 +95,10 @@ def run_command(
     folder: Path = REPOSITORY,
     stdin: str = "",
     patience: float = PATIENCE,
+    fresh: bool | None = None,
 ) -> Result:
-    """A command from its start to its end."""
-    with start(arguments, environment, folder, stdin) as command:
+    """A command from its start to its end. fresh: True for one with an interpreter of its own."""
+    with Running(arguments, environment, folder, stdin, fresh) as command:
         return command.finish(patience)
 
 

@@ -47,9 +47,9 @@ class InputPlaces:
         return [*self.corpus, "sweep=s", f"outputs={outputs}"]
 
     @contextmanager
-    def scratch(self, number: int) -> Iterator[Path]:
+    def scratch(self) -> Iterator[Path]:
         """An empty folder for a case, removed afterwards whatever it has become."""
-        folder = self.folder / f"case-{number}"
+        folder = self.folder / "case"
         folder.mkdir()
         try:
             yield folder

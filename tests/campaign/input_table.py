@@ -33,6 +33,11 @@ class Case:
     shell: str
 
     @property
+    def kind(self) -> str:
+        """Its row in the report."""
+        return self.command
+
+    @property
     def name(self) -> str:
         return f"{self.command}.txt:{self.row}"
 
