@@ -19,6 +19,8 @@ from tests.helpers.run_results import same
 GONE = 60.0
 """Seconds within which whatever a killed command had started must have ended."""
 ENDED_BY = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130, -2}}
+PRINTED = "killed.txt"
+"""What the killed command printed, in the folder of the case."""
 EQUAL, NOT_KILLED = "bit-equal", "ended before"
 
 
@@ -81,6 +83,7 @@ class Killer:
             command.poll(moment.delay)
             killed = self._signal(victim, command, moment.signal, generator)
             done = command.finish()
+            (folder / PRINTED).write_text(f"exit code {done.code}\n{done.out}\n{done.errors}", encoding="utf-8")
             beside = other.finish() if other else None
             left = lambda: left_running(standing | own)  # noqa: E731
             if not until(lambda: not left(), GONE):
