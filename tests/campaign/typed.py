@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.campaign.commands import THREADS, Result, environment, run_command
 from tests.campaign.input_places import InputPlaces
@@ -13,40 +13,43 @@ from tests.campaign.tried import Tried
 FRESH = 20
 """Of so many cases one is typed a second time, with an interpreter of its own."""
 DIFFERS = "another in a fresh interpreter"
+Trial = Callable[[Case, InputPlaces, bool], tuple[str, str]]
+"""A case, and whether it is to be tried in two ways that must agree → its outcome, and what was said."""
 
 
-def try_cases(context: Context, cases: Sequence[Case], column: str) -> Report:
-    """A part of these cases. column: what their kinds are."""
+def try_cases(context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None) -> Report:
+    """A part of these cases. column: what their kinds are; trial: other than `typed`."""
     report = context.report(column, "cases", *OUTCOMES, DIFFERS)
     tried = Tried(context, report, (FINE,))
     place = context.folder / "places"
     try:
         places = InputPlaces(place)
-        for number, case in enumerate(tried.left(cases, _name)):
-            fresh = number % FRESH == 0
-            interpreter = "both" if fresh else "forked"
-            tried.add(_name(case), case.kind, *try_case(case, places, fresh), row=case.name, interpreter=interpreter)
+        for number, case in enumerate(tried.left(cases, name_of)):
+            twice = number % FRESH == 0
+            ended = (trial or typed)(case, places, twice)
+            tried.add(name_of(case), case.kind, *ended, row=case.name, tried="twice" if twice else "once")
     finally:
-        report.count("typed twice, forked and not", sum(case["interpreter"] == "both" for case in report.cases))
+        report.count("tried in two ways", sum(case["tried"] == "twice" for case in report.cases))
         tried.close((*OUTCOMES, DIFFERS))
         shutil.rmtree(place, ignore_errors=True)
     return report
 
 
-def _name(case: Case) -> str:
+def name_of(case: Case) -> str:
     after = f" after {shlex.quote(case.shell)}" if case.shell else ""
     return f"src/{case.command}.py {case.typed}{after}"
 
 
-def try_case(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
-    """The outcome of a case, and the exit code with the last line of what it said. fresh: whether it is typed twice."""
-    first = _tried(case, places, False)
-    if not fresh or (again := _tried(case, places, True)) == first:
+def typed(case: Case, places: InputPlaces, twice: bool) -> tuple[str, str]:
+    """The outcome of a case, and the exit code with the last line of what it said."""
+    first = run_case(case, places, False)
+    if not twice or (again := run_case(case, places, True)) == first:
         return first
     return DIFFERS, f"{first} {again}"
 
 
-def _tried(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
+def run_case(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
+    """fresh: in an interpreter of its own."""
     with places.scratch() as scratch:
         words = places.words(case, scratch)
         stdin = words.stdin.read_bytes().decode("utf-8", "surrogateescape") if words.stdin else ""
@@ -55,9 +58,10 @@ def _tried(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
         result = run_command(command, {**variables, **THREADS}, stdin=stdin, fresh=fresh or None)
         executed = (scratch / "executed").exists()
         expected = tuple(places.filled(word, scratch) for word in case.words)
-        return judge(case, result, expected, executed), _said(result)
+        return judge(case, result, expected, executed), said(result)
 
 
-def _said(result: Result) -> str:
+def said(result: Result) -> str:
+    """The exit code, and the last line: of the errors where there are some."""
     lines = (result.errors.strip() or result.out.strip()).splitlines()
     return f"exit code {result.code}, {len(lines)} lines: {lines[-1][-300:] if lines else ''}"

@@ -76,7 +76,6 @@ def test_the_arms_of_every_sweep_file_are_as_hydra_composes_them(name: str) -> N
         ["nothing=1"],
         ["+rnn=gru"],
         ["~schedule=cosine"],
-        ["rnn=3"],
         ["++rnn=gru"],
         ["rnn=lstm,gru"],
     ],

@@ -14,6 +14,7 @@ from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 def check_targets(cfg: DictConfig) -> None:
     """Resolve any config and check what it would build. Raises UsageError for what is missing or not trusted."""
     try:
+        _copy_words(cfg)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
@@ -29,6 +30,15 @@ def check_targets(cfg: DictConfig) -> None:
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
         check_kinds(str(key), value)
+
+
+def _copy_words(cfg: DictConfig) -> None:
+    """Give the config the words of the command line that it refers to: those are Hydra's, and one with an interpolation
+    could not be resolved there.
+    """
+    if OmegaConf.is_interpolation(cfg, "overrides"):
+        words = cfg._get_node("overrides")._dereference_node()
+        cfg.overrides = OmegaConf.to_container(words, resolve=False)
 
 
 def one_line(error: Exception) -> str:

@@ -17,16 +17,29 @@ NAMES_OF_SETS = "data"
 def check_kinds(group: str, node: Mapping[str, Any]) -> None:
     """Raises UsageError for a value of another kind than those that the files of the group give its key.
 
-    Null is for the class that is built: it alone knows what it can do without.
+    Null in place of a value is for the class that is built: it alone knows what it can do without.
     """
     for key, value in node.items():
         kinds = _kinds(group, str(node.get("_target_"))).get(str(key), {ANY: None})
-        if value is None or ANY in kinds or kind(value) in kinds:
-            continue
-        if group == NAMES_OF_SETS and {kind(value), *kinds} <= {TEXT, LIST}:
+        if (value is None and KEYS not in kinds) or ANY in kinds:
             continue
         example = next(iter(kinds.values()))
-        raise choices(f"{group}.{key}", value, f"{' or '.join(kinds)}, as {example}")
+        if isinstance(value, dict) and isinstance(example, dict):
+            _check_below(f"{group}.{key}", value, example)
+            continue
+        names_sets = group == NAMES_OF_SETS and {kind(value), *kinds} <= {TEXT, LIST}
+        if value is None or (kind(value) not in kinds and not names_sets):
+            raise choices(f"{group}.{key}", value, f"{' or '.join(kinds)}, as {example}")
+
+
+def _check_below(place: str, node: Mapping[str, Any], example: Mapping[str, Any]) -> None:
+    """The same for values below a key, by those that the file has there; new keys are allowed."""
+    for key, value in node.items():
+        known = example.get(key)
+        if isinstance(value, dict) and isinstance(known, dict):
+            _check_below(f"{place}.{key}", value, known)
+        elif key not in MARKS and known is not None and value is not None and kind(value) != kind(known):
+            raise choices(f"{place}.{key}", value, f"{kind(known)}, as {known}")
 
 
 def kind(value: object) -> str:

@@ -18,7 +18,7 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, ValueType
+from hydra.core.override_parser.types import Override, QuotedString, ValueType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
@@ -74,7 +74,7 @@ class Loader(ConfigLoaderImpl):
             self._process_config_searchpath(config_name, parsed, repository)
             self._repositories[key] = repository
         for override in parsed:
-            _refuse_null(override, self._repositories[key])
+            _refuse_no_option(override, self._repositories[key])
         return parsed, self._repositories[key]
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
@@ -104,12 +104,17 @@ def several(overrides: list[str]) -> list[str]:
     return words
 
 
-def _refuse_null(override: Override, repository: Repository) -> None:
-    """Raises UsageError for group=null, which Hydra answers with a traceback."""
-    group = override.key_or_group
-    deleted, null = override.is_delete(), override.value_type is ValueType.ELEMENT and override.value() is None
-    if null and not deleted and repository.group_exists(group):
-        raise choices(group, "null", repository.get_group_options(group))
+def _refuse_no_option(override: Override, repository: Repository) -> None:
+    """Raises UsageError for =value, and for a group whose value names no option: null and numbers are a traceback of
+    Hydra's, and of a list it merges the options into one that nobody has described.
+    """
+    if not override.key_or_group:
+        raise UsageError(f"{override.input_line}: expected key=value")
+    if override.is_delete() or override.value_type is not ValueType.ELEMENT:
+        return
+    group, value = override.key_or_group, override.value()
+    if not isinstance(value, (str, QuotedString)) and repository.group_exists(group):
+        raise choices(group, "null" if value is None else value, repository.get_group_options(group))
 
 
 def list_files(

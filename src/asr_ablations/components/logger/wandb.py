@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.checkpoint import first_line
@@ -143,8 +143,8 @@ def begin(**options: object) -> "wandb.Run":
     """
     import wandb
 
-    settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE)
     try:
+        settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE)
         return wandb.init(**options, mode=mode(), settings=settings)  # type: ignore[arg-type]
     except wandb.errors.AuthenticationError as error:
         raise UsageError(f"W&B: {first_line(error)}; WANDB_MODE=offline logs without a login") from error
@@ -159,8 +159,15 @@ def begin(**options: object) -> "wandb.Run":
 
 
 def mode() -> Mode:
-    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one."""
-    return cast(Mode, os.environ.get("WANDB_MODE")) or ("online" if _logged_in() else "offline")
+    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one. Raises UsageError for a
+    mode that W&B has not.
+    """
+    asked = os.environ.get("WANDB_MODE")
+    if not asked:
+        return "online" if _logged_in() else "offline"
+    if asked not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+        raise choices("WANDB_MODE", asked, get_args(Mode))
+    return cast(Mode, asked)
 
 
 def _logged_in() -> bool:
