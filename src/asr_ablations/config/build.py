@@ -7,7 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.keys import check_added, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
-from asr_ablations.config.targets import check_free, check_group, check_node, groups
+from asr_ablations.config.targets import MARKS, check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 
 
@@ -84,9 +84,17 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
 
 
 def _placed(group: object, options: dict[Any, Any], cause: Exception) -> str:
-    """A component's message, by the key that was typed where it begins with the end of it, else by the class."""
+    """A component's message, by the key that was typed where it begins with the end of it, else by the class. What
+    Python says of a type names no key: the values stand beside it.
+    """
     own = str(cause).partition("=")[0]
-    return f"{group}.{cause}" if own in options else f"{options.get('_target_')}: {cause}"
+    if own in options:
+        return f"{group}.{cause}"
+    if isinstance(cause, TypeError):
+        prefix = f"{group}." if group else ""
+        values = ", ".join(f"{prefix}{key}={value}" for key, value in options.items() if key not in MARKS)
+        return f"{options.get('_target_')} with {values[:300]}: {cause}"
+    return f"{options.get('_target_')}: {cause}"
 
 
 def _targets(node: object) -> list[str]:

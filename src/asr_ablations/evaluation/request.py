@@ -26,6 +26,8 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             whole(key, OmegaConf.select(cfg, key), 0)
         if cfg.tune.trials:
             require("search", f"tune.trials={cfg.tune.trials}", "optuna")
+        if cfg.activations.layers != []:
+            _check_names("activations.layers", cfg.activations.layers)
         if cfg.activations.layers:
             require("benchmarks", f"activations.layers={list(cfg.activations.layers)}", "h5py")
         for key in ("sets", "activations.sets"):

@@ -15,7 +15,7 @@ import kenlm
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.arpa import check_counts, read_unigrams
 from asr_ablations.language_models.words import unspellable
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 NATS = math.log(10)
 """Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
@@ -80,6 +80,8 @@ def load(path: str | None) -> WordModel:
     """Load a model of any unit. Raises UsageError for a model that is missing or cannot be read."""
     if not path:
         raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or a folder written by src/lm.py")
+    if not isinstance(path, str):
+        raise choices("decoder.lm", path, "the path of a file or folder")
     file = find(Path(path))
     return _read(file, file.stat().st_mtime_ns, path)
 

@@ -15,6 +15,8 @@ from asr_ablations.components.model.fully_connected import hidden_layers
 from asr_ablations.components.model.lookahead import Lookahead
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.rnn import RecurrentFactory
+from asr_ablations.config.checks import MOST
+from asr_ablations.tools.checks import whole
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,8 @@ class DeepSpeech2(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
+        whole("model.width", width, 1, MOST["width"])
+        whole("model.layers", layers, 1, MOST["layers"])
         if lookahead and directions != "forward":
             log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
         if not convolutions:
