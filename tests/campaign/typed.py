@@ -17,10 +17,15 @@ Trial = Callable[[Case, InputPlaces, bool], tuple[str, str]]
 """A case, and whether it is to be tried in two ways that must agree → its outcome, and what was said."""
 
 
-def try_cases(context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None) -> Report:
-    """A part of these cases. column: what their kinds are; trial: other than `typed`."""
-    report = context.report(column, "cases", *OUTCOMES, DIFFERS)
-    tried = Tried(context, report, (FINE,))
+def try_cases(
+    context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None, sound: Sequence[str] = ()
+) -> Report:
+    """A part of these cases. column: what their kinds are; trial: other than `typed`; sound: outcomes that are right
+    beside FINE.
+    """
+    outcomes = (*OUTCOMES, *sound, DIFFERS)
+    report = context.report(column, "cases", *outcomes)
+    tried = Tried(context, report, (FINE, *sound))
     place = context.folder / "places"
     try:
         places = InputPlaces(place)
@@ -30,7 +35,7 @@ def try_cases(context: Context, cases: Sequence[Case], column: str, trial: "Tria
             tried.add(name_of(case), case.kind, *ended, row=case.name, tried="twice" if twice else "once")
     finally:
         report.count("tried in two ways", sum(case["tried"] == "twice" for case in report.cases))
-        tried.close((*OUTCOMES, DIFFERS))
+        tried.close(outcomes)
         shutil.rmtree(place, ignore_errors=True)
     return report
 

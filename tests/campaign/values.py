@@ -1,7 +1,7 @@
 """Bad values of every key, as cases: found in conf/, so that a new key is tried without a row of its own.
 
-Every key gets each of BAD, which is to be refused in one line with the key's name, or stands in accepted.txt, where a
-line names a key and those of the values that do no harm: `command, option and key: value value`.
+Every key gets each of BAD: it is refused in one line that names the key or its group, or accepted: the command runs to
+its end, or the training diverges. Which are accepted stands in the report's JSON file, a line each.
 """
 
 import re
@@ -32,7 +32,8 @@ BAD = {
     "escapes": "'\x1b[31mx\r'",
 }
 """By name, as typed."""
-ACCEPTED = Path(__file__).with_name("accepted.txt")
+ACCEPTED = "accepted"
+"""An outcome beside those of other input: no harm was seen, and for many keys none is meant, as for a name."""
 OTHERS = {
     "evaluate": ("evaluation.yaml", "run=<trained>"),
     "transcribe": ("transcribe.yaml", "run=<trained> audio=<noise>"),
@@ -57,25 +58,26 @@ class Turned(Case):
     def kind(self) -> str:
         return self.option.partition("=")[0] or f"{self.command}, plain keys"
 
+    @property
+    def key(self) -> str:
+        return self.overrides[-1].partition("=")[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Words of which a refusal has one: the first and the last part of the key."""
+        parts = [part for part in re.split(r"[.\d]+", self.key) if part]
+        return parts[0], parts[-1]
+
 
 def value_cases(ready: Path) -> list[Turned]:
     """ready: the folder of what placeholders name."""
-    accepted = read_accepted()
-    cases = [
-        _case(command, option, before, key, name, accepted.get(f"{command} {option} {key}".replace("  ", " "), set()))
-        for command, option, before, key in (*_keys_of_training(ready), *_keys_of_others())
-        for name in BAD
-    ]
-    return cases
+    keys = (*_keys_of_training(ready), *_keys_of_others())
+    return [_case(command, option, before, key, name) for command, option, before, key in keys for name in BAD]
 
 
-def _case(command: str, option: str, before: list[str], key: str, name: str, accepted: set[str]) -> Turned:
+def _case(command: str, option: str, before: list[str], key: str, name: str) -> Turned:
     overrides = (*before, f"{key}={BAD[name]}")
-    words = [word for word in re.split(r"[.\d]+", key) if word][-1:]  # of steps.0.factors.0: factors
-    codes = (0,) if name in accepted else (1,) if f"{name}:diverges" in accepted else (2,)
-    return Turned(
-        command, 0, shlex.join(overrides), codes, tuple(words) if codes == (2,) else (), "", option, overrides
-    )
+    return Turned(command, 0, shlex.join(overrides), (2,), (), "", option, overrides)
 
 
 def _keys_of_training(ready: Path) -> Iterator[tuple[str, str, list[str], str]]:
@@ -110,12 +112,6 @@ def _keys_of_others() -> Iterator[tuple[str, str, list[str], str]]:
         for key in keys_of(OmegaConf.load(CONF / file)):
             if key.partition(".")[0] not in FIXED:
                 yield command, "", before.split(), prefix + key
-
-
-def read_accepted(file: Path = ACCEPTED) -> dict[str, set[str]]:
-    """By command, option and key the names of the values that do no harm."""
-    lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
-    return {key: set(names.split()) for key, _, names in (line.partition(": ") for line in lines if line)}
 
 
 PLAIN = frozenset(knob.root for knob in every_knob() if knob.key and not knob.option)

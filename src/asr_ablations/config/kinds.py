@@ -17,7 +17,7 @@ NAMES_OF_SETS = "data"
 
 def check_kinds(group: str, node: Mapping[str, Any]) -> None:
     """Raises UsageError for a value of another kind than those that the files of the group give its key, at any depth,
-    and for what is no number at all (nan).
+    and for what is no number at all (nan), or none of the machine's.
 
     Null in place of a value is for the class that is built: it alone knows what it can do without.
     """
@@ -26,7 +26,7 @@ def check_kinds(group: str, node: Mapping[str, Any]) -> None:
         kinds = _kinds(group, str(node.get("_target_"))).get(str(key), {ANY: None})
         if (value is None and KEYS not in kinds) or ANY in kinds:
             continue
-        _refuse_nan(place, value)
+        _refuse_no_number(place, value)
         example = next(iter(kinds.values()))
         names_sets = group == NAMES_OF_SETS and {kind(value), *kinds} <= {TEXT, LIST}
         if value is None or (kind(value) not in kinds and not names_sets):
@@ -61,12 +61,12 @@ def _shown(group: str, target: str, key: str) -> list[Any]:
     return [node[key] for node in options_of(group) if node["_target_"] == target and key in node]
 
 
-def _refuse_nan(place: str, value: object) -> None:
-    if isinstance(value, float) and math.isnan(value):
-        raise choices(place, value, "a number")
+def _refuse_no_number(place: str, value: object) -> None:
+    if (isinstance(value, float) and math.isnan(value)) or (isinstance(value, int) and abs(value) >= 2**63):
+        raise choices(place, value, "a number, whole ones of up to 64 bits")
     if isinstance(value, (dict, list)):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            _refuse_nan(f"{place}.{key}", inner)
+            _refuse_no_number(f"{place}.{key}", inner)
 
 
 def kind(value: object) -> str:
