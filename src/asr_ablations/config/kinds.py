@@ -62,8 +62,10 @@ def _shown(group: str, target: str, key: str) -> list[Any]:
 
 
 def _refuse_no_number(place: str, value: object) -> None:
-    if (isinstance(value, float) and math.isnan(value)) or (isinstance(value, int) and abs(value) >= 2**63):
-        raise choices(place, value, "a number, whole ones of up to 64 bits")
+    if isinstance(value, float) and math.isnan(value):
+        raise choices(place, value, "a finite number")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise choices(place, value, "a whole number of up to 64 bits")
     if isinstance(value, (dict, list)):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             _refuse_no_number(f"{place}.{key}", inner)
