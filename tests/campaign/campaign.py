@@ -1,5 +1,6 @@
 """A campaign: its parts one after the other, each with a share of the time; what has ended is written at once."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -10,12 +11,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import psutil
+
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.paths import REPOSITORY
 from asr_ablations.tools.progress_bar import bar
 from tests.campaign.pages import Ended, keep, kept, write_report
-from tests.campaign.part import Context, Part
+from tests.campaign.part import Context, Part, continues
+from tests.helpers.interpreter import interpreters
 
 INTERRUPTED = 130
 """The exit code that a shell gives for Ctrl-C."""
@@ -23,17 +27,19 @@ INTERRUPTED = 130
 
 def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int, runs: Path | None = None) -> int:
     """The exit code: 0 if every part passed, 1 if not, 130 for Ctrl-C. A part that an earlier start in the same folder
-    brought to its end is not run again.
+    brought to its end is not run again; one that continues tries what is left, and what failed once more.
     """
     folder.mkdir(parents=True, exist_ok=True)
     head, ends, ended = facts(hours, seed), time.monotonic() + 3600 * hours, list[Ended]()
     for number, part in enumerate(parts):
-        if (earlier := kept(folder, part.NAME)) is not None:
+        earlier = kept(folder, part.NAME)
+        if earlier is not None and earlier.ending == "done" and not _is_left(part, earlier):
             print(f"{part.NAME}: ended before, {earlier.verdict}", flush=True)
             ended.append(earlier)
         else:
             share = (ends - time.monotonic()) / (len(parts) - number)
-            ended.append(_run_part(part, folder, max(share, 0.0), seed, runs))
+            earlier = earlier if continues(part) else None
+            ended.append(_run_part(part, folder, max(share, 0.0), seed, runs, earlier, str(head["commit"])))
             keep(folder, ended[-1])
         page = write_report(folder, {**head, "ended": now()}, ended)
         if ended[-1].ending == "interrupted":
@@ -43,13 +49,20 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int, r
     return 0 if all(part.passed for part in ended) else 1
 
 
-def _run_part(part: Part, folder: Path, seconds: float, seed: int, runs: Path | None) -> Ended:
+def _is_left(part: Part, earlier: Ended) -> bool:
+    """Whether a part that continues has cases that were not tried, or failed."""
+    return continues(part) and bool(earlier.report.failures or earlier.report.counts.get("not tried"))
+
+
+def _run_part(
+    part: Part, folder: Path, seconds: float, seed: int, runs: Path | None, earlier: Ended | None, commit: str
+) -> Ended:
     own = folder / part.NAME
     if own.exists():  # of a start that was interrupted: a part begins with an empty folder
         number = next(n for n in range(1, 10_000) if not own.with_name(f"{own.name}.{n}").exists())
         own.rename(own.with_name(f"{own.name}.{number}"))
     own.mkdir()
-    started, ending, done = time.monotonic(), "done", 0.0
+    started, used, ending, done = time.monotonic(), processor_time(), "done", 0.0
     with bar(part.NAME, 1.0) as add:
 
         def advance(share: float, _: str) -> None:
@@ -57,7 +70,8 @@ def _run_part(part: Part, folder: Path, seconds: float, seed: int, runs: Path | 
             add(share - done)
             done = share
 
-        context = Context(own, seed, seconds, advance, runs)
+        tried = earlier.report.cases if earlier else []
+        context = Context(own, seed, seconds, advance, runs, tried, commit)
         try:
             report = part.run(context)
         except KeyboardInterrupt:
@@ -67,20 +81,33 @@ def _run_part(part: Part, folder: Path, seconds: float, seed: int, runs: Path | 
             report.failures.append("".join(traceback.format_exception(error)[-2:]))
     if not any(own.iterdir()):
         own.rmdir()
-    ended = Ended(part.NAME, part.DESCRIPTION, ending, round(time.monotonic() - started, 1), report)
+    took, worked = time.monotonic() - started, processor_time() - used
+    if earlier:
+        took, worked = took + earlier.seconds, worked + earlier.processor_seconds
+    ended = Ended(part.NAME, part.DESCRIPTION, ending, round(took, 1), round(worked, 1), report)
     _print(ended)
     return ended
 
 
+def processor_time() -> float:
+    """Seconds that this process, the interpreters that commands are forked from, and all that have ended below them
+    have used.
+    """
+    used = 0.0
+    for pid in (os.getpid(), *interpreters()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += sum(psutil.Process(pid).cpu_times()[:4])  # own and children's, user and system
+    return used
+
+
 def _print(ended: Ended) -> None:
     counts = ", ".join(f"{name} {number}" for name, number in ended.report.counts.items())
-    print(f"{ended.name}: {ended.verdict} in {ended.seconds / 60:.1f} min ({counts})", flush=True)
+    minutes = f"{ended.seconds / 60:.1f} min, {ended.processor_seconds / 60:.1f} of processor time"
+    print(f"{ended.name}: {ended.verdict} in {minutes} ({counts})", flush=True)
 
 
 def facts(hours: float, seed: int) -> Json:
     """What the figures of a report depend on."""
-    import psutil
-
     git = ["git", "-C", str(REPOSITORY)]
     commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
     edited = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()

@@ -16,9 +16,9 @@ from tests.helpers import interpreter
 from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import REPOSITORY
 
-PATIENCE, BUSY = 600.0, 90.0
-"""Seconds after which a command hangs, and seconds of processor time: a machine with other work takes longer, and uses
-no more. On a quiet machine each command takes seconds.
+PATIENCE, BUSY, IDLE = 600.0, 90.0, 150.0
+"""Seconds after which a command hangs; seconds of processor time; and seconds in which it, and all that it has started,
+use none: a machine with other work takes longer, and uses no more. On a quiet machine each command takes seconds.
 """
 PR_SET_CHILD_SUBREAPER = 36
 """Linux's number: what a killed command leaves running becomes this process's child."""
@@ -36,8 +36,15 @@ class Result(NamedTuple):
 class Running:
     """`python <arguments>`, forked from an interpreter that has imported torch. Killed where its block ends first."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str) -> None:
-        self._command = interpreter.start(arguments, environment, folder, stdin)
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        stdin: str,
+        fresh: bool | None = None,
+    ) -> None:
+        self._command = interpreter.start(arguments, environment, folder, stdin, fresh=fresh)
         self.pid: int = self._command.pid
 
     def poll(self, seconds: float = 0.0) -> int | None:
@@ -52,8 +59,12 @@ class Running:
     def finish(self, patience: float = PATIENCE) -> Result:
         """Wait for the end; a command that takes longer is killed, and its code is None."""
         ends = time.monotonic() + patience
-        while (code := self.poll(0.5)) is None and time.monotonic() < ends and self._used() < BUSY:
-            pass
+        used, idle_since = 0.0, time.monotonic()
+        while (code := self.poll(0.5)) is None and time.monotonic() < ends and used < BUSY:
+            if (now := self._used()) != used:
+                used, idle_since = now, time.monotonic()
+            elif time.monotonic() - idle_since > IDLE:
+                break
         if code is None:
             self.signal(signal.SIGKILL)
             self.poll(PATIENCE)
@@ -61,11 +72,14 @@ class Running:
         return Result(code, _readable(done.stdout), _readable(done.stderr))
 
     def _used(self) -> float:
-        """Seconds of processor time that the command itself has used."""
+        """Seconds of processor time that the command and what it has started have used."""
+        used = 0.0
         with contextlib.suppress(psutil.NoSuchProcess):
-            used = psutil.Process(self.pid).cpu_times()
-            return float(used.user + used.system)
-        return 0.0
+            command = psutil.Process(self.pid)
+            for process in (command, *command.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    used += sum(process.cpu_times()[:2])
+        return used
 
     def __enter__(self) -> "Running":
         return self
@@ -88,9 +102,10 @@ def run_command(
     folder: Path = REPOSITORY,
     stdin: str = "",
     patience: float = PATIENCE,
+    fresh: bool | None = None,
 ) -> Result:
-    """A command from its start to its end."""
-    with start(arguments, environment, folder, stdin) as command:
+    """A command from its start to its end. fresh: True for one with an interpreter of its own."""
+    with Running(arguments, environment, folder, stdin, fresh) as command:
         return command.finish(patience)
 
 

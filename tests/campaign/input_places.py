@@ -47,9 +47,9 @@ class InputPlaces:
         return [*self.corpus, "sweep=s", f"outputs={outputs}"]
 
     @contextmanager
-    def scratch(self, number: int) -> Iterator[Path]:
+    def scratch(self) -> Iterator[Path]:
         """An empty folder for a case, removed afterwards whatever it has become."""
-        folder = self.folder / f"case-{number}"
+        folder = self.folder / "case"
         folder.mkdir()
         try:
             yield folder
@@ -70,11 +70,10 @@ class InputPlaces:
         return words
 
     def _small(self, case: Case, given: list[str], scratch: Path) -> list[str]:
-        if any(word.startswith("data=") for word in given):
-            return QUICK
-        if case.command == "prepare" and any(word.startswith("data.") for word in given):
-            return QUICK  # about the built-in corpus
         outputs = [] if any(word.startswith("outputs=") for word in given) else [f"outputs={scratch}/outputs"]
+        built_in = case.command == "prepare" and any(word.startswith("data.") for word in given)
+        if built_in or any(word.startswith("data=") for word in given):
+            return [*(word for word in QUICK if word.partition("=")[0] not in _keys(given)), *outputs]
         return [*(word for word in self.corpus if word.partition("=")[0] not in _keys(given)), *outputs]
 
     def filled(self, text: str, scratch: Path) -> str:

@@ -33,6 +33,11 @@ class Case:
     shell: str
 
     @property
+    def kind(self) -> str:
+        """Its row in the report."""
+        return self.command
+
+    @property
     def name(self) -> str:
         return f"{self.command}.txt:{self.row}"
 
@@ -88,6 +93,8 @@ def judge(case: Case, result: Result, words: tuple[str, ...], executed: bool) ->
         return "crash"
     if TRACEBACK in printed:
         return "traceback"
+    if "\x1b" in printed:  # none of the commands has a terminal here: it came with the input
+        return "wrong message"
     if result.code not in case.codes:
         return "wrong exit code" if result.code else "silent"
     lines = result.errors.strip().splitlines()

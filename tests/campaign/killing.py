@@ -19,6 +19,8 @@ from tests.helpers.run_results import same
 GONE = 60.0
 """Seconds within which whatever a killed command had started must have ended."""
 ENDED_BY = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130, -2}}
+PRINTED, AGAIN = "killed.txt", "again.txt"
+"""What the killed command printed, and the same one after it, in the folder of the case."""
 EQUAL, NOT_KILLED = "bit-equal", "ended before"
 
 
@@ -81,6 +83,7 @@ class Killer:
             command.poll(moment.delay)
             killed = self._signal(victim, command, moment.signal, generator)
             done = command.finish()
+            (folder / PRINTED).write_text(f"exit code {done.code}\n{done.out}\n{done.errors}", encoding="utf-8")
             beside = other.finish() if other else None
             left = lambda: left_running(standing | own)  # noqa: E731
             if not until(lambda: not left(), GONE):
@@ -91,10 +94,14 @@ class Killer:
         if wrong := _ended_wrongly(victim, moment, done, beside, killed) or _damage(folder):
             return wrong
         again = run_command(victim.arguments(folder), self._environment(victim, folder))
+        (folder / AGAIN).write_text(f"exit code {again.code}\n{again.out}\n{again.errors}", encoding="utf-8")
         if again.code != 0:
             return f"the same command again: exit code {again.code}: {again.errors.strip()[-300:]}"
-        if not same(victim.result(folder), expected.result):
-            return "another result"
+        try:
+            if not same(victim.result(folder), expected.result):
+                return "another result"
+        except (OSError, ValueError, KeyError) as error:
+            return f"no result: {type(error).__name__}: {error}"
         if rest := temporary(folder):
             return f"temporary files left: {', '.join(rest[:3])}"
         return EQUAL if killed else NOT_KILLED
@@ -130,7 +137,8 @@ def _ended_wrongly(victim: Victim, moment: Moment, done: Result, beside: Result 
     allowed = {0, 1, 130, 143} if victim.kills == ARM else {0, *ENDED_BY[signal.Signals(moment.signal)]}
     if done.code not in (allowed if killed else {0}):
         return f"exit code {done.code}: {done.errors.strip()[-300:]}"
-    if moment.changes and "Traceback" in done.errors:
+    at_exit = done.code == 0 and done.errors.startswith("Exception ignored in atexit")  # Python's, when all was done
+    if moment.changes and "Traceback" in done.errors and not at_exit:
         return f"traceback: {done.errors.strip().splitlines()[-1][-300:]}"
     return ""
 

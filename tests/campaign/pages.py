@@ -1,5 +1,6 @@
 """The files of a campaign: a JSON file per part, and report.md and report.json of all that have ended."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -13,12 +14,15 @@ LONGEST = 100
 
 @dataclass
 class Ended:
-    """A part that has ended. ending: done; or how it ended early: interrupted, or the exception."""
+    """A part that has ended. ending: done; or how it ended early: interrupted, or the exception. The seconds, and those
+    of processor time, are of all its starts.
+    """
 
     name: str
     description: str
     ending: str
     seconds: float
+    processor_seconds: float
     report: Report
 
     @property
@@ -38,14 +42,13 @@ def keep(folder: Path, ended: Ended) -> None:
 
 
 def kept(folder: Path, name: str) -> Ended | None:
-    """A part that an earlier start of this campaign has brought to its end."""
+    """A part as an earlier start of this campaign left it."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
     content = read_json(path)
     report = Report(**{key.name: content["report"][key.name] for key in fields(Report)})
-    ended = Ended(**{**content, "report": report})
-    return ended if ended.ending == "done" else None
+    return Ended(**{**content, "report": report})
 
 
 def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
@@ -53,19 +56,38 @@ def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
     write_json(folder / TABLE, {**head, "parts": [{**asdict(part), "passed": part.passed} for part in parts]})
     lines = ["# Campaign", "", *(f"- {key}: {value}" for key, value in head.items()), ""]
     lines += _table(
-        ["part", "verdict", "minutes", "counts"],
-        [[part.name, part.verdict, f"{part.seconds / 60:.1f}", _counts(part.report)] for part in parts],
+        ["part", "verdict", "minutes", "of processor time", "counts"],
+        [
+            [
+                part.name,
+                part.verdict,
+                *(f"{s / 60:.1f}" for s in (part.seconds, part.processor_seconds)),
+                _counts(part.report),
+            ]
+            for part in parts
+        ],
     )
     for part in parts:
         lines += ["", f"## {part.name}", "", part.description, ""]
         lines += _table(part.report.columns, part.report.rows) if part.report.rows else []
+        lines += _commits(part.report)
         lines += _failures(part.report.failures, part.name)
     write(folder / REPORT, "\n".join(lines) + "\n")
     return folder / REPORT
 
 
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}"
+
+
 def _counts(report: Report) -> str:
     return ", ".join(f"{name} {number}" for name, number in report.counts.items())
+
+
+def _commits(report: Report) -> list[str]:
+    """At which commit how many cases were tried last, where the part says so."""
+    commits = Counter(str(case["commit"]) for case in report.cases if "commit" in case)
+    return ["", *(f"- at {commit}: {number} cases" for commit, number in commits.items())] if commits else []
 
 
 def _failures(failures: list[str], name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -43,7 +43,8 @@ class Context:
 
     folder: for its files: it is kept, so a part removes what is of no use to a reader; seed: of everything drawn at
     random; advance: takes the share of the part that is done, and what is being done, for the progress bar; runs: the
-    folder of real runs that was named, for a part about these.
+    folder of real runs that was named, for a part about these; earlier: the cases that earlier starts of the same
+    campaign tried, for a part that continues; commit: of the code that is tried.
     """
 
     def __init__(
@@ -53,8 +54,11 @@ class Context:
         seconds: float,
         advance: Callable[[float, str], None],
         runs: Path | None = None,
+        earlier: Sequence[Json] = (),
+        commit: str = "",
     ) -> None:
         self.folder, self.seed, self.advance, self.runs = folder, seed, advance, runs
+        self.earlier, self.commit = earlier, commit
         self._seconds, self._started = seconds, time.monotonic()
         self.begun = Report([])
 
@@ -78,12 +82,17 @@ class Context:
 
 
 class Part(Protocol):
-    """A module with these names."""
+    """A module with these names. One with CONTINUES = True as well tries its cases in as many starts as it takes."""
 
     NAME: str
     DESCRIPTION: str
 
     def run(self, context: Context) -> Report: ...
+
+
+def continues(part: Part) -> bool:
+    """Whether a part takes what earlier starts have tried, which the others do anew."""
+    return getattr(part, "CONTINUES", False)
 
 
 def find_parts(folder: Path = PARTS) -> dict[str, Part]:

@@ -19,7 +19,12 @@ from tests.campaign.direct import Call, Outcome, outcome, refused
 from tests.campaign.input_table import Case, judge, read_table, taken_apart
 from tests.campaign.killing import Undisturbed, drawn
 from tests.campaign.moments import wait_for_changes
+from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
+from tests.campaign.parts.values import judged
+from tests.campaign.tried import AGAIN, Tried
+from tests.campaign.typed import name_of
+from tests.campaign.values import BAD, Turned, value_cases
 from tests.campaign.victims import digests, half_files, temporary
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.invented_records import record
@@ -95,6 +100,64 @@ def raised(error: Exception) -> None:
 def test_files_are_bad_in_hundreds_of_ways_each_once(tmp_path: Path) -> None:
     names = [(call.kind, call.name) for call in bad_files(tmp_path)]
     assert len(names) == len({*names}) > 250
+
+
+def test_every_key_gets_every_bad_value_once(tmp_path: Path) -> None:
+    cases = value_cases(tmp_path)
+    names = [name_of(case) for case in cases]
+    assert len(names) == len({*names}) == len(BAD) * len({(case.command, case.option, case.key) for case in cases})
+    keys = {case.key for case in cases}
+    assert {"seed", "batch.size", "optimizer.lr", "until.margin", "data.words", "tune.seed", "limits.minutes"} <= keys
+    assert len(keys) > 150
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "ended"),
+    [
+        ("fine", "exit code 2, 1 lines: error: optimizer.lr=x: expected a number", "fine"),
+        ("fine", "exit code 2, 1 lines: error: optimizer or schedule: Invalid learning rate", "fine"),
+        ("fine", "exit code 2, 1 lines: error: '<=' not supported", "wrong message"),
+        ("silent", "exit code 0, 21 lines: trained", "accepted"),
+        ("wrong exit code", "exit code 1, 1 lines: diverged at step 2: the loss is nan", "accepted"),
+        ("wrong exit code", "exit code 1, 1 lines: something else", "wrong exit code"),
+        ("hang", "exit code None, 0 lines: ", "hang"),
+    ],
+)
+def test_how_a_bad_value_ends(outcome: str, words: str, ended: str) -> None:
+    case = Turned("train", 0, "optimizer.lr=x", (2,), (), "", "optimizer=adam", ("optimizer.lr=x",))
+    assert judged(case, outcome, words)[0] == ended
+
+
+class Steps:
+    """A part of four cases, of which the third fails until it is mended."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+
+    def run(self, context: Context, mended: bool) -> Report:
+        report = context.report("kind", "cases", "fine")
+        tried = Tried(context, report, ("fine",))
+        for name in tried.left(["a", "b", "c", "d"], str):
+            self.tried.append(name)
+            tried.add(name, "letters", "silent" if name == "c" and not mended else "fine", f"said of {name}")
+        tried.close(("fine", "silent"))
+        return report
+
+
+def test_a_part_continues_with_what_is_left_and_what_failed(tmp_path: Path) -> None:
+    part = Steps()
+    first = part.run(Context(tmp_path, 0, 600.0, lambda *_: None, commit="one"), mended=False)
+    assert (part.tried, first.failures) == (["a", "b", "c", "d"], ["c: silent: said of c"])
+    assert first.rows == [["letters", "4", "3", "1"]]
+    earlier = [case for case in first.cases if case["case"] != "b"]
+    second = part.run(Context(tmp_path, 0, 600.0, lambda *_: None, earlier=earlier, commit="two"), mended=True)
+    assert (part.tried[4:], second.failures) == (["b", "c"], [])
+    assert second.counts == {"cases": 4, "fine": 4, AGAIN: 1}
+    (again,) = [case for case in second.cases if "before" in case]
+    assert (again["case"], again["commit"]) == ("c", "two")
+    assert again["before"] == [{"outcome": "silent", "detail": "said of c", "commit": "one"}]
+    out_of_time = part.run(Context(tmp_path, 0, 0.0, lambda *_: None), mended=True)
+    assert out_of_time.counts == {"not tried": 3, "cases": 1, "fine": 1}
 
 
 def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:

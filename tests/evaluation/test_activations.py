@@ -41,7 +41,7 @@ def test_the_output_layers_frames_give_the_stored_log_probabilities(trained: Tra
         assert file["output/lengths"][:].tolist() == stored.lengths == file["recurrent.0/lengths"][:].tolist()
         log_probs = torch.from_numpy(file["output/frames"][:]).log_softmax(dim=-1)
         assert file["recurrent.0/frames"].shape == (sum(stored.lengths), 8)
-    expected = torch.cat([torch.from_numpy(row.astype("float32")) for row in stored.open()])
+    expected = torch.cat([torch.from_numpy(row.astype("float32")) for row in stored.read()])
     torch.testing.assert_close(log_probs, expected, atol=4e-3, rtol=0)
 
 

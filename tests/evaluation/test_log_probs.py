@@ -1,5 +1,6 @@
 """Log-probabilities on disk: what is stored, when it is computed again, and each utterance once."""
 
+import os
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.log_probs import LogProbs, halved, split, stored_log_probs, unique_utterances
+from asr_ablations.evaluation.log_probs import LogProbs, halved, stored_log_probs, unique_utterances
+from asr_ablations.evaluation.rows import Rows
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.load import load_run
 from tests.helpers.trained_runs import write_trained
@@ -43,7 +45,7 @@ def test_they_are_those_of_the_model(run_folder: Path) -> None:
         with torch.inference_mode():
             log_probs, lengths = trained.task(batch)
         alone[batch.ids[0]] = log_probs[0, : int(lengths[0])].numpy()
-    for utterance, row in zip(stored.utterances, stored.open(), strict=True):
+    for utterance, row in zip(stored.utterances, stored.read(), strict=True):
         assert row.dtype == np.float16
         np.testing.assert_allclose(row, alone[utterance.id], atol=4e-3)
 
@@ -119,10 +121,32 @@ def test_rounding_keeps_the_best_symbol() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [3], [2, 0, 1], [0, 0, 3]])
-def test_split_is_the_inverse_of_joining(lengths: list[int]) -> None:
+def test_each_utterance_has_its_rows(lengths: list[int], tmp_path: Path) -> None:
     rows = [np.full((length, 2), i, dtype=np.float16) for i, length in enumerate(lengths)]
-    joined = np.concatenate(rows) if rows else np.zeros((0, 2), dtype=np.float16)
-    assert [row.tolist() for row in split(joined, lengths)] == [row.tolist() for row in rows]
+    np.save(tmp_path / "dev.npy", np.concatenate(rows) if rows else np.zeros((0, 2), dtype=np.float16))
+    stored = LogProbs("dev", tmp_path / "dev.npy", [], lengths, 0.1, "cpu")
+    assert [row.tolist() for row in stored.read()] == [row.tolist() for row in rows]
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path: Path) -> None:
+    """A mapped one would end the process."""
+    path = tmp_path / "dev.npy"
+    np.save(path, np.arange(40, dtype=np.float16).reshape(20, 2))
+    rows = Rows(path)
+    assert rows.read(18, 20).tolist() == [[36, 37], [38, 39]]
+    os.truncate(path, path.stat().st_size - 4)
+    assert rows.read(18, 19).tolist() == [[36, 37]]
+    with pytest.raises(UsageError, match=r"dev\.npy was cut while it is read: the same command computes it again"):
+        rows.read(18, 20)
+    with pytest.raises(ValueError, match=r"204 bytes, its head says 208"):
+        Rows(path)
+
+
+@pytest.mark.parametrize("wrong", [np.array(["a", None], dtype=object), np.float16(1), np.asfortranarray(np.eye(3))])
+def test_what_has_no_rows_is_refused(wrong: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "dev.npy", wrong)
+    with pytest.raises(ValueError, match="no rows"):
+        Rows(tmp_path / "dev.npy")
 
 
 def test_an_utterance_counts_once() -> None:

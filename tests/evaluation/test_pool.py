@@ -1,10 +1,14 @@
 """Decoding in processes: the same texts in the same order as without processes, and deaths are reported."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -12,6 +16,7 @@ from asr_ablations.data.utterance import Utterance
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
 from asr_ablations.tools.errors import UsageError
+from tests.helpers.processes import wait_for
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 
 
@@ -76,6 +81,41 @@ class Failing:
 def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a decoding process died"), Pool([Dying()], 2) as pool:
         pool.decode(0, store(tmp_path, drawn(8)))
+
+
+KILLED = """
+import os, signal
+from asr_ablations.evaluation.pool import Pool
+with Pool([], 2) as pool:
+    print(*pool._executor._processes, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_no_process_outlives_a_killed_pool() -> None:
+    """Each holds the queue open on which the others wait."""
+    killed = subprocess.run([sys.executable, "-c", KILLED], env={**os.environ, "PYTHONPATH": "src"}, stdout=PIPE)
+    assert killed.returncode == -9
+    processes = [int(pid) for pid in killed.stdout.split()]
+    assert len(processes) == 2
+    wait_for(lambda: not any(_runs(pid) for pid in processes))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs: nobody may ask for the exit code of one whose parent was killed."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_log_probabilities_that_are_cut_while_they_are_decoded_are_said(tmp_path: Path) -> None:
+    log_probs = store(tmp_path, drawn(8))
+    with Pool([decoder("greedy")], 1) as pool:
+        assert len(pool.decode(0, log_probs).texts) == 8
+        os.truncate(log_probs.file, log_probs.file.stat().st_size - 2)
+        with pytest.raises(UsageError, match="was cut while it is read"):
+            pool.decode(0, log_probs)
 
 
 def test_an_error_of_a_decoder_reaches_the_caller(tmp_path: Path) -> None:

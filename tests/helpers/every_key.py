@@ -149,11 +149,18 @@ class Knob:
             return "0" * len(str(old))
         raise LookupError(f"{self}={old}: say behind `# tests:` in {yaml_of(self.option)} what else it may be")
 
+    def words(self, places: Path) -> list[str]:
+        """The overrides beside which the knob is turned."""
+        return self._words(places, self.option if self.key else "")
+
     def _compose(self, places: Path, option: str) -> DictConfig:
+        return compose(*self._words(places, option))
+
+    def _words(self, places: Path, option: str) -> list[str]:
         own_data = option.startswith("data=") and option != "data=librispeech"
         data = [option] if own_data else tiny_overrides(places / "tones")
         words = [*data, *SMALL, *([option] if option and not own_data else []), *_besides(option)]
-        return compose(*_last_of_each(_placed(word, places) for word in (*words, *self.case.beside)))
+        return _last_of_each(_placed(word, places) for word in (*words, *self.case.beside))
 
 
 def _placed(text: str, places: Path) -> str:
@@ -199,6 +206,11 @@ def _package(option: str) -> str:
 
 def _besides(option: str) -> list[str]:
     return list(hints(option).get("beside", ())) if option else []
+
+
+def keys_of(node: Any) -> list[str]:
+    """The dotted keys of a file."""
+    return [*_walk(node)]
 
 
 def _walk(node: Any, prefix: str = "") -> Iterator[str]:

@@ -7,7 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
-from asr_ablations.config.targets import check_free, check_group, check_node, groups
+from asr_ablations.config.targets import MARKS, check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 from asr_ablations.tools.extras import missing
 
@@ -15,6 +15,7 @@ from asr_ablations.tools.extras import missing
 def check_targets(cfg: DictConfig) -> None:
     """Resolve any config and check what it would build. Raises UsageError for what is missing or not trusted."""
     try:
+        _copy_words(cfg)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
@@ -31,6 +32,15 @@ def check_targets(cfg: DictConfig) -> None:
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
         check_kinds(str(key), value)
+
+
+def _copy_words(cfg: DictConfig) -> None:
+    """Give the config the words of the command line that it refers to: those are Hydra's, and one with an interpolation
+    could not be resolved there.
+    """
+    if OmegaConf.is_interpolation(cfg, "overrides"):
+        words = cfg._get_node("overrides")._dereference_node()
+        cfg.overrides = OmegaConf.to_container(words, resolve=False)
 
 
 def one_line(error: Exception) -> str:
@@ -78,9 +88,17 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
 
 
 def _placed(group: object, options: dict[Any, Any], cause: Exception) -> str:
-    """A component's message, by the key that was typed where it begins with the end of it, else by the class."""
+    """A component's message, by the key that was typed where it begins with the end of it, else by the class. What
+    Python says of a type names no key: the values stand beside it.
+    """
     own = str(cause).partition("=")[0]
-    return f"{group}.{cause}" if own in options else f"{options.get('_target_')}: {cause}"
+    if own in options:
+        return f"{group}.{cause}"
+    if isinstance(cause, TypeError):
+        prefix = f"{group}." if group else ""
+        values = ", ".join(f"{prefix}{key}={value}" for key, value in options.items() if key not in MARKS)
+        return f"{options.get('_target_')} with {values[:300]}: {cause}"
+    return f"{options.get('_target_')}: {cause}"
 
 
 def _targets(node: object) -> list[str]:

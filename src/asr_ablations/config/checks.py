@@ -53,7 +53,7 @@ def check(cfg: DictConfig) -> None:
         number("hardware.price_per_hour", price, least=0, also="null for none")
     if "until" in cfg:
         build(cfg.until)()
-    if cfg.outputs is None:
+    if cfg.outputs in (None, ""):
         raise choices("outputs", cfg.outputs, "a folder")
 
 

@@ -18,7 +18,7 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, ValueType
+from hydra.core.override_parser.types import Override, QuotedString, ValueType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
@@ -106,16 +106,23 @@ def several(overrides: list[str]) -> list[str]:
 
 
 def _refuse(override: Override, repository: Repository) -> None:
-    """Raises UsageError for group=null and group=3, which Hydra answers with a traceback, and for what takes a key
-    away: a class would go on with a default of its own, which no config shows.
+    """Raises UsageError for =value; for a group whose value names no option: null and numbers are a traceback of
+    Hydra's, and of a list it merges the options into one that nobody has described; and for what takes a key away: a
+    class would go on with a default of its own, which no config shows.
     """
     key = override.key_or_group
+    if not key:
+        raise UsageError(f"{override.input_line}: expected key=value")
     options = repository.get_group_options(key) if repository.group_exists(key) else []
-    if override.is_delete() and not key.startswith("hydra"):
-        expected = ", ".join(f"{key}={name}" for name in options) or f"{key}=<value>"
-        raise UsageError(f"~{key}: nothing can be taken away; expected {expected}")
-    if options and override.value_type is ValueType.ELEMENT and not isinstance(value := override.value(), (str, list)):
-        raise choices(key, "null" if value is None else value, options)
+    if override.is_delete():
+        if not key.startswith("hydra"):
+            expected = ", ".join(f"{key}={name}" for name in options) or f"{key}=<value>"
+            raise UsageError(f"~{key}: nothing can be taken away; expected {expected}")
+        return
+    if options and override.value_type is ValueType.ELEMENT:
+        value = override.value()
+        if not isinstance(value, (str, QuotedString)):
+            raise choices(key, "null" if value is None else value, options)
 
 
 def list_files(

@@ -1,5 +1,6 @@
 """The LightningDataModule: utterances → batches."""
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 
@@ -20,6 +21,8 @@ from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVA
 from asr_ablations.data.store import Cache
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 
 class SpeechData(pl.LightningDataModule):
@@ -73,6 +76,7 @@ class SpeechData(pl.LightningDataModule):
         if self.sets:
             return
         self._add(screen(self.corpus, self.alphabet, self.output_frames))
+        self._warn_of_known()
         self.left_out = sorted(u.id for group in self.screened["train"].left_out.values() for u in group)
         self._check_longest()
 
@@ -96,6 +100,15 @@ class SpeechData(pl.LightningDataModule):
             return utterances[: self.batches * (self.batch_count or 1)]
         ends = np.cumsum(utterances.column("duration"))
         return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
+
+    def _warn_of_known(self) -> None:
+        """Say of held-out sets what is in training too, from the first rank."""
+        trained = {(utterance.audio, utterance.offset) for utterance in self.sets["train"].utterances}
+        for name in dict.fromkeys([*self.corpus.validation, *self.corpus.test]):
+            spoken = self.sets[name].utterances
+            known = sum((utterance.audio, utterance.offset) in trained for utterance in spoken)
+            if known and not self.place()[0]:
+                log.warning("%d of %d utterances of %s are in training too", known, len(spoken), name)
 
     def _check_longest(self) -> None:
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]

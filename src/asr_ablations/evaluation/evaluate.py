@@ -181,7 +181,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     greedy = Greedy(arm.trained.task.alphabet)
     rows: list[UtteranceRow] = []
     for log_probs in sets:
-        outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.open()]
+        outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.read()]
         rows += set_rows(log_probs, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
     if (wer := rates(rows)["wer"]) <= UNTRAINED:
         return False

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from rich.progress import track
 
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.evaluation.rows import Rows
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.tools.errors import UsageError
@@ -51,14 +52,16 @@ class LogProbs:
     def audio_seconds(self) -> float:
         return sum(utterance.duration for utterance in self.utterances)
 
-    def open(self) -> list[np.ndarray]:
-        """One array (length, V) per utterance, mapped from the file and not read into memory."""
-        return split(np.load(self.file, mmap_mode="r"), self.lengths)
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Of each utterance the row at which it begins, and the one before which it ends."""
+        ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
+        return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
-
-def split(content: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
-    """Split concatenated rows (sum of lengths, V) into one array (length, V) per utterance."""
-    return np.split(content, np.cumsum(lengths)[:-1]) if len(lengths) else []
+    def read(self) -> list[np.ndarray]:
+        """One array (length, V) per utterance."""
+        rows = Rows(self.file)
+        return [rows.read(*span) for span in self.spans]
 
 
 def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
@@ -115,9 +118,10 @@ def _stored(file: Path, utterances: int) -> Json | None:
     """
     try:
         index = read_log_probs(_index(file))
-        rows = np.load(file, mmap_mode="r")  # refuses a file that is shorter than its head says
+        rows = Rows(file)  # refuses a file that is shorter than its head says
         frames = sum(index["lengths"])
-        if (len(index["lengths"]), rows.shape[:1], rows.ndim, rows.dtype) == (utterances, (frames,), 2, np.float16):
+        shape = rows.shape[:1], len(rows.shape)
+        if (len(index["lengths"]), *shape, rows.dtype) == (utterances, (frames,), 2, np.float16):
             return index
         fault = (
             f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index['lengths'])} utterances"

@@ -7,7 +7,9 @@ share the language models' memory, and use one thread each.
 
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +23,7 @@ import torch
 
 from asr_ablations.config.checks import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs
+from asr_ablations.evaluation.rows import Rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores
@@ -47,7 +50,8 @@ class Pool:
     def __init__(self, decoders: Sequence[Decoder], processes: int) -> None:
         _decoders[:] = decoders
         self.processes = processes
-        self._executor = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), initializer=_set_up)
+        fork = multiprocessing.get_context("fork")
+        self._executor = ProcessPoolExecutor(processes, fork, initializer=_set_up, initargs=(os.getpid(),))
         list(self._executor.map(abs, range(processes)))  # forks them now
 
     def decode(
@@ -64,8 +68,7 @@ class Pool:
         """
         started = time.perf_counter()
         task = functools.partial(_decode, decoder, dict(values or {}), log_probs.file)
-        ends = np.cumsum(log_probs.lengths).tolist()
-        spans = [(end - length, end) for end, length in zip(ends, log_probs.lengths, strict=True)]
+        spans = log_probs.spans
         size = max(1, min(16, len(spans) // (4 * self.processes)))
         texts, core_seconds = [], 0.0
         try:
@@ -99,10 +102,20 @@ def process_count(requested: object) -> int:
     return requested
 
 
-def _set_up() -> None:
+def _set_up(parent: int) -> None:
     """Runs first in every process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)  # more would wait for threads that do not exist in a fork
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the one that forked it has ended, even if it was killed: the others of the pool hold the
+    queue open, on which each would wait for ever.
+    """
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
@@ -110,15 +123,14 @@ def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, 
     started = time.process_time()
     decoder = _decoders[number]
     with temporary_values(decoder, values):
-        row = torch.from_numpy(_mapped(file)[span[0] : span[1]].astype(np.float32))
+        row = torch.from_numpy(_opened(file).read(*span).astype(np.float32))
         (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
 
 
 @functools.lru_cache(maxsize=64)
-def _mapped(file: Path) -> np.ndarray:
-    content: np.ndarray = np.load(file, mmap_mode="r")
-    return content
+def _opened(file: Path) -> Rows:
+    return Rows(file)
 
 
 @contextmanager

@@ -26,14 +26,25 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             whole(key, OmegaConf.select(cfg, key), 0)
         if cfg.tune.trials:
             require("search", f"tune.trials={cfg.tune.trials}", "optuna")
+        if cfg.activations.layers != []:
+            _check_names("activations.layers", cfg.activations.layers)
         if cfg.activations.layers:
             require("benchmarks", f"activations.layers={list(cfg.activations.layers)}", "h5py")
+        for key in ("sets", "activations.sets"):
+            _check_names(key, OmegaConf.select(cfg, key))
         for key in SPACES:
             _check_space(key, cfg.tune[key], optional=key == "prune_beams")
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
         if cfg.gpus not in ("auto", 0, 1):
             raise choices("gpus", cfg.gpus, ("auto", 0, 1))
+
+
+def _check_names(key: str, value: object) -> None:
+    names = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    if names is None or (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        return
+    raise choices(key, names, "a list of names, as [test-clean], or null")
 
 
 def _check_space(key: str, value: object, optional: bool) -> None:

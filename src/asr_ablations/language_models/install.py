@@ -13,8 +13,9 @@ def install(file: Path, folder: Path) -> Json:
 
     Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
     """
+    check_counts(file)
     lower_case(file, folder / ARPA)
-    check_counts(folder / ARPA)
+    check_counts(folder / ARPA)  # of a compressed one the size is known only now
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
     return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}

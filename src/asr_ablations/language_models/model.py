@@ -3,8 +3,8 @@
 import bisect
 import functools
 import math
-import mmap
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import kenlm
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.arpa import check_counts, read_unigrams
 from asr_ablations.language_models.words import unspellable
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 NATS = math.log(10)
 """Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
@@ -24,6 +24,8 @@ SPACE = "|"
 BINARY, ARPA, RECORD = "lm.binary", "lm.arpa", "lm.json"
 """Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed."""
 MARKS = ("<s>", "</s>", "<unk>")
+BLOCK = 2**24
+"""Bytes of a binary that are searched at a time."""
 ENOUGH = 0.9
 """The least share of a model's words that the alphabet must be able to spell; the others have no effect."""
 
@@ -78,6 +80,8 @@ def load(path: str | None) -> WordModel:
     """Load a model of any unit. Raises UsageError for a model that is missing or cannot be read."""
     if not path:
         raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or a folder written by src/lm.py")
+    if not isinstance(path, str):
+        raise choices("decoder.lm", path, "the path of a file or folder")
     file = find(Path(path))
     return _read(file, file.stat().st_mtime_ns, path)
 
@@ -85,13 +89,11 @@ def load(path: str | None) -> WordModel:
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
     """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
-    config = kenlm.Config()
-    config.show_progress = False
     if is_arpa(file):
         check_counts(file)
-    with _silent_stderr():
+    with _silent_stderr(), _unmapped(file) as (source, config):
         try:
-            ngrams = kenlm.Model(str(file), config)
+            ngrams = kenlm.Model(source, config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
     vocabulary = read_unigrams(file) if is_arpa(file) else _binary_words(file)
@@ -122,13 +124,36 @@ def is_arpa(file: Path) -> bool:
 
 def _binary_words(file: Path) -> list[str]:
     """Return the words that KenLM's build_binary appends, each ended by a zero byte, the unknown word first."""
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = content.rfind(b"<unk>\0")
-        if start < 0:
-            raise UsageError(
-                f"decoder.lm={file}: contains no words; build_binary writes them unless an option says otherwise"
-            )
-        return content[start:].decode("utf-8", errors="replace").rstrip("\0").split("\0")
+    unknown = b"<unk>\0"
+    with file.open("rb") as opened:
+        end = opened.seek(0, os.SEEK_END)
+        while end > 0:
+            begin = max(0, end - BLOCK)
+            opened.seek(begin)
+            place = opened.read(end - begin + len(unknown) - 1).rfind(unknown)
+            if place >= 0:
+                opened.seek(begin + place)
+                return opened.read().decode("utf-8", errors="replace").rstrip("\0").split("\0")
+            end = begin
+    raise UsageError(f"decoder.lm={file}: contains no words; build_binary writes them unless an option says otherwise")
+
+
+@contextmanager
+def _unmapped(file: Path) -> Iterator[tuple[str, kenlm.Config]]:
+    """What KenLM is to read, and how, so that it maps no file: one that is cut meanwhile would end the process by
+    SIGBUS, without a word. It maps text as long as it can, so an ARPA file comes through a pipe.
+    """
+    config = kenlm.Config()
+    config.show_progress, config.load_method = False, kenlm.LoadMethod.READ
+    if not is_arpa(file):
+        yield str(file), config
+        return
+    with subprocess.Popen(["cat", os.path.abspath(file)], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        try:
+            yield f"/dev/fd/{reader.stdout.fileno()}", config
+        finally:
+            reader.kill()  # where KenLM has refused the beginning
 
 
 @contextmanager

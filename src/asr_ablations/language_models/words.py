@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 WORDS = "words.txt"
 """The word list that src/lm.py writes beside its model."""
@@ -17,6 +17,8 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
     """
     if not path:
         raise UsageError("decoder.words is not set: a file with one word per line, or a folder written by src/lm.py")
+    if not isinstance(path, str):
+        raise choices("decoder.words", path, "the path of a file or folder")
     file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
     try:
         words = list(dict.fromkeys(file.read_text(encoding="utf-8").split()))

@@ -25,7 +25,7 @@ from asr_ablations.runs.status import (
     status_of,
 )
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import folder_name, free_name, write, write_json
+from asr_ablations.tools.files import folder_name, free_name, remove_temporary, write, write_json
 from asr_ablations.tools.machine import iso, rank
 
 
@@ -72,6 +72,8 @@ class Run:
             return self
         self._lease.take()
         self.folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.folder, self.checkpoints):
+            remove_temporary(folder)
         if not (self.folder / layout.CONFIG).exists():
             write(self.folder / layout.OVERRIDES, "".join(f"{line}\n" for line in self.cfg.overrides))
             write(self.folder / layout.CONFIG, OmegaConf.to_yaml(self.cfg, resolve=True))

@@ -79,6 +79,13 @@ def is_regular(path: Path) -> bool:
     return stat.S_ISREG(path.stat().st_mode)
 
 
+def remove_temporary(folder: Path) -> None:
+    """Remove what `whole_file` has left in a folder where it was killed. Only for who alone writes there."""
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.\d+(\.\w+)?", path.name) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
 def free_name(path: Path) -> Path:
     """<path>.1, .2, …: the first name that nothing has, for what is put aside."""
     number = 1

@@ -12,6 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
+from asr_ablations.tools.errors import choices
+
 
 def cores() -> int:
     """The number of cores that this process may use."""
@@ -134,4 +136,7 @@ def iso(seconds: float) -> str:
 
 def rank() -> int:
     """This process's number among those of one run, as torchrun numbers them; 0 where there is only one."""
-    return int(os.environ.get("RANK", 0))
+    number = os.environ.get("RANK", "0")
+    if not number.isdecimal():
+        raise choices("RANK", number, "a whole number, as torchrun sets it, or no such variable")
+    return int(number)

@@ -21,6 +21,8 @@ def expanded(path: str | Path) -> Path:
     """The path with the home folder in place of its ~. Raises UsageError where there is none: no such user, or HOME is
     not set and the machine knows no home of this one.
     """
+    if not isinstance(path, (str, Path)):
+        raise UsageError(f"{path}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
     absolute = os.path.expanduser(path)
     if absolute.startswith("~"):
         raise UsageError(f"{path}: there is no such home folder: set HOME, or name another folder")

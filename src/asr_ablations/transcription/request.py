@@ -28,6 +28,8 @@ def check_request(cfg: DictConfig) -> None:
     whole("port", cfg.port, 0, 65535)
     if cfg.serve:
         require("serve", "serve=true", *SERVING)
+        if requested_audio(cfg):
+            raise choices("audio", cfg.audio, "null beside serve=true: the page takes recordings itself")
     elif not requested_audio(cfg):
         raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
 

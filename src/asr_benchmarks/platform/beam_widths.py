@@ -58,7 +58,7 @@ def by_beam_width(
     stored = log_probs_of(trained, name)
     count = len(stored.lengths)
     chosen = np.linspace(0, count - 1, min(utterances or count, count)).astype(int)
-    log_probs = stored.open()
+    log_probs = stored.read()
     outputs = [torch.from_numpy(np.array(log_probs[i], dtype=np.float32)) for i in chosen]
     spoken = [stored.utterances[i] for i in chosen]
     searches = {width: Search(decoder(trained.task.alphabet, beam_width=width), outputs) for width in widths}

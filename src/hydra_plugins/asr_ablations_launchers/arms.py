@@ -8,6 +8,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
+from asr_ablations.tools.errors import UsageError
+
 
 class ArmsSweeper(BasicSweeper):
     """Runs every combination of values, each with every arm of the list where there is one."""
@@ -19,7 +21,11 @@ class ArmsSweeper(BasicSweeper):
 
 
 def each_arm(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """The overrides of all runs: those of `batch`, each with every arm. Raises UsageError for a list that is none."""
+    """The overrides of all runs: those of `batch`, each with every arm. Raises UsageError for a list that is none, and
+    where there is no run at all.
+    """
+    if not batch:
+        raise UsageError("a key of -m has no values: there is nothing to run")
     if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
         return batch
     from asr_ablations.config.compose import compose_arm

@@ -111,7 +111,7 @@ def test_warp_of_nothing_is_the_identity() -> None:
 def widths(change: dict[str, float], length: int, over: str) -> tuple[set[int], torch.Tensor]:
     """Widths of a lone mask over 2000 utterances, and how often each place was covered."""
     alone = {"frequency_masks": int(over == "frequency"), "time_masks": int(over == "time")}
-    augment = component("augment", "specaugment", **{**change, **alone})
+    augment = component("augment", "specaugment", **{"frequency_width": 2, **change, **alone})
     ones = torch.ones(2000, length, BINS if over == "frequency" else 2)
     masked = augment(ones, torch.full((2000,), length), [str(i) for i in range(2000)], 0, 0) == 0
     line = masked.all(dim=2 if over == "time" else 1)

@@ -14,7 +14,7 @@ class SpecAugment(NoAugmentation):
 
     Each utterance gets frequency_masks bands of up to frequency_width bins, and time_masks spans of up to time_width
     frames, none longer than the share time_share of the utterance. All are drawn from (seed, epoch, utterance id).
-    Raises UsageError for counts and widths below 0, and for a share outside 0 to 1.
+    Raises UsageError for counts and widths below 0, for bands wider than the features, and for a share outside 0 to 1.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class SpecAugment(NoAugmentation):
         draws = np.stack([uniforms(2 * masks, seed, "specaugment", epoch, id_) for id_ in ids])
         draws = draws.reshape(len(ids), masks, 2)
         frames, bins = features.shape[1:]
+        whole("augment.frequency_width", self.frequency_width, 0, bins)
         split = self.frequency_masks
         limits = np.floor(np.minimum(self.time_width, self.time_share * lengths.numpy()))[:, None]
         across = _spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))

@@ -7,6 +7,7 @@ import numpy as np
 from asr_ablations.data import audio
 from asr_ablations.data.store import Recording
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.checks import number
 
 
 class NoCache:
@@ -15,7 +16,7 @@ class NoCache:
     holds_features = False
 
     def __init__(self, *, gigabytes: float) -> None:
-        self.gigabytes = gigabytes
+        self.gigabytes = number("cache.gigabytes", gigabytes, least=0)
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> "MemoryStore":
         return MemoryStore(int(self.gigabytes * 1e9 / max(1, workers)))

@@ -20,7 +20,7 @@ class NormConstraint:
         check_limit(limit)
         if not largest > 0:
             raise ValueError(f"largest={largest}: expected a number above 0")
-        self.limit, self.largest = limit, largest
+        self.limit, self.largest = limit, float(largest)
 
     def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
         clip_to_norm(parameters, self.limit, log)

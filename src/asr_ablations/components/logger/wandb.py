@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.checkpoint import first_line
@@ -237,11 +237,11 @@ def begin(
     """
     import wandb
 
-    settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
-    if "WANDB_FINISH_TIMEOUT" not in os.environ:
-        settings.finish_timeout = PATIENCE_AT_END
-    chosen: Mode = "offline" if offline else mode()
     try:
+        settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
+        if "WANDB_FINISH_TIMEOUT" not in os.environ:
+            settings.finish_timeout = PATIENCE_AT_END
+        chosen: Mode = "offline" if offline else mode()
         wandb.setup(wandb.Settings(silent=True))  # a run's own setting silences neither its login nor its end
         options["resume"] = offline_resume if chosen == "offline" else resume
         return wandb.init(**options, mode=chosen, settings=settings)  # type: ignore[arg-type]
@@ -268,8 +268,15 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
 
 
 def mode() -> Mode:
-    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one."""
-    return cast(Mode, os.environ.get("WANDB_MODE")) or ("online" if _logged_in() else "offline")
+    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one. Raises UsageError for a
+    mode that W&B has not.
+    """
+    asked = os.environ.get("WANDB_MODE")
+    if not asked:
+        return "online" if _logged_in() else "offline"
+    if asked not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+        raise choices("WANDB_MODE", asked, get_args(Mode))
+    return cast(Mode, asked)
 
 
 def _logged_in() -> bool:

@@ -8,8 +8,12 @@ from torch import nn
 
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.norm.batch import BatchNorm
+from asr_ablations.tools.checks import is_whole, whole
+from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 
+MOST_CHANNELS = 2**16
+"""Beyond what anybody trains: a machine hangs before it says anything."""
 CEILING = 20.0
 """The clipped ReLU's upper bound (Ambroszczyk2019 §1.2)."""
 
@@ -63,13 +67,17 @@ class PaddedConvolution(nn.Module):
     """2-D convolution, norm and clipped ReLU, as an InputLayer.
 
     kernel and stride are (frequency, time). The input is padded by half a kernel: T and F become ceil(size / stride).
-    Raises ValueError for a kernel of even size.
+    Raises UsageError for sizes that are none, ValueError for a kernel of even size.
     """
 
     def __init__(
         self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: Sequence[int], stride: Sequence[int]
     ) -> None:
         super().__init__()
+        whole("model.convolutions: channels", channels, 1, MOST_CHANNELS)
+        for name, sizes in {"kernel": kernel, "stride": stride}.items():
+            if not (isinstance(sizes, (list, tuple)) and len(sizes) == 2 and all(is_whole(size, 1) for size in sizes)):
+                raise choices(f"model.convolutions: {name}", sizes, "two whole numbers from 1: frequency and time")
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
             raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a middle")
         (frequency, time), self.time_stride = kernel, stride[1]

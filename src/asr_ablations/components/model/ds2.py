@@ -1,6 +1,7 @@
 """DeepSpeech2: convolutions, recurrent layers, fully connected ones (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -14,6 +15,10 @@ from asr_ablations.components.model.fully_connected import hidden_layers
 from asr_ablations.components.model.lookahead import Lookahead
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.rnn import RecurrentFactory
+from asr_ablations.config.checks import MOST
+from asr_ablations.tools.checks import whole
+
+log = logging.getLogger(__name__)
 
 
 class DeepSpeech2(nn.Module):
@@ -43,6 +48,12 @@ class DeepSpeech2(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
+        whole("model.width", width, 1, MOST["width"])
+        whole("model.layers", layers, 1, MOST["layers"])
+        if lookahead and directions != "forward":
+            log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
+        if not convolutions:
+            log.warning("model.convolutions=[]: without any, the recurrent layers run over every frame of the features")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:

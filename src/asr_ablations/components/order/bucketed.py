@@ -5,12 +5,14 @@ from collections.abc import Callable
 import numpy as np
 
 from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.tools.checks import whole
 
 
 def bucketed(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
     """Batches of indices: utterances are shuffled within each of `buckets` buckets, then the batches are shuffled."""
+    whole("order.buckets", buckets, 1)
     batches = by_bucket(durations, batch_size, buckets, generator.permutation)
     return [batches[i] for i in generator.permutation(len(batches))]
 

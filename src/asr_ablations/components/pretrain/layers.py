@@ -15,7 +15,8 @@ class GrowLayers(Pretraining):
     that wait keep their first weights, the others keep weights and optimizer state. The model's attribute
     `active_layers` says how many layers take part, and is part of its checkpoints.
 
-    Raises ValueError for counts below 1, and where training would end before all layers take part.
+    Raises ValueError for counts below 1, for more layers at first than there are, and where training would end before
+    all layers take part.
     """
 
     leaves_weights_out = True
@@ -23,6 +24,8 @@ class GrowLayers(Pretraining):
     def __init__(self, *, first: int, epochs: int, layers: int, max_epochs: int) -> None:
         if not (is_whole(first, 1) and is_whole(epochs, 1)):
             raise ValueError(f"first={first}, epochs={epochs}: expected whole numbers, 1 or more")
+        if first > layers:
+            raise ValueError(f"first={first}: expected a whole number from 1 to {layers}, the layers of the model")
         self.first, self.epochs, self.layers = first, epochs, layers
         if self.active(max_epochs - 1) < layers:
             needed = (layers - first) * epochs + 1

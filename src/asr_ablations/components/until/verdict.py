@@ -47,6 +47,8 @@ class Verdict:
         whole("until.retries", self.retries, 0)
         for key in ("robust", "paired", "share"):
             switch(f"until.{key}", getattr(self, key))
+        if self.looks is not None and not isinstance(self.looks, (list, tuple)):
+            raise choices("until.looks", self.looks, "a list of numbers of seeds, such as [3,5,8,12,20], or null")
         looks = None if self.looks is None else list(self.looks)
         if looks is not None and (not looks or not all(is_whole(one, FEWEST) for one in looks)):
             raise choices("until.looks", looks, f"whole numbers from {FEWEST} on, increasing, such as [3,5,8,12,20]")

@@ -1,0 +1,72 @@
+"""Cases that are typed: each a command of its own, forked from an interpreter that has torch imported."""
+
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+
+from tests.campaign.commands import THREADS, Result, environment, run_command
+from tests.campaign.input_places import InputPlaces
+from tests.campaign.input_table import FINE, OUTCOMES, Case, judge
+from tests.campaign.part import Context, Report
+from tests.campaign.tried import Tried
+
+FRESH = 20
+"""Of so many cases one is typed a second time, with an interpreter of its own."""
+DIFFERS = "another in a fresh interpreter"
+Trial = Callable[[Case, InputPlaces, bool], tuple[str, str]]
+"""A case, and whether it is to be tried in two ways that must agree → its outcome, and what was said."""
+
+
+def try_cases(
+    context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None, sound: Sequence[str] = ()
+) -> Report:
+    """A part of these cases. column: what their kinds are; trial: other than `typed`; sound: outcomes that are right
+    beside FINE.
+    """
+    outcomes = (*OUTCOMES, *sound, DIFFERS)
+    report = context.report(column, "cases", *outcomes)
+    tried = Tried(context, report, (FINE, *sound))
+    place = context.folder / "places"
+    try:
+        places = InputPlaces(place)
+        for number, case in enumerate(tried.left(cases, name_of)):
+            twice = number % FRESH == 0
+            ended = (trial or typed)(case, places, twice)
+            tried.add(name_of(case), case.kind, *ended, row=case.name, tried="twice" if twice else "once")
+    finally:
+        report.count("tried in two ways", sum(case["tried"] == "twice" for case in report.cases))
+        tried.close(outcomes)
+        shutil.rmtree(place, ignore_errors=True)
+    return report
+
+
+def name_of(case: Case) -> str:
+    after = f" after {shlex.quote(case.shell)}" if case.shell else ""
+    return f"src/{case.command}.py {case.typed}{after}"
+
+
+def typed(case: Case, places: InputPlaces, twice: bool) -> tuple[str, str]:
+    """The outcome of a case, and the exit code with the last line of what it said."""
+    first = run_case(case, places, False)
+    if not twice or (again := run_case(case, places, True)) == first:
+        return first
+    return DIFFERS, f"{first} {again}"
+
+
+def run_case(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
+    """fresh: in an interpreter of its own."""
+    with places.scratch() as scratch:
+        words = places.words(case, scratch)
+        stdin = words.stdin.read_bytes().decode("utf-8", "surrogateescape") if words.stdin else ""
+        variables = {**places.environment, **environment(places.folder / "corpora", places.folder), **words.environment}
+        command = [f"src/{case.command}.py", *words.arguments]
+        result = run_command(command, {**variables, **THREADS}, stdin=stdin, fresh=fresh or None)
+        executed = (scratch / "executed").exists()
+        expected = tuple(places.filled(word, scratch) for word in case.words)
+        return judge(case, result, expected, executed), said(result)
+
+
+def said(result: Result) -> str:
+    """The exit code, and the last line: of the errors where there are some."""
+    lines = (result.errors.strip() or result.out.strip()).splitlines()
+    return f"exit code {result.code}, {len(lines)} lines: {lines[-1][-300:] if lines else ''}"

@@ -1,0 +1,117 @@
+"""Bad values of every key, as cases: found in conf/, so that a new key is tried without a row of its own.
+
+Every key gets each of BAD: it is refused in one line that names the key or its group, or accepted: the command runs to
+its end, or the training diverges. Which are accepted stands in the report's JSON file, a line each.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from tests.campaign.input_table import Case
+from tests.helpers.command import SHORT_SPEECH
+from tests.helpers.every_key import Knob, every_knob, keys_of
+from tests.helpers.support import CONF
+
+BAD = {
+    "text": "x",
+    "negative": "-1",
+    "zero": "0",
+    "fraction": "0.7",
+    "huge": "99999999999999999999",
+    "nan": "nan",
+    "empty": "''",
+    "null": "null",
+    "list": "[]",
+    "mapping": "{a: 1}",
+    "true": "true",
+    "escapes": "'\x1b[31mx\r'",
+}
+"""By name, as typed."""
+ACCEPTED = "accepted"
+"""An outcome beside those of other input: no harm was seen, and for many keys none is meant, as for a name."""
+OTHERS = {
+    "evaluate": ("evaluation.yaml", "run=<trained>"),
+    "transcribe": ("transcribe.yaml", "run=<trained> audio=<noise>"),
+    "export": ("export.yaml", "run=<one>"),
+    "lm": ("lm/ngram.yaml", "lm.program=null"),
+}
+"""Commands with keys of their own: the file that has them, and what is typed before one of them."""
+ALIKE = re.compile(r"\.\d+|(?<=\.sha256)\..*|(?<=\.named)\..*|(?<=\.md5)\..*|steps\.\d+\.")
+"""What keys of the same kind differ in: places in lists, names in tables."""
+FIXED = {"_target_", "_partial_", "defaults", "hydra", "overrides"}
+"""Keys that nobody types: Hydra's, and what targets.py holds."""
+
+
+@dataclass(frozen=True)
+class Turned(Case):
+    """A key with a bad value. option: beside which it is one; overrides: all words, without their quotes."""
+
+    option: str = ""
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self.option.partition("=")[0] or f"{self.command}, plain keys"
+
+    @property
+    def key(self) -> str:
+        return self.overrides[-1].partition("=")[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Words of which a refusal has one: the first and the last part of the key."""
+        parts = [part for part in re.split(r"[.\d]+", self.key) if part]
+        return parts[0], parts[-1]
+
+
+def value_cases(ready: Path) -> list[Turned]:
+    """ready: the folder of what placeholders name."""
+    keys = (*_keys_of_training(ready), *_keys_of_others())
+    return [_case(command, option, before, key, name) for command, option, before, key in keys for name in BAD]
+
+
+def _case(command: str, option: str, before: list[str], key: str, name: str) -> Turned:
+    overrides = (*before, f"{key}={BAD[name]}")
+    return Turned(command, 0, shlex.join(overrides), (2,), (), "", option, overrides)
+
+
+def _keys_of_training(ready: Path) -> Iterator[tuple[str, str, list[str], str]]:
+    """Command, option, what is typed before, and key; of keys that several options share, and of those in lists and
+    tables of the same kind, the first.
+    """
+    seen: set[tuple[str, str]] = set()
+    for knob in every_knob():
+        kind = knob.root, ALIKE.sub("", knob.key)
+        if knob.key and kind not in seen and knob.key not in FIXED and not _is_set_by_others(knob):
+            seen.add(kind)
+            yield "train", knob.option, _before(knob, ready), knob.key
+
+
+def _is_set_by_others(knob: Knob) -> bool:
+    """Whether a group's file sets a plain key, which is tried as such, or the key follows a plain one."""
+    return bool(knob.option) and (knob.root in PLAIN or knob.name in PLAIN)
+
+
+def _before(knob: Knob, ready: Path) -> list[str]:
+    words = knob.words(ready)
+    if knob.option == "data=synthetic":
+        words = [words[0], *SHORT_SPEECH, *words[1:]]
+    if knob.option == "until=verdict":
+        words = ["-m", *words, "rnn=lstm,gru", "until.margin=2.0", "plan=true"]
+    return [word for word in words if word.partition("=")[0] != knob.key]
+
+
+def _keys_of_others() -> Iterator[tuple[str, str, list[str], str]]:
+    for command, (file, before) in OTHERS.items():
+        prefix = file.partition("/")[0] + "." if "/" in file else ""
+        for key in keys_of(OmegaConf.load(CONF / file)):
+            if key.partition(".")[0] not in FIXED:
+                yield command, "", before.split(), prefix + key
+
+
+PLAIN = frozenset(knob.root for knob in every_knob() if knob.key and not knob.option)
