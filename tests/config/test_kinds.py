@@ -100,6 +100,25 @@ def test_values_out_of_range_are_refused_when_they_are_used(override: str, messa
         build(compose(*more, override)[group])
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.train=[dev,5]", "data.train.1=5: expected a text"),
+        ("optimizer.betas=[0.9,nan]", "optimizer.betas.1=nan: expected a finite number"),
+        ("optimizer.betas=[0.9,x]", "optimizer.betas.1=x: expected a number"),
+        ("model.convolutions.0.channels=x", "model.convolutions.0.channels=x: expected a number"),
+        ("features.bins=99999999999999999999", "features.bins=99999999999999999999: expected a whole number of up to"),
+        ("data.download=null", "data.download=None: expected keys and values"),
+        ("data.download.address=5", "data.download.address=5: expected a text"),
+        ("cache.features=[]", "cache.features=.*: expected keys and values"),
+    ],
+)
+def test_values_at_any_depth_are_of_the_kind_that_the_files_show(override: str, message: str) -> None:
+    beside = {"data": "data=librispeech", "cache": "cache=features"}.get(override.partition(".")[0])
+    with pytest.raises(UsageError, match=f"^{message}"):
+        check(compose(*filter(None, [beside]), override))
+
+
 @pytest.mark.parametrize("characters", ["[a,b]", "null", "3"])
 def test_an_alphabet_is_a_text(characters: str) -> None:
     with pytest.raises(UsageError, match=r"^alphabet\.characters="):

@@ -8,6 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.runs.damage import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import MACHINE_KEYS, identity, short_name
 from asr_ablations.tools.errors import UsageError
@@ -224,6 +225,32 @@ def test_earlier_folders_of_the_same_run_are_kept(cfg: DictConfig) -> None:
 def _fail_while(run: Run, expected: str) -> None:
     assert run.status() == expected
     raise RuntimeError
+
+
+def test_what_a_killed_attempt_has_left_half_written_is_removed(cfg: DictConfig) -> None:
+    with Run(cfg) as run:
+        run.checkpoints.mkdir()
+    half = [run.folder / ".summary.json.4711", run.checkpoints / ".last.ckpt.4711", run.folder / ".rows.npy.12.npy"]
+    kept = [run.folder / ".hidden", run.checkpoints / "last.ckpt", run.folder / "notes.12"]
+    for path in (*half, *kept):
+        path.touch()
+    with Run(cfg):
+        assert [path.name for path in half if path.exists()] == []
+        assert [path for path in kept if path.exists()] == kept
+
+
+def test_an_arm_that_was_killed_before_it_began_is_not_damaged(cfg: DictConfig) -> None:
+    """Its launcher has said so, and nothing else is there."""
+    folder = Run(cfg).folder
+    folder.mkdir(parents=True)
+    write_json(folder / "status.json", {"status": "failed", "reason": "killed by SIGTERM"})
+    write(folder / "output.log", "printed")
+    assert damage(folder) is None
+    with Run(cfg):
+        pass
+    (folder / "config.yaml").unlink()
+    write_json(folder / "status.json", {"status": "failed", "reason": "killed by SIGTERM"})
+    assert "config.yaml is missing" in str(damage(folder))
 
 
 def test_a_run_knows_what_became_of_it(cfg: DictConfig) -> None:

@@ -1,6 +1,7 @@
 """Damage in the folder of a run, seen before anything continues from it or takes its result."""
 
 import csv
+import os
 from pathlib import Path
 
 from asr_ablations.runs import layout
@@ -25,6 +26,8 @@ def damage(folder: Path) -> str | None:
         if status is not None and fate(status, folder).state in RESULTS:
             read_run(folder)
             return None
+        if not _has_begun(folder):
+            return None
         for name, read in ((layout.CONFIG, read_config), (layout.ENVIRONMENT, read_environment)):
             if status is not None or (folder / name).exists():
                 read(folder)
@@ -37,6 +40,14 @@ def damage(folder: Path) -> str | None:
             raise
         return str(error)
     return None
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether the run itself has recorded anything: of an arm that was killed before, the launcher has written a
+    status.
+    """
+    own = (layout.CONFIG, layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING)
+    return any(os.path.lexists(folder / name) for name in own)
 
 
 def _read_roughly(path: Path) -> None:
