@@ -33,7 +33,7 @@ class Tried:
 
     def add(self, name: str, kind: str, outcome: str, detail: str, **more: str) -> None:
         """more: whatever helps to repeat the case."""
-        case = {"case": name, "kind": kind, "outcome": outcome, "detail": detail, **more}
+        case: Json = {"case": name, "kind": kind, "outcome": outcome, "detail": detail, **more}
         case["commit"] = self._context.commit
         if (earlier := self._cases.get(name)) is not None:
             case["before"] = [

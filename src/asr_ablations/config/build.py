@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
@@ -38,9 +38,9 @@ def _copy_words(cfg: DictConfig) -> None:
     """Give the config the words of the command line that it refers to: those are Hydra's, and one with an interpolation
     could not be resolved there.
     """
-    if OmegaConf.is_interpolation(cfg, "overrides"):
-        words = cfg._get_node("overrides")._dereference_node()
-        cfg.overrides = OmegaConf.to_container(words, resolve=False)
+    node = cfg._get_node("overrides")
+    if isinstance(node, Node) and node._is_interpolation():
+        cfg.overrides = OmegaConf.to_container(node._dereference_node(), resolve=False)
 
 
 def one_line(error: Exception) -> str:
