@@ -69,7 +69,7 @@ def result(folder: Path) -> dict[str, Any]:
 
 ARMS = ["rnn=lstm,gru", "seed=0,1"]
 GREEDY = "model.convolutions.0.channels"
-"""With 100000 of them and SLIM, the weights are small, and what the first layer makes of a batch is above LIMITS."""
+"""With 65536 of them and SLIM, the weights are small, and what the first layer makes of a batch is above LIMITS."""
 SLIM = "model.convolutions.1.kernel=[1,1]"
 LIMITS = {resource.RLIMIT_DATA: 3 * 2**30}
 
@@ -137,7 +137,7 @@ def test_arms_that_raise_or_starve_leave_the_others_alone(corpora: Path, tmp_pat
     """The loss of some is lost, and others want more memory than the limit."""
     arms = [
         "optimizer.lr=1e-3,1e30",
-        f"{GREEDY}=16,100000",
+        f"{GREEDY}=16,65536",
     ]
     options = [SLIM, "max_epochs=1", "optimizer.weight_decay=1"]
     sweep = start([*TRAIN, CSV, *options, "seed=0", *arms], corpora, tmp_path, limits=LIMITS)
@@ -204,7 +204,7 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
 
 @pytest.mark.slow
 def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> None:
-    arms = [f"{GREEDY}=100000,8,16", SLIM, "max_epochs=1", "hydra.launcher.fail_fast=true", "hydra.launcher.jobs=1"]
+    arms = [f"{GREEDY}=65536,8,16", SLIM, "max_epochs=1", "hydra.launcher.fail_fast=true", "hydra.launcher.jobs=1"]
     code, _, errors = finish(start([*TRAIN, CSV, *arms], corpora, tmp_path, limits=LIMITS))
     assert code == 1
     assert [status(folder)["status"] for folder in run_folders(tmp_path)] == ["failed"]

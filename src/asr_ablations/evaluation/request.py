@@ -42,9 +42,10 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
 
 def _check_names(key: str, value: object) -> None:
     names = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    if names is None or (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+    listed = names if isinstance(names, list) else [names]
+    if names is None or (listed and all(isinstance(name, str) and name for name in listed)):
         return
-    raise choices(key, names, "a list of names, as [test-clean], or null")
+    raise choices(key, names, "a name, or a list of names, as [test-clean], or null")
 
 
 def _check_space(key: str, value: object, optional: bool) -> None:
