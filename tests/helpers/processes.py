@@ -1,5 +1,6 @@
 """What tests of processes wait for and look at."""
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,3 +30,10 @@ def living_in(folder: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return processes
+
+
+def pending(process: psutil.Process) -> set[int]:
+    """Signals that have been sent to a process as a whole, and that it has not yet handled."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    mask = int(next(line for line in lines if line.startswith("ShdPnd:")).split()[1], 16)
+    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
