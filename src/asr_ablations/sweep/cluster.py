@@ -161,7 +161,9 @@ def _local() -> Iterator[dict[str, Any]]:
 
 def _end_what_began(folder: str | None) -> None:
     """Kill the processes of a local Ray that did not start, which Ray itself leaves until the command ends."""
-    for process in psutil.Process().children(recursive=True) if folder else []:
+    if folder is None:
+        return
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if folder in " ".join(process.cmdline()):
                 process.kill()

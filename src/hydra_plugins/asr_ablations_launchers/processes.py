@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
@@ -127,10 +127,14 @@ class ArmReturn(JobReturn):
     """The result of an arm. How an arm without one ended has been printed; Hydra's own would print all its words."""
 
     @property
-    def return_value(self) -> object:
+    def return_value(self) -> Any:
         if self.status == JobStatus.FAILED:
             raise self._return_value
         return self._return_value
+
+    @return_value.setter
+    def return_value(self, value: Any) -> None:
+        self._return_value = value
 
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
