@@ -264,7 +264,7 @@ def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_n
     arm.resume()
     servers: set[int] = set()
     while sweep.poll(0.1) is None:
-        servers |= {process.pid for process in alive(tmp_path) if "gcs_server" in process.cmdline()[0]}
+        servers |= {process.pid for process in alive(tmp_path, "gcs_server")}
     code, _, errors = finish(sweep)
     assert code == 0, errors
     assert len(servers) == 1  # both rounds had one Ray

@@ -20,12 +20,14 @@ def wait_for(condition: Callable[[], T], seconds: float = 1200) -> T:
     return result
 
 
-def living_in(folder: Path) -> list[psutil.Process]:
-    """Every running process whose current folder this is: one that was started there, and all that it has started."""
+def living_in(folder: Path, program: str = "") -> list[psutil.Process]:
+    """Every running process whose current folder this is: one that was started there, and all that it has started.
+    program: what the name of its program has in it.
+    """
     processes = []
     for process in psutil.process_iter():
         try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and program in process.name():
                 processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -33,9 +33,9 @@ def finish(command: Command) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def alive(folder: Path) -> list[psutil.Process]:
-    """Every process that a command on this folder has left running."""
-    return living_in(folder / PLACE)
+def alive(folder: Path, program: str = "") -> list[psutil.Process]:
+    """Every process that a command on this folder has left running; of those, the ones of a program."""
+    return living_in(folder / PLACE, program)
 
 
 def status(folder: Path) -> dict[str, Any]:
