@@ -8,6 +8,7 @@ from asr_ablations.runs.reader import read_overrides
 from asr_ablations.sweep.terminal import print_arms, what_varies
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import read_json, write, write_json
+from asr_ablations.tools.paths import typed
 from asr_benchmarks.plots import Plot, draw
 from asr_benchmarks.result import FRAMEWORKS, PUBLISHED, Result, Table
 from asr_benchmarks.tables import join_tables, markdown, show
@@ -55,7 +56,7 @@ def _read(file: Path) -> Result:
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: {error}") from error
     if not isinstance(content, dict) or "machine" not in content:
-        raise UsageError(f"{file}: expected the {RESULT} of python src/benchmark.py")
+        raise UsageError(f"{file}: expected the {RESULT} of {typed('benchmark')}")
     return Result.from_json(content)
 
 

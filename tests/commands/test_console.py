@@ -1,6 +1,5 @@
 """The wheel carries all that a command needs, and its one command runs the scripts."""
 
-import os
 import runpy
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.commands import console
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.support import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -44,15 +44,31 @@ def test_the_wheel_has_every_config_sweep_and_script(installed: Path) -> None:
     assert "asr-ablations = asr_ablations.commands.console:main" in entry
 
 
-def test_an_installed_package_composes_a_sweep_of_its_own(installed: Path, tmp_path: Path) -> None:
-    """Away from every checkout."""
+def command(installed: Path, corpora: Path, folder: Path, *words: str) -> str:
+    """What the installed command prints in this folder, away from every checkout."""
     line = "import sys; from asr_ablations.commands.console import main; sys.exit(main())"
-    words = [sys.executable, "-c", line, "train", "-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "--cfg", "job"]
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    environment = clean_environment(corpora, folder, PYTHONPATH=str(installed))
+    done = subprocess.run(
+        [sys.executable, "-c", line, *words], cwd=folder, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert "asr_ablations.components.rnn.gru.GRU" in done.stdout
-    assert "factor: rnn" in done.stdout
+    return done.stdout
+
+
+def test_an_installed_package_composes_a_sweep_of_its_own(installed: Path, corpora: Path, tmp_path: Path) -> None:
+    words = ["-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "--cfg", "job"]
+    printed = command(installed, corpora, tmp_path, "train", *words)
+    assert "asr_ablations.components.rnn.gru.GRU" in printed
+    assert "factor: rnn" in printed
+
+
+def test_an_installed_package_trains_and_names_the_command_that_looks_at_it(
+    installed: Path, corpora: Path, tmp_path: Path
+) -> None:
+    printed = command(installed, corpora, tmp_path, "train", *SHRUNKEN, "max_epochs=1", "logger=csv")
+    (folder,) = run_folders(tmp_path / "outputs")
+    assert f"look at it  asr-ablations compare {folder.relative_to(tmp_path)}\n" in printed
+    assert "python src/" not in printed
 
 
 def test_a_command_is_the_script_of_its_name(

@@ -12,60 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
-from tests.helpers import interpreter
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
-from tests.helpers.interpreter import Command
-from tests.helpers.processes import living_in, wait_for
-
-TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
-PLACE = "place"
-TRAIN = ["src/train.py", "-m", *SHRUNKEN, "sweep=s", "checkpoint_minutes=0.001"]
-CSV = "logger=csv"
-
-
-def start(arguments: list[str], corpora: Path, folder: Path, **options: Any) -> Command:
-    """The command, with a current folder by which all that it starts is found, whatever becomes of its parent."""
-    (folder / PLACE).mkdir(parents=True, exist_ok=True)
-    environment = clean_environment(corpora, folder, OMP_NUM_THREADS="1")
-    script, *words = arguments
-    return interpreter.start([REPOSITORY / script, *words, f"outputs={folder}"], environment, folder / PLACE, **options)
-
-
-def finish(command: Command) -> tuple[int, str, str]:
-    with command:
-        done = command.finish()
-    return done.returncode, done.stdout, done.stderr
-
-
-def alive(folder: Path) -> list[psutil.Process]:
-    """Every process that a command on this folder has left running."""
-    return living_in(folder / PLACE)
-
-
-def status(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "status.json").read_text())
-    return content
-
-
-def results(outputs: Path) -> dict[str, Any]:
-    """Everything in every run under a folder that is no time, by the run's name."""
-    return {folder.name: result(folder) for folder in run_folders(outputs)}
-
-
-def result(folder: Path) -> dict[str, Any]:
-    with (folder / "metrics.csv").open() as file:
-        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    return {
-        "status": status(folder)["status"],
-        "metrics": metrics,
-        "losses": (folder / "losses.csv").read_text(),
-        "utterances": (folder / "utterances.csv").read_text(),
-        "weights": {key: value.tolist() for key, value in weights.items()},
-    }
-
+from tests.helpers.command import SHRUNKEN, run_folders
+from tests.helpers.processes import pending, wait_for
+from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status
 
 ARMS = ["rnn=lstm,gru", "seed=0,1"]
 GREEDY = "model.convolutions.0.channels"
@@ -205,10 +155,12 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
 @pytest.mark.slow
 def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> None:
     arms = [f"{GREEDY}=65536,8,16", SLIM, "max_epochs=1", "hydra.launcher.fail_fast=true", "hydra.launcher.jobs=1"]
-    code, _, errors = finish(start([*TRAIN, CSV, *arms], corpora, tmp_path, limits=LIMITS))
+    code, out, errors = finish(start([*TRAIN, CSV, *arms], corpora, tmp_path, limits=LIMITS))
     assert code == 1
     assert [status(folder)["status"] for folder in run_folders(tmp_path)] == ["failed"]
     assert "2 of 3 arms were stopped" in errors
+    assert "Error executing job" not in errors
+    assert [f"│ {GREEDY}={channels} " in out for channels in (8, 16)] == [True, True], "those that did not start"
 
 
 @pytest.mark.slow
@@ -278,29 +230,48 @@ def test_other_launchers_skip_and_give_the_same_numbers(
 
 
 @pytest.mark.slow
-def test_an_arm_on_ray_whose_worker_is_killed_goes_on_and_gives_the_same_numbers(
+def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_numbers(
     undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL of Ray's worker while the arm trains: Ray starts another one, the arm ends with the first, and continues
-    there. It is held meanwhile, or it might be done before it sees that its worker is gone.
+    """SIGTERM to the whole group, as `timeout` sends it: the arms stop, and Ray after them. An arm is held until it has
+    the signal, or it might be done before.
+
+    Then the same arms and two more, in two rounds, and SIGKILL of Ray's worker: Ray starts another one, the arm ends
+    with the first, and continues there. It is held meanwhile, or it might be done before it sees that its worker is
+    gone.
     """
     pytest.importorskip("ray", reason="the extra ray, which make test installs")
-    command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", "hydra/launcher=ray"]
-    sweep = start(command, corpora, tmp_path)
-    checkpoint = wait_for(lambda: next(tmp_path.rglob("last.ckpt"), None))
-    killed = checkpoint.parents[1]
-    arm = psutil.Process(status(killed)["pid"])
+    command = [*TRAIN, CSV, "seed=0,1", "hydra/launcher=ray"]
+    sweep = start([*command, "rnn=lstm", "hydra.launcher.jobs=1"], corpora, tmp_path)
+    disturbed = wait_for(lambda: next(tmp_path.rglob("last.ckpt"), None)).parents[1]
+    arm = psutil.Process(status(disturbed)["pid"])
+    arm.suspend()
+    os.killpg(sweep.pid, signal.SIGTERM)
+    wait_for(lambda: signal.SIGTERM in pending(arm))
+    arm.resume()
+    code, _, errors = finish(sweep)
+    assert (code, "2 of 2 arms were stopped; the same command continues them" in errors) == (143, True), errors
+    assert status(disturbed)["reason"] == "interrupted: SIGTERM"
+    wait_for(lambda: not alive(tmp_path))
+
+    sweep = start([*command, "rnn=lstm,gru", "hydra.sweeper.max_batch_size=2"], corpora, tmp_path)
+    wait_for(lambda: status(disturbed)["status"] == "running")
+    arm = psutil.Process(status(disturbed)["pid"])
     arm.suspend()
     worker = arm.parent()
     worker.kill()
     wait_for(lambda: not worker.is_running())
     arm.resume()
+    servers: set[int] = set()
+    while sweep.poll(0.1) is None:
+        servers |= {process.pid for process in alive(tmp_path, "gcs_server")}
     code, _, errors = finish(sweep)
     assert code == 0, errors
+    assert len(servers) == 1  # both rounds had one Ray
     wait_for(lambda: not alive(tmp_path))
+    assert status(disturbed)["pid"] != arm.pid
+    assert json.loads((disturbed / "environment.json").read_text())["resumed"]
     actual = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
-    assert len(actual) == 2
-    assert actual == {name[-8:]: content for name, content in undisturbed[1].items() if name[-8:] in actual}
-    assert json.loads((killed / "environment.json").read_text())["resumed"]
-    code, out, errors = finish(start(command, corpora, tmp_path))
-    assert (code, "2 of 2 arms were already done" in out) == (0, True), errors
+    assert actual == {name[-8:]: content for name, content in undisturbed[1].items()}
+    code, out, errors = finish(start([*command, "rnn=lstm,gru"], corpora, tmp_path))
+    assert (code, "4 of 4 arms were already done" in out) == (0, True), errors

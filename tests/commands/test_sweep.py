@@ -54,6 +54,7 @@ def test_a_table_of_both_arms_is_printed_at_the_end_and_16_is_explained_once_per
     done, folders = sweep
     table = done.stdout[done.stdout.rindex("arms") :]
     assert all(part in table for part in ("rnn=lstm", "rnn=gru", "done", "WER"))
+    assert f"compare them  python src/compare.py {folders[0].parent}\n" in table
     assert [(folder / "output.log").read_text().count(NOTICE) for folder in folders] == [1, 1]
 
 
@@ -120,3 +121,9 @@ def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):
     assert [folder.parent.name for folder in folders] == ["rnn_type", "rnn_type"]
     results = [(folder / "utterances.csv").read_text() for folder in folders]
     assert results[0] != results[1], "the seed changed nothing"
+
+
+def test_a_sweep_file_without_its_folder_is_answered_with_the_folder(corpora, tmp_path):
+    done = run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: -cn rnn_type: it stands in another folder than conf/: -cd sweeps -cn rnn_type\n"

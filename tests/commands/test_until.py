@@ -12,8 +12,8 @@ import pytest
 
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import read_config
-from tests.commands.test_survival import CSV, TRAIN, alive, finish, results, start
 from tests.helpers.processes import wait_for
+from tests.helpers.survival import CSV, TRAIN, alive, finish, results, start
 
 UNTIL = [
     *TRAIN,

@@ -1,5 +1,6 @@
 """What tests of processes wait for and look at."""
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +20,22 @@ def wait_for(condition: Callable[[], T], seconds: float = 1200) -> T:
     return result
 
 
-def living_in(folder: Path) -> list[psutil.Process]:
-    """Every running process whose current folder this is: one that was started there, and all that it has started."""
+def living_in(folder: Path, program: str = "") -> list[psutil.Process]:
+    """Every running process whose current folder this is: one that was started there, and all that it has started.
+    program: what the name of its program has in it.
+    """
     processes = []
     for process in psutil.process_iter():
         try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and program in process.name():
                 processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return processes
+
+
+def pending(process: psutil.Process) -> set[int]:
+    """Signals that have been sent to a process as a whole, and that it has not yet handled."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    mask = int(next(line for line in lines if line.startswith("ShdPnd:")).split()[1], 16)
+    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from asr_ablations.commands.run import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import CONF, REPOSITORY
+from asr_ablations.tools.paths import CONF, REPOSITORY, typed
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.result import Comparison
@@ -96,7 +96,7 @@ def unpack_records(options: argparse.Namespace) -> int:
 
     records = (options.out or REPOSITORY / "sweeps") / RECORDS
     if not (archives := sorted(records.glob(f"*{ENDING}"))):
-        raise UsageError(f"{records}: there are no records of sweeps; python src/compare.py --results writes them")
+        raise UsageError(f"{records}: there are no records of sweeps; {typed('compare')} --results writes them")
     print("wrote", *unpack(archives, Path(options.folders[0] if options.folders else "outputs")), sep="\n  ")
     return 0
 
@@ -123,7 +123,7 @@ def write_comparison(options: argparse.Namespace) -> int:
     from asr_ablations.report.terminal import print_answer, print_comparison
 
     if not options.folders:
-        raise UsageError("no folder given: expected a sweep's, as in python src/compare.py outputs/rnn_type")
+        raise UsageError(f"no folder given: expected a sweep's, as in {typed('compare')} outputs/rnn_type")
     settings = Options(options.baseline, options.allow, options.metric, options.set, options.target)
     first = options.folders[0]
     if first.startswith("wandb="):

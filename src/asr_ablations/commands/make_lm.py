@@ -15,6 +15,7 @@ from asr_ablations.language_models.model import ARPA, BINARY, RECORD, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.paths import typed
 from asr_ablations.tools.terminal import console
 
 READS = ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger")
@@ -81,6 +82,6 @@ def _print(content: Json, folder: Path) -> None:
     decoder = "beam_lm" if content["unit"] == "word" else "beam_charlm"
     terminal.print(
         f"language model  {folder}\n"
-        f"try next        python src/evaluate.py run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",
+        f"try next        {typed('evaluate')} run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",
         markup=False,
     )

@@ -25,7 +25,7 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason
 from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
 from asr_ablations.tools.extras import installs
-from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.paths import CARRIED, CONF, REPOSITORY, SOURCE
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
 
@@ -170,7 +170,8 @@ def _one_line(error: Exception) -> str:
         return f"{group}={value}: expected {', '.join(error.options)}"
     if isinstance(error, MissingConfigException) and (name := error.missing_cfg_file) is not None:
         if (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
-            folder = os.path.relpath(REPOSITORY / "sweeps")
+            # an installed package's command takes this word for its own sweeps
+            folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
             return f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}"
         if "/" not in name:
             return f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"

@@ -12,6 +12,7 @@ from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
+from asr_ablations.tools.paths import typed
 
 SPACES = ("alpha", "beta", "prune_beams")
 
@@ -21,7 +22,7 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
     for cfg in cfgs if isinstance(cfgs, list) else [cfgs]:
         check_targets(cfg)
         if not cfg.run:
-            raise UsageError("run is not set: a run's folder, as in python src/evaluate.py run=outputs/<sweep>/<run>")
+            raise UsageError(f"run is not set: a run's folder, as in {typed('evaluate')} run=outputs/<sweep>/<run>")
         for key in ("tune.trials", "tune.seed"):
             whole(key, OmegaConf.select(cfg, key), 0)
         if cfg.tune.trials:

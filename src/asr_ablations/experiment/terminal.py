@@ -7,6 +7,7 @@ from rich.table import Table
 
 from asr_ablations.experiment.utterances import UtteranceRow
 from asr_ablations.tools.files import Json
+from asr_ablations.tools.paths import typed
 from asr_ablations.tools.terminal import console
 
 EXAMPLES = 3
@@ -24,8 +25,8 @@ def print_run(folder: Path, summary: Json, rows: Sequence[UtteranceRow]) -> None
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
         f"{3600 * summary['audio_hours_per_second']:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
-        f"look at it  python src/compare.py {folder}\n"
-        "try next    python src/train.py -m rnn=lstm,gru precision=16",
+        f"look at it  {typed('compare')} {folder}\n"
+        f"try next    {typed('train')} -m rnn=lstm,gru precision=16",
         markup=False,
     )
 

@@ -6,6 +6,7 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
+from asr_ablations.tools.paths import typed
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")
@@ -17,7 +18,7 @@ def check_request(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
     if not cfg.run:
-        raise UsageError("run is not set: a run's folder, as in python src/export.py run=outputs/<sweep>/<run>")
+        raise UsageError(f"run is not set: a run's folder, as in {typed('export')} run=outputs/<sweep>/<run>")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:

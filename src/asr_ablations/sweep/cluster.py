@@ -5,6 +5,7 @@ worker or its machine is lost. The arm is a process of that actor's own: it cont
 the lease of its run.
 """
 
+import atexit
 import contextlib
 import logging
 import os
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from asr_ablations.sweep.arm import FrozenArm
@@ -27,13 +29,14 @@ from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores, visible_gpus
 
 ATTEMPTS = 3
-"""To start a local Ray: it gives its processes half a minute, which a busy machine may not have."""
+"""To start a local Ray: some of its processes get 15 seconds, in which a busy machine may not even have read them."""
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 """How the names of those variables begin that arms take over from the command; all others are their machine's own."""
 
 
 class Cluster:
-    """Places on Ray, which is started or connected to when the first arm needs it.
+    """Places on Ray, which is started or connected to when the first arm needs it, and kept until the command ends: the
+    rounds of a search, or of until=verdict, have one.
 
     address: of a cluster, None for a Ray of this machine's own; jobs: the most arms at a time, None for as many as Ray
     takes; per_gpu: arms of one GPU that share it; cpus: of each rank, and its threads; retries: how often an arm is
@@ -56,14 +59,13 @@ class Cluster:
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
         slots = machine_slots(jobs, per_gpu, arms)
         self.jobs = slots.jobs if address is None else jobs
-        self._connection = contextlib.ExitStack()
         self._running: set[str] = set()
 
     def start(self, arm: FrozenArm) -> RemoteArm | None:
         if self.jobs is not None and len(self._running) >= self.jobs:
             return None
         if not ray.is_initialized():
-            self._connection.enter_context(connected(self.address))
+            _connect_for_good(self.address)
         wanted = needed(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
@@ -86,9 +88,6 @@ class Cluster:
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)
 
-    def close(self) -> None:
-        self._connection.close()
-
 
 def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
     """What an arm reserves. An arm that does not say takes a GPU per rank where there are any (has_gpus); several arms
@@ -98,13 +97,20 @@ def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[s
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
 
+def _connect_for_good(address: str | None) -> None:
+    connection = contextlib.ExitStack()
+    connection.enter_context(connected(address))
+    # registered after Ray's own, it comes before them: they end Ray's processes, and this would wait for their answers
+    atexit.register(connection.close)
+
+
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[None]:
     """Ray for a while: the one at this address, or a local one. Raises UsageError where there is none."""
     if address is not None:
         _check_address(address)
     with _local() if address is None else contextlib.nullcontext({"address": address}) as options:
-        with _handler_kept(signal.SIGTERM):  # Ray's would end the command, and not its arms in order
+        with _signals_kept():
             _connect(options, attempts=1 if address else ATTEMPTS)
         try:
             yield
@@ -131,6 +137,7 @@ def _connect(options: Mapping[str, Any], attempts: int) -> None:
             return
         except Exception as error:  # of any kind: where a process of Ray's took too long, it is a plain Exception
             ray.shutdown()
+            _end_what_began(options.get("_temp_dir"))
             if attempt == attempts - 1:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
 
@@ -152,9 +159,27 @@ def _local() -> Iterator[dict[str, Any]]:
         }
 
 
+def _end_what_began(folder: str | None) -> None:
+    """Kill the processes of a local Ray that did not start, which Ray itself leaves until the command ends."""
+    if folder is None:
+        return
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if folder in " ".join(process.cmdline()):
+                process.kill()
+
+
 @contextlib.contextmanager
-def _handler_kept(number: signal.Signals) -> Iterator[None]:
-    before = signal.getsignal(number)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(number, before)
+def _signals_kept() -> Iterator[None]:
+    """Ray's handler of SIGTERM would end the command, and not its arms in order. A signal to the whole group, as that
+    of `timeout` or of a closed terminal, would end Ray before the arms: its processes inherit what is held back here.
+    They end with the command all the same, and hold back SIGINT by themselves.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
 from hydra.utils import get_method
 from omegaconf import DictConfig
@@ -99,12 +98,11 @@ def run(
     different = list({arm.id: arm for arm in arms}.values())
     _check_timeout(timeout)
     switch("hydra.launcher.fail_fast", fail_fast)
-    with closing(places(different)) as given:
-        if different:
-            write_manifest(different[0].folder.parent, different, metadata)
-        runner = Runner(different, given, timeout=timeout, fail_fast=fail_fast)
-        with LiveArms() as live:
-            states = runner.run(live.show)
+    runner = Runner(different, places(different), timeout=timeout, fail_fast=fail_fast)
+    if different:
+        write_manifest(different[0].folder.parent, different, metadata)
+    with LiveArms() as live:
+        states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])
     if command := sync_command([arm.folder for arm in different]):
         print(f"W&B later: {command}")

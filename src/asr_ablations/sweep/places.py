@@ -45,9 +45,6 @@ class Places(Protocol):
     def free(self, arm: FrozenArm) -> None:
         """Take back the place of an arm that has ended."""
 
-    def close(self) -> None:
-        """Leave nothing running."""
-
 
 class Machine:
     """This machine's GPUs and cores. Raises UsageError for an arm that needs more GPUs than it has."""
@@ -66,9 +63,6 @@ class Machine:
 
     def free(self, arm: FrozenArm) -> None:
         self.slots.free(arm.id)
-
-    def close(self) -> None:
-        pass
 
 
 def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int) -> Machine:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from rich.table import Table
 
+from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
-from asr_ablations.runs.reader import read_overrides, read_summary
+from asr_ablations.runs.reader import read_overrides, read_summary, read_yaml
 from asr_ablations.runs.status import why_unfinished
+from asr_ablations.tools.paths import typed
 from asr_ablations.tools.terminal import console
 
 
@@ -22,6 +24,8 @@ def print_arms(folders: Sequence[Path]) -> None:
     terminal.print(table)
     if folders:
         terminal.print(f"runs in {folders[0].parent}", soft_wrap=True)
+    if len(folders) > 1:
+        terminal.print(f"compare them  {typed('compare')} {folders[0].parent}", soft_wrap=True)
 
 
 def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
@@ -42,10 +46,12 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _overrides(folder: Path) -> list[str]:
+    """What was typed for an arm; one that did not start has it in its frozen config alone."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:
-        return [folder.name]
+        frozen = frozen_config(folder)
+    return list(read_yaml(frozen)["overrides"]) if frozen.exists() else [folder.name]
 
 
 def _cells(folder: Path) -> list[str]:

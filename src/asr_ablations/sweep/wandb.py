@@ -19,6 +19,7 @@ from asr_ablations.config.compose import compose
 from asr_ablations.runs.listed_arms import LIST
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
+from asr_ablations.tools.paths import typed
 
 METHODS = ("grid", "random", "bayes")
 
@@ -38,7 +39,7 @@ def definition(
     if "max_epochs" not in cfg:
         raise UsageError(f"{file}: its arms decode a trained run in one process (src/evaluate.py), and train nothing")
     if cfg.get(LIST) is not None:
-        raise UsageError(f"{file}: W&B's sweeps have no lists of arms; python src/train.py -m runs them")
+        raise UsageError(f"{file}: W&B's sweeps have no lists of arms; {typed('train')} -m runs them")
     varied = OmegaConf.to_container(cfg.hydra.sweeper.get("params") or OmegaConf.create({}), resolve=True)
     if not isinstance(varied, dict) or not varied:
         raise UsageError(f"{file}: varies nothing, it has no hydra.sweeper.params")

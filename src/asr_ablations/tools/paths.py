@@ -1,4 +1,4 @@
-"""Where the repository's own folders lie, and where ~ leads."""
+"""Where the repository's own folders lie, how its commands are typed, and where ~ leads."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,11 @@ SCRIPTS = REPOSITORY / "src"
 """The entry scripts."""
 DEFAULTS = CONF / "config.yaml"
 """The defaults of a training config."""
+
+
+def typed(command: str) -> str:
+    """How a command is typed here: as a script of the checkout, or as one word of an installed package's command."""
+    return f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
 
 
 def expanded(path: str | Path) -> Path:

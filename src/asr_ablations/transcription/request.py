@@ -6,6 +6,7 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
+from asr_ablations.tools.paths import typed
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")
@@ -15,7 +16,7 @@ def check_request(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
     if not cfg.run:
-        raise UsageError("run is not set: a run's folder, as in python src/transcribe.py run=outputs/<sweep>/<run>")
+        raise UsageError(f"run is not set: a run's folder, as in {typed('transcribe')} run=outputs/<sweep>/<run>")
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
@@ -123,14 +123,28 @@ def space(config: DictConfig) -> dict[str, str]:
     return {**declared, **{key: values for key, values in typed.items() if key in declared}}
 
 
+class ArmReturn(JobReturn):
+    """The result of an arm. How an arm without one ended has been printed; Hydra's own would print all its words."""
+
+    @property
+    def return_value(self) -> Any:
+        if self.status == JobStatus.FAILED:
+            raise self._return_value
+        return self._return_value
+
+    @return_value.setter
+    def return_value(self, value: Any) -> None:
+        self._return_value = value
+
+
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
     """The result of an arm as Hydra's sweepers read it: the objective, or the error that took its place."""
     overrides = list(state.arm.overrides)
     try:
         value = objective(state)
     except Exception as error:
-        return JobReturn(overrides=overrides, cfg=cfg, status=JobStatus.FAILED, _return_value=error)
-    return JobReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
+        return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.FAILED, _return_value=error)
+    return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
 
 
 # Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into

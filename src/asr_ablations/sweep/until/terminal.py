@@ -16,6 +16,7 @@ from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.sweep.until.planning import Planned
+from asr_ablations.tools.paths import typed
 from asr_ablations.tools.terminal import VERDICT_STYLES, console
 
 
@@ -78,7 +79,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
-    print(f"python src/compare.py {folder} shows it all")
+    print(f"{typed('compare')} {folder} shows it all")
 
 
 def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:

@@ -1,0 +1,61 @@
+"""Sweeps that tests disturb: started, finished, and everything of their results that is no time."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from tests.helpers import interpreter
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from tests.helpers.interpreter import Command
+from tests.helpers.processes import living_in
+
+TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
+PLACE = "place"
+TRAIN = ["src/train.py", "-m", *SHRUNKEN, "sweep=s", "checkpoint_minutes=0.001"]
+CSV = "logger=csv"
+
+
+def start(arguments: list[str], corpora: Path, folder: Path, **options: Any) -> Command:
+    """The command, with a current folder by which all that it starts is found, whatever becomes of its parent."""
+    (folder / PLACE).mkdir(parents=True, exist_ok=True)
+    environment = clean_environment(corpora, folder, OMP_NUM_THREADS="1")
+    script, *words = arguments
+    return interpreter.start([REPOSITORY / script, *words, f"outputs={folder}"], environment, folder / PLACE, **options)
+
+
+def finish(command: Command) -> tuple[int, str, str]:
+    with command:
+        done = command.finish()
+    return done.returncode, done.stdout, done.stderr
+
+
+def alive(folder: Path, program: str = "") -> list[psutil.Process]:
+    """Every process that a command on this folder has left running; of those, the ones of a program."""
+    return living_in(folder / PLACE, program)
+
+
+def status(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return content
+
+
+def results(outputs: Path) -> dict[str, Any]:
+    """Everything in every run under a folder that is no time, by the run's name."""
+    return {folder.name: result(folder) for folder in run_folders(outputs)}
+
+
+def result(folder: Path) -> dict[str, Any]:
+    with (folder / "metrics.csv").open() as file:
+        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return {
+        "status": status(folder)["status"],
+        "metrics": metrics,
+        "losses": (folder / "losses.csv").read_text(),
+        "utterances": (folder / "utterances.csv").read_text(),
+        "weights": {key: value.tolist() for key, value in weights.items()},
+    }
