@@ -3,7 +3,7 @@
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import is_number, whole
+from asr_ablations.tools.checks import is_number, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 
@@ -18,6 +18,7 @@ def check_request(cfg: DictConfig) -> None:
     check_targets(cfg)
     if not cfg.run:
         raise UsageError("run is not set: a run's folder, as in python src/export.py run=outputs/<sweep>/<run>")
+    path_or_none("run", cfg.run)
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
