@@ -192,7 +192,7 @@ CHECKPOINTS: dict[str, Damage] = {
     "an empty archive": lambda path: zipfile.ZipFile(path, "w").close(),
     "no weights": _content(lambda content: {key: content[key] for key in content if key != "state_dict"}),
     "weights that are a list": _content(lambda content: {**content, "state_dict": []}),
-    "a list": _content(lambda content: [content]),
+    "its content in a list": _content(lambda content: [content]),
     "a tensor": _content(lambda content: torch.zeros(3)),
     "other shapes": _content(lambda content: {**content, "state_dict": _each(content, lambda v: v[..., None])}),
     "fewer weights": _content(lambda content: {**content, "state_dict": dict(list(_each(content).items())[2:])}),

@@ -32,7 +32,7 @@ def check_kinds(group: str, node: Mapping[str, Any]) -> None:
         if value is None or (kind(value) not in kinds and not names_sets):
             raise choices(place, value, f"{' or '.join(kinds)}, as {example}")
         if names_sets and isinstance(value, list):
-            _check_below(place, value, [[TEXT]])
+            _check_below(place, value, [["dev"]])
         _check_below(place, value, _shown(group, str(node.get("_target_")), str(key)))
 
 

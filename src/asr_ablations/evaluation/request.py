@@ -9,7 +9,7 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.checks import is_number, whole
+from asr_ablations.tools.checks import is_number, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
@@ -23,6 +23,8 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
         check_targets(cfg)
         if not cfg.run:
             raise UsageError(f"run is not set: a run's folder, as in {typed('evaluate')} run=outputs/<sweep>/<run>")
+        for key in ("run", "root"):
+            path_or_none(key, cfg[key])
         for key in ("tune.trials", "tune.seed"):
             whole(key, OmegaConf.select(cfg, key), 0)
         if cfg.tune.trials:

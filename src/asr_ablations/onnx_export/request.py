@@ -3,7 +3,7 @@
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import is_number, whole
+from asr_ablations.tools.checks import is_number, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
@@ -19,6 +19,7 @@ def check_request(cfg: DictConfig) -> None:
     check_targets(cfg)
     if not cfg.run:
         raise UsageError(f"run is not set: a run's folder, as in {typed('export')} run=outputs/<sweep>/<run>")
+    path_or_none("run", cfg.run)
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:

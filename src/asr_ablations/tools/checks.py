@@ -51,6 +51,13 @@ def number(
     raise choices(name, value, _with(_extent(least, above, below, most), also))
 
 
+def path_or_none(name: str, value: object) -> str | None:
+    """The value, if it is a path as somebody types it, or None. Raises UsageError for anything else."""
+    if value is None or isinstance(value, str):
+        return value
+    raise choices(name, value, f"a path, or null; a number is one as {name}=\"'{value}'\"")
+
+
 def switch(name: str, value: object) -> bool:
     """The value, if it is true or false. Raises UsageError for anything else."""
     if isinstance(value, bool):

@@ -3,7 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import number, switch, whole
+from asr_ablations.tools.checks import number, path_or_none, switch, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
@@ -17,6 +17,8 @@ def check_request(cfg: DictConfig) -> None:
     check_targets(cfg)
     if not cfg.run:
         raise UsageError(f"run is not set: a run's folder, as in {typed('transcribe')} run=outputs/<sweep>/<run>")
+    for key in ("run", "output"):
+        path_or_none(key, cfg[key])
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)

@@ -8,6 +8,9 @@ from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.seeds import uniforms
 
+MOST_MASKS, MOST_WIDE = 1000, 10**6
+"""Beyond what hides all: a number is drawn for each mask of each utterance."""
+
 
 class SpecAugment(NoAugmentation):
     """Masks normalised features (B, T, F), where 0 is the mean.
@@ -22,7 +25,7 @@ class SpecAugment(NoAugmentation):
     ) -> None:
         counts = (("frequency_masks", frequency_masks), ("frequency_width", frequency_width))
         for name, value in (*counts, ("time_masks", time_masks), ("time_width", time_width)):
-            whole(f"augment.{name}", value, 0)
+            whole(f"augment.{name}", value, 0, MOST_MASKS if name.endswith("masks") else MOST_WIDE)
         number("augment.time_share", time_share, least=0, most=1)
         self.frequency_masks, self.frequency_width = frequency_masks, frequency_width
         self.time_masks, self.time_width, self.time_share = time_masks, time_width, time_share

@@ -11,7 +11,7 @@ from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,6 +36,8 @@ class MLS(Folders):
 
     def __init__(self, *, ending: str, download: Download, **options: "Unpack[CorpusOptions]") -> None:
         super().__init__(**options)
+        if ending not in ("flac", "opus"):
+            raise choices("data.ending", ending, ("flac", "opus"))
         self.ending, self.download = ending, download
         # the archive has a folder of its name around the splits
         if self.root is not None and self.missing() and (self.root / self.archive).is_dir():

@@ -11,7 +11,7 @@ from asr_ablations.language_models.kneser_ney import estimate
 from asr_ablations.language_models.model import ARPA, SPACE
 from asr_ablations.language_models.text import collect, units
 from asr_ablations.language_models.words import WORDS
-from asr_ablations.tools.checks import is_whole, whole
+from asr_ablations.tools.checks import is_whole, path_or_none, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json, write
 
@@ -44,9 +44,10 @@ class NGram:
         rising = all(is_whole(count, 0) for count in prune) and list(prune) == sorted(prune)
         if not prune or prune[0] != 0 or not rising or len(prune) > order:
             raise choices("lm.prune", list(prune), "counts that never fall, the first 0, as [0, 0, 1]")
-        self.order, self.unit, self.text, self.include = order, unit, text, list(include)
+        self.order, self.unit, self.text = order, unit, path_or_none("lm.text", text)
+        self.include = list(include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
-        self.program = program
+        self.program = path_or_none("lm.program", program)
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
         """Write the model and its words into the folder; returns the record of it."""

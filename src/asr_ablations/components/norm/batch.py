@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.norm.fused import Normalise, operations, usable
+from asr_ablations.tools.checks import number
 from asr_ablations.tools.masks import valid_frames
 
 
@@ -40,7 +41,9 @@ class BatchNorm(nn.Module):
     ) -> None:
         super().__init__()
         size = frame[-1]
-        self.momentum, self.epsilon, self.reduce = momentum, epsilon, reduce
+        self.momentum = float(number("norm.momentum", momentum, least=0, most=1))
+        self.epsilon = float(number("norm.epsilon", epsilon, least=0))
+        self.reduce = reduce
         self.weight = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         self.register_buffer("running_mean", torch.zeros(size))
