@@ -32,8 +32,8 @@ def alike(one: Arm, other: Arm) -> list[str]:
 
 def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
     """Whether two of the arms that a question is about are alike."""
-    asked = [arm for arm in arms if arm.name in question.weights]
-    return any(alike(one, other) for one, other in itertools.combinations(asked, 2))
+    own = [arm for arm in arms if arm.name in question.weights]
+    return any(alike(one, other) for one, other in itertools.combinations(own, 2))
 
 
 def _pairs(one: Arm, other: Arm) -> list[tuple[RunRecord, RunRecord]]:

@@ -1,7 +1,7 @@
 """The LightningDataModule: utterances → batches."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -103,12 +103,15 @@ class SpeechData(pl.LightningDataModule):
 
     def _warn_of_known(self) -> None:
         """Say of held-out sets what is in training too, from the first rank."""
-        trained = {(utterance.audio, utterance.offset) for utterance in self.sets["train"].utterances}
-        for name in dict.fromkeys([*self.corpus.validation, *self.corpus.test]):
-            spoken = self.sets[name].utterances
-            known = sum((utterance.audio, utterance.offset) in trained for utterance in spoken)
-            if known and not self.place()[0]:
-                log.warning("%d of %d utterances of %s are in training too", known, len(spoken), name)
+        if self.place()[0]:
+            return
+        names = dict.fromkeys([*self.corpus.validation, *self.corpus.test])
+        spoken = {name: list(_places(self.sets[name].utterances)) for name in names}
+        held_out = {place for places in spoken.values() for place in places}
+        known = held_out.intersection(_places(self.sets["train"].utterances))  # of all training: no object is kept
+        for name, places in spoken.items():
+            if trained := sum(place in known for place in places):
+                log.warning("%d of %d utterances of %s are in training too", trained, len(places), name)
 
     def _check_longest(self) -> None:
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
@@ -201,3 +204,8 @@ def _readable(screened: Screened) -> Utterances:
     readable = Utterances.joined([screened.kept, Utterances.of(unused)])
     ids = [*readable.strings("id")]
     return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))
+
+
+def _places(utterances: Utterances) -> Iterator[tuple[str, float]]:
+    """Where each utterance is heard: its audio file, and the seconds before it."""
+    return zip(utterances.strings("audio"), utterances.column("offset").tolist(), strict=True)
