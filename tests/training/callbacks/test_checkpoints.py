@@ -1,6 +1,7 @@
 """A run that is stopped and goes on gives the numbers of one that never was, bit for bit."""
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +76,28 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert experiment.run(cfg) == folder
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
     result = results(folder)
+    assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
+
+
+class SignalAtStart(pl.Callback):
+    """Sends this process a signal before the first batch, when a resumed run has its state."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_run_that_is_stopped_again_before_its_first_batch_goes_on_bit_for_bit(
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second checkpoint is written before anything has been added to what the first one held."""
+    cfg = config(tiny_corpus, tmp_path)
+    usual = fitting.trainer
+    for callback in (SignalAt(1, 0, signal.SIGTERM), SignalAtStart()):
+        monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, callback))
+        with pytest.raises(Stopped):
+            experiment.run(cfg)
+    monkeypatch.setattr(fitting, "trainer", usual)
+    result = results(experiment.run(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 

@@ -165,13 +165,13 @@ def steps_until(seconds_per_step: float) -> int:
 class RestoreState(pl.Callback):
     """Restores what Lightning does not: random state, and an epoch's running means. Must be the last of the callbacks.
 
-    states: one for each rank; None for a run that starts anew.
+    states: one for each rank; None for a run that starts anew. means: those that no batch has been added to yet.
     """
 
     def __init__(self, states: Sequence[RankState] | None) -> None:
         own = states[rank()] if states else None
         self._random: dict[str, torch.Tensor] | None = own["random"] if own else None
-        self._means: Means = dict(own["means"]) if own else {}
+        self.means: Means = dict(own["means"]) if own else {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._random is not None:
@@ -182,18 +182,18 @@ class RestoreState(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if not self._means:
+        if not self.means:
             return
         results = trainer.fit_loop.epoch_loop._results
-        for key in [key for key in self._means if key in results]:
-            total, weight = self._means.pop(key)
+        for key in [key for key in self.means if key in results]:
+            total, weight = self.means.pop(key)
             result = results[key]
             # a sum of two numbers does not depend on their order: (a + b) + c is reproduced bit for bit
             result.value = total.to(result.value.device) + result.value
             result.cumulated_batch_size = weight.to(result.value.device) + result.cumulated_batch_size
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._means = {}
+        self.means = {}
 
 
 def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
@@ -220,8 +220,12 @@ def _on_cuda(trainer: pl.Trainer) -> bool:
 
 def _running_means(trainer: pl.Trainer) -> Means:
     results = trainer.fit_loop.epoch_loop._results
-    return {
+    # of a run that is stopped again before its first batch, they are still to be restored
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
+    waiting = [callback.means for callback in callbacks if isinstance(callback, RestoreState)]
+    running = {
         key: (result.value.cpu(), result.cumulated_batch_size.cpu())
         for key, result in results.items()
         if result.is_tensor and result.meta.is_mean_reduction and result.meta.on_epoch
     }
+    return {key: value for means in (*waiting, running) for key, value in means.items()}
