@@ -1,4 +1,4 @@
-"""The rows of a file of NumPy's, read where they are asked for.
+"""The rows of a file of NumPy's, read where they are needed.
 
 It is not mapped: one that is cut meanwhile would end the process by SIGBUS, without a word.
 """

@@ -271,12 +271,12 @@ def mode() -> Mode:
     """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one. Raises UsageError for a
     mode that W&B has not.
     """
-    asked = os.environ.get("WANDB_MODE")
-    if not asked:
+    chosen = os.environ.get("WANDB_MODE")
+    if not chosen:
         return "online" if _logged_in() else "offline"
-    if asked not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
-        raise choices("WANDB_MODE", asked, get_args(Mode))
-    return cast(Mode, asked)
+    if chosen not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+        raise choices("WANDB_MODE", chosen, get_args(Mode))
+    return cast(Mode, chosen)
 
 
 def _logged_in() -> bool:
