@@ -30,7 +30,7 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     write_run(outputs, sweep="alone")
     write_run(outputs, sweep="failed", status="failed")
     text = text_of(outputs, target)
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type", "## Noise of seeds"]
     command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
     for part in (
         "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |",
@@ -65,7 +65,11 @@ def test_a_sweep_of_another_machine_joins_those_that_are_kept(
     text_of(first, target)
     capsys.readouterr()
     text = text_of(second, target)
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## plain", "## rnn_type"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## plain",
+        "## rnn_type",
+        "## Noise of seeds",
+    ]
     assert "| gru | test | 3 |" in text
     assert "second/rnn_type: its record has runs that are not there, and stays" in capsys.readouterr().out
 

@@ -15,6 +15,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.answers import answers
 from asr_ablations.report.figures import differences, looks, seeds, write_figures
 from asr_ablations.report.markdown import body, preamble
+from asr_ablations.report.noise import noise_section
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.kept import ENDING, keep, unpack
@@ -47,7 +48,7 @@ def write_results(outputs: Path | None, target: Path) -> list[Path]:
     with TemporaryDirectory() as temporary:
         sweeps = unpack(sorted(records.glob(f"*{ENDING}")), Path(temporary))
         parts, figures, compared = _compared(sweeps, target)
-        text = "\n\n".join([HEAD, *answers(compared), *parts]) + "\n"
+        text = "\n\n".join([HEAD, *answers(compared), *parts, *noise_section(compared)]) + "\n"
         text = text.replace(f"{temporary}/", "outputs/")
     target.parent.mkdir(parents=True, exist_ok=True)
     write(target, text)

@@ -4,7 +4,7 @@ seed.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNo
     everything but the seed, across sweeps too. Runs that diverged are no noise, and unreadable ones are passed over.
     None where there is no such arm, and where it is not known what `like` was tested on.
     """
-    expected = _hash(like.data, name)
+    expected = set_hash(like.data, name)
     if expected is None:
         return None
     total = like.summary.get("sets", {}).get(name, {}).get(TOTALS.get(metric, ""))
@@ -60,18 +60,18 @@ def noise_of_set(
     for run in _runs(outputs, but):
         try:
             data = read_data(run)
-            if _hash(data, name) != sha256 or fate_of(run).state != "done":
+            if set_hash(data, name) != sha256 or fate_of(run).state != "done":
                 continue
             rate = float(read_summary(run)["sets"][name][metric])
             config = read_config(run)
-            arm = _arm(config, data, read_environment(run))
+            arm = arm_content(config, data, read_environment(run))
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
     groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1]
     if not groups:
         return None
-    deviation = _pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
+    deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
     sweeps = {sweep for group in groups for _, sweep in group}
     return SeedNoise(deviation, sum(map(len, groups)), len(groups), len(sweeps))
 
@@ -83,19 +83,19 @@ def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
         yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
 
 
-def _arm(config: Json, data: Json, environment: Json) -> str:
+def arm_content(config: Json, data: Json, environment: Json) -> str:
     """Everything that determines the results of a run but its seed."""
     same = {key: value for key, value in determining(config).items() if key != "seed"}
-    return json.dumps([same, _hash(data, "train"), environment.get("behaviour")], sort_keys=True)
+    return json.dumps([same, set_hash(data, "train"), environment.get("behaviour")], sort_keys=True)
 
 
-def _hash(data: Json, name: str) -> str | None:
+def set_hash(data: Json, name: str) -> str | None:
     """The hash of a set's texts and audio; None in a record without it."""
     value = data.get("sets", {}).get(name, {}).get("sha256")
     return None if value is None else str(value)
 
 
-def _pooled_deviation(groups: list[list[float]], grain: float) -> float:
+def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
     """√(Σ (n − 1) s² / Σ (n − 1)), and never less than the rounding to single errors, grain / √12."""
     squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
     return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))
