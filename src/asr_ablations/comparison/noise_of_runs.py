@@ -118,4 +118,5 @@ def _correlate(one: NamedArm, other: NamedArm, noise: SetNoise) -> None:
     pairs = np.array([[arm.values[seed] for seed in seeds] for arm in (one, other)])
     if len(seeds) < COMMON or np.array_equal(pairs[0], pairs[1]) or not pairs.std(axis=1).all():
         return
-    noise.correlations[one.name, other.name] = float(np.corrcoef(pairs)[0, 1])
+    first, second = sorted([one.name, other.name])
+    noise.correlations[first, second] = float(np.corrcoef(pairs)[0, 1])
