@@ -50,6 +50,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         name = NAME.search(body["query"])
         assert name is not None
+        if name[1] == self.server.last_query:
+            self.server.leave()
+            self.close_connection = True
+            return
         with self.server.lock:
             answer = self.server.answers(name[1], body.get("variables") or {})
         self._answer(200, json.dumps(answer).encode())
@@ -99,6 +103,13 @@ class Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.store, self.lock, self.gone = store, threading.RLock(), False
         self.answers = Answers(store, f"http://127.0.0.1:{self.server_port}")
+        self.last_query: str | None = None
+
+    def leave(self) -> None:
+        """Refuse connections; what comes over those that are open gets no answer."""
+        self.gone = True
+        self.shutdown()
+        self.server_close()
 
 
 class StandIn:
@@ -120,10 +131,11 @@ class StandIn:
         threading.Thread(target=self._listener.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def go_away(self) -> None:
-        """Refuse connections; what comes over those that are open gets no answer."""
-        self._listener.gone = True
-        self._listener.shutdown()
-        self._listener.server_close()
+        self._listener.leave()
+
+    def go_away_at(self, query: str) -> None:
+        """Go away when a GraphQL request of this name comes, and leave it without an answer."""
+        self._listener.last_query = query
 
 
 @contextmanager

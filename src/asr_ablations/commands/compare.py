@@ -145,11 +145,11 @@ def write_comparison(options: argparse.Namespace) -> int:
         inspected = inspect_single(comparison)
         written += [*write_figures(comparison, folder), *write_inspected(inspected, folder)]
         written += write_page(comparison, folder, inspected)
+    print("\nwrote", *_listed(written), sep="\n  ")
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
         print(log_comparison(comparison, options.wandb_log, folder))
-    print("\nwrote", *_listed(written), sep="\n  ")
     return 0
 
 

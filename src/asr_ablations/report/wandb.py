@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.components.logger.wandb import begin, end, mode
+from asr_ablations.components.logger.wandb_mode import mode
+from asr_ablations.components.logger.wandb_parts import sync_command
+from asr_ablations.components.logger.wandb_run import begin, end
 from asr_ablations.report.contrasts import contrast_row
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.looks import look_rows
@@ -16,19 +18,23 @@ from asr_ablations.report.markdown import body, preamble
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.tools.extras import installs
+from asr_ablations.tools.files import Json
+from asr_ablations.tools.wandb_errors import refusals
 
 if TYPE_CHECKING:
+    import wandb
     from wandb_workspaces.reports.v2 import PanelGrid, Report
     from wandb_workspaces.reports.v2.interface import BlockTypes
 
 LONGEST_TITLE = 128
 """Characters of a report's title, by W&B's own rule."""
+NO_REPORT = "W&B report: not made, since W&B is offline; the same command makes it once there are a login and a server"
 
 
 def save_report(comparison: Comparison, entity: str, project: str) -> str:
     """Make the report at W&B; a line that says what became of it. Only W&B's server can save a report."""
     if mode() != "online":
-        return "W&B report: not made, since W&B is offline; the same command makes it once there is a login"
+        return NO_REPORT
     try:
         return f"W&B report: {report(comparison, entity, project).save().url}"
     except ImportError:
@@ -74,36 +80,55 @@ def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a run of job type `comparison` in the sweep's group, then make a report; a line on what became of the report.
+    """Log a run of job type `comparison` in the sweep's group, then make a report; lines on what became of them.
 
     The run has the table, the differences, the verdicts, and the page in `folder`, if it exists; of a sweep with a plan
-    also the looks, and in its summary the latest look and the state of each question.
+    also the looks, and in its summary the latest look and the state of each question. Where W&B's server goes away
+    before it has received all that, the whole run is left in a file that is sent later. Raises UsageError for a value
+    that W&B refuses.
     """
+    name = f"comparison-{comparison.title}"
+    options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
+    run = begin(**options, dir=str(folder))
+    entity, offline = str(run.entity), run.offline
+    received = _log(run, comparison, folder)
+    if not (end(run) and received):
+        lines, offline = ["W&B has not received everything: its server does not answer"], True
+        _log(run := begin(**options, dir=str(folder), id=run.id, offline=True), comparison, folder)
+        end(run)
+    else:
+        lines = []
+    if later := sync_command([folder]):
+        lines.append(f"W&B later: {later}")
+    return "\n".join([*lines, NO_REPORT if offline else save_report(comparison, entity, project)])
+
+
+def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
+    """Log what a comparison has; whether W&B took it: tables are artifacts, for which its server has to answer."""
     import wandb
 
-    name = f"comparison-{comparison.title}"
-    run = begin(project=project, group=comparison.title, job_type="comparison", name=name, dir=str(folder))
     tables: dict[str, list[dict[str, object]]] = {
         "table": [dict(row) for row in comparison.rows],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
         "looks": look_rows(comparison),
     }
-    for name, rows in tables.items():
-        columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
-        if rows or name == "verdicts":
-            cells = [[_cell(value) for value in row.values()] for row in rows]
-            run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
-    if (page := folder / "index.html").exists():
-        run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
+    try:
+        for name, rows in tables.items():
+            columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
+            if rows or name == "verdicts":
+                cells = [[_cell(value) for value in row.values()] for row in rows]
+                run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
+        if (page := folder / "index.html").exists():
+            run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
+    except refusals():
+        return False
     if comparison.course is not None:
         run.summary["until/look"] = len(comparison.course.looks)
         run.summary.update(
             {f"until/state/{question.arm}": question.outcome for question in comparison.course.contrasts}
         )
-    entity = str(run.entity)
-    end(run)
-    return save_report(comparison, entity, project)
+    return True
 
 
 def _cell(value: object) -> object:

@@ -3,13 +3,18 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from asr_ablations.components.logger.wandb import begin, end, sync_command, tags
+from asr_ablations.components.logger.wandb import tags
+from asr_ablations.components.logger.wandb_parts import sync_command
+from asr_ablations.components.logger.wandb_run import begin, end
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
+
+if TYPE_CHECKING:
+    import wandb
 
 LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"
 RATES = ("wer", "cer", "cer_longer")
@@ -39,19 +44,19 @@ def log_afterwards(
         "dir": str(run),
     }
     try:
-        if not _log(options, results, offline=False):
-            _log(options, results, offline=True)
+        online = begin(**options)
+        if not _log(online, results):
+            _log(begin(**options, id=online.id, offline=True), results)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
     return sync_command([run])
 
 
-def _log(options: Json, results: Mapping[str, object], *, offline: bool) -> bool:
-    """Whether W&B has received it, or offline, has it in a file."""
-    logged = begin(offline=offline, **options)
-    logged.summary.update(dict(results))
-    return end(logged)
+def _log(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
+    """Log and end; whether W&B has received it, or offline, has it in a file."""
+    experiment.summary.update(dict(results))
+    return end(experiment)
 
 
 def wandb_of(node: object) -> Json | None:

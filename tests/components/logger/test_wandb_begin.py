@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import wandb
 
-from asr_ablations.components.logger import wandb as logger
+from asr_ablations.components.logger import wandb_run
 from asr_ablations.tools.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:1")
-    monkeypatch.setattr(logger, "PATIENCE", 1)
+    monkeypatch.setattr(wandb_run, "PATIENCE", 1)
     wandb.teardown()
     yield
     if wandb.run is not None:
@@ -27,7 +27,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def test_without_a_server_the_run_goes_on_offline(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = logger.begin(project="tests", dir=str(tmp_path))
+    run = wandb_run.begin(project="tests", dir=str(tmp_path))
     run.log({"loss": 1.0})
     run.finish()
     wandb.teardown()
@@ -40,7 +40,7 @@ def test_without_a_server_the_run_goes_on_offline(tmp_path: Path, capfd: pytest.
 def test_an_agents_run_needs_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
     with pytest.raises(UsageError, match="its agent needs it"):
-        logger.begin(project="tests", dir=str(tmp_path))
+        wandb_run.begin(project="tests", dir=str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_agents_run_needs_the_server(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_what_it_refuses_is_one_line(options: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words) as refused:
-        logger.begin(**options, dir=str(tmp_path))
+        wandb_run.begin(**options, dir=str(tmp_path))
     assert "\n" not in str(refused.value)
 
 
@@ -59,5 +59,5 @@ def test_a_wrong_login_or_mode_is_one_line(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match="W&B") as refused:
-        logger.begin(project="tests", dir=str(tmp_path))
+        wandb_run.begin(project="tests", dir=str(tmp_path))
     assert "\n" not in str(refused.value)

@@ -4,7 +4,7 @@ LoggerWithSummary or a LoggerWithExitCode.
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # report and compare read `wandb.mode` without torch and Lightning
+if TYPE_CHECKING:  # report and compare read `wandb_mode` without torch and Lightning
     from asr_ablations.training.contracts import LoggerFactory, LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
 
 __all__ = ["LoggerFactory", "LoggerOfTables", "LoggerWithExitCode", "LoggerWithSummary"]
