@@ -6,6 +6,7 @@ away.
 import json
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tests.helpers.wandb_server import StandIn, wandb_server
 from tests.helpers.wandb_store import StoredRun
 
 PROJECT = "asr-ablations"
+GONE = "W&B has not received everything: its server does not answer"
 SETS = ["data.train=[train]", "data.validation=[dev]", "data.test=[train,test]"]
 SMALL = ["width=8", "layers=1", "batch.size=2", "cache=none", "gpus=0", "checkpoint_minutes=0"]
 LONG, SHORT = "max_epochs=15", "max_epochs=2"
@@ -92,6 +94,7 @@ def arms(commands: Commands) -> dict[str, tuple[StoredRun, Path]]:
     sweep = ["-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0", SHORT]
     printed = commands.run(commands.train[0], "-m", *sweep, *commands.train[1:], "logger.artifacts=[utterances]")
     assert "wandb sync" not in printed, "everything was received"
+    assert f"W&B: {commands.server.address}/{ENTITY}/{PROJECT} (group rnn_type)" in printed.splitlines()
     folders = run_folders(commands.outputs / "rnn_type")
     commands.run(
         "src/evaluate.py", f"run={folders[0]}", "gpus=0", "decoder=beam", "untrained=decode", "decoder.beam_width=4"
@@ -219,9 +222,7 @@ def test_a_server_that_goes_away_costs_a_line_and_gets_everything_later(commands
     assert done.returncode == 0, done.stderr
     (folder,) = run_folders(commands.outputs / "alone")
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
-    assert [line for line in done.stderr.splitlines() if line and "are in training too" not in line] == [
-        "W&B has not received everything: its server does not answer"
-    ]
+    assert [line for line in done.stderr.splitlines() if line and "are in training too" not in line] == [GONE]
     assert f"wandb sync {folder}/wandb/offline-run-*" in done.stdout
     commands.sync(done.stdout)
     (run,) = runs(commands, "alone")
@@ -229,3 +230,45 @@ def test_a_server_that_goes_away_costs_a_line_and_gets_everything_later(commands
     held = commands.server.store.artifacts
     (artifact,) = [artifact for artifact in held if (artifact.run, artifact.type) == (run, "utterances")]
     assert artifact.files["utterances.csv"] == (folder / "utterances.csv").read_bytes()
+
+
+def test_a_comparison_whose_server_goes_away_is_kept_and_sent_later(
+    commands: Commands, arms: dict[str, tuple[StoredRun, Path]]
+) -> None:
+    """With the first table, for which the server has to answer."""
+    sweep = commands.outputs / "left"
+    shutil.copytree(commands.outputs / "rnn_type", sweep)
+    with commands.server.gone_at("CreateArtifact"):
+        printed = commands.run("src/compare.py", str(sweep), "--no-page", "--wandb-log", PROJECT)
+    assert GONE in printed.splitlines()
+    assert "Traceback" not in printed
+    assert verdicts(json.loads((sweep / "comparison" / "comparison.json").read_text()))
+    commands.sync(printed)
+    (run,) = runs(commands, "left", "comparison")
+    assert {"comparison/table", "comparison/verdicts"} <= {key for row in run.history for key in row}
+    assert run.state == "finished"
+
+
+def test_an_evaluation_whose_server_goes_away_is_kept_and_sent_later(commands: Commands) -> None:
+    commands.run(*commands.train, "sweep=evaluated", "max_epochs=1", WANDB_MODE="offline")
+    (folder,) = run_folders(commands.outputs / "evaluated")
+    with commands.server.gone_at("CreateRunFiles"):
+        printed = commands.run("src/evaluate.py", f"run={folder}", "gpus=0")
+    assert "Traceback" not in printed
+    (result,) = folder.glob("evaluations/*.json")
+    commands.sync(printed)
+    (run,) = runs(commands, "evaluated", "evaluation")
+    assert run.summary["final/test/wer"] == json.loads(result.read_text())["sets"]["test"]["wer"]
+    assert run.state == "finished"
+
+
+@pytest.mark.parametrize("query", ["Runs", "HistoryPage", "RunOutputArtifacts"])
+def test_a_server_that_goes_away_while_it_is_read_is_one_line(
+    commands: Commands, arms: dict[str, tuple[StoredRun, Path]], query: str
+) -> None:
+    group = f"wandb={ENTITY}/{PROJECT}/rnn_type"
+    with commands.server.gone_at(query), commands.start(["src/compare.py", group, "--no-page"]) as command:
+        done = command.finish()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"error: {group}: ")

@@ -121,9 +121,13 @@ class StandIn:
         self.come_back()
 
     @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What a command needs so that it logs here, and nowhere else."""
-        return {"WANDB_BASE_URL": f"http://127.0.0.1:{self.port}", "WANDB_API_KEY": "0" * 40, "WANDB_MODE": "online"}
+        return {"WANDB_BASE_URL": self.address, "WANDB_API_KEY": "0" * 40, "WANDB_MODE": "online"}
 
     def come_back(self) -> None:
         self._listener = Listener(self.port, self.store)
@@ -133,9 +137,15 @@ class StandIn:
     def go_away(self) -> None:
         self._listener.leave()
 
-    def go_away_at(self, query: str) -> None:
-        """Go away when a GraphQL request of this name comes, and leave it without an answer."""
+    @contextmanager
+    def gone_at(self, query: str) -> Iterator[None]:
+        """It goes away when a GraphQL request of this name comes, which gets no answer, and is back after the block."""
         self._listener.last_query = query
+        try:
+            yield
+        finally:
+            self.go_away()
+            self.come_back()
 
 
 @contextmanager

@@ -32,6 +32,8 @@ UNCHECKED = (
     "hardware, and no earlier looks at a part of the runs: whether they differ in those, and whether there were looks, "
     "is not known"
 )
+RETRIES = 4
+"""Of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour."""
 OWN_KEYS = (IDENTITY, STARTED, DECLARED)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
@@ -81,7 +83,8 @@ def fetch(path: str) -> Fetched:
     import wandb
 
     entity, project, group = parts
-    wandb.setup(wandb.Settings(silent=True))  # it would say of every run that a file was downloaded
+    # silent: it would say of every run that a file was downloaded
+    wandb.setup(wandb.Settings(silent=True, x_graphql_retry_max=RETRIES))
     try:
         runs = list(wandb.Api().runs(f"{entity}/{project}", filters={"group": group}))
         if not runs:

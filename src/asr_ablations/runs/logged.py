@@ -42,9 +42,11 @@ class Logged:
         row = {"values": {key: _number(value) for key, value in values.items()}, "time": time.time()}
         return self._write({**row, "step": step, "tables": dict(tables or {})})
 
-    def part(self, *, begins: bool) -> None:
-        """Keep that a part begins, or has ended with all its rows in W&B's file or on its server."""
-        self._write({"begins": begins})
+    def part(self, *, begins: bool, project: str | None = None) -> None:
+        """Keep that a part begins, or has ended with all its rows in W&B's file or on its server. project: the address
+        of W&B's project, None for a part that is offline.
+        """
+        self._write({"begins": begins, "project": project})
 
     def _write(self, content: Json) -> Json:
         with self.path.open("a", encoding="utf-8") as file:
@@ -59,6 +61,17 @@ class Logged:
         self.rows.append(content)
         if content["step"] is not None:
             self._steps |= dict.fromkeys([*content["values"], *content["tables"]], content["step"])
+
+
+def project_of(folder: Path) -> str | None:
+    """The address of the project at W&B to which the latest part of a run was logged; None where it was offline."""
+    try:
+        lines = (folder / LOGGED).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    beginnings = [line for line in lines if line.startswith('{"begins": true') and line.endswith("}")]
+    address = json.loads(beginnings[-1]).get("project") if beginnings else None
+    return None if address is None else str(address)
 
 
 def _number(value: Any) -> Any:

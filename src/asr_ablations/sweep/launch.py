@@ -11,6 +11,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
+from asr_ablations.runs.logged import project_of
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
@@ -104,13 +105,21 @@ def run(
     with LiveArms() as live:
         states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])
-    if command := sync_command([arm.folder for arm in different]):
-        print(f"W&B later: {command}")
+    _say_where_logged(different)
     report_unfinished(states)
     if runner.stop_signal is not None:
         raise ArmsFailedError(128 + runner.stop_signal)
     by_id = {state.arm.id: state for state in states}
     return [by_id[arm.id] for arm in arms]
+
+
+def _say_where_logged(arms: Sequence[FrozenArm]) -> None:
+    """Print the address at which W&B has the arms, and the command that sends those that are offline."""
+    folders = [arm.folder for arm in arms]
+    for address in sorted({address for folder in folders if (address := project_of(folder)) is not None}):
+        print(f"W&B: {address} (group {folders[0].parent.name})")
+    if command := sync_command(folders):
+        print(f"W&B later: {command}")
 
 
 def objective(state: State) -> float:

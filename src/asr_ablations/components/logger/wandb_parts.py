@@ -37,7 +37,7 @@ def begin_part(options: Json, logged: Logged, validation: Sequence[object], *, o
             file.with_suffix(SYNCED).touch()
     for place in range(first, len(logged.rows)):
         log_row(experiment, place, logged.rows[place])
-    logged.part(begins=True)
+    logged.part(begins=True, project=None if experiment.offline else experiment.project_url)
     return experiment
 
 
