@@ -23,6 +23,8 @@ from tests.helpers.wandb_server import StandIn, wandb_server
 from tests.helpers.wandb_store import StoredRun
 
 PROJECT = "asr-ablations"
+NO_PATIENCE = {"WANDB__GRAPHQL_RETRY_MAX": "1"}
+"""W&B's client tries again once where a server does not answer."""
 GONE = "W&B has not received everything: its server does not answer"
 SETS = ["data.train=[train]", "data.validation=[dev]", "data.test=[train,test]"]
 SMALL = ["width=8", "layers=1", "batch.size=2", "cache=none", "gpus=0", "checkpoint_minutes=0"]
@@ -239,7 +241,7 @@ def test_a_comparison_whose_server_goes_away_is_kept_and_sent_later(
     sweep = commands.outputs / "left"
     shutil.copytree(commands.outputs / "rnn_type", sweep)
     with commands.server.gone_at("CreateArtifact"):
-        printed = commands.run("src/compare.py", str(sweep), "--no-page", "--wandb-log", PROJECT)
+        printed = commands.run("src/compare.py", str(sweep), "--no-page", "--wandb-log", PROJECT, **NO_PATIENCE)
     assert GONE in printed.splitlines()
     assert "Traceback" not in printed
     assert verdicts(json.loads((sweep / "comparison" / "comparison.json").read_text()))
@@ -267,7 +269,8 @@ def test_a_server_that_goes_away_while_it_is_read_is_one_line(
     commands: Commands, arms: dict[str, tuple[StoredRun, Path]], query: str
 ) -> None:
     group = f"wandb={ENTITY}/{PROJECT}/rnn_type"
-    with commands.server.gone_at(query), commands.start(["src/compare.py", group, "--no-page"]) as command:
+    words = ["src/compare.py", group, "--no-page"]
+    with commands.server.gone_at(query), commands.start(words, **NO_PATIENCE) as command:
         done = command.finish()
     assert done.returncode == 2, done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -1,5 +1,6 @@
 """Runs read from Weights & Biases, which mirrors a part of their records."""
 
+import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,9 @@ UNCHECKED = (
     "is not known"
 )
 RETRIES = 4
-"""Of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour."""
+"""Of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
+WANDB__GRAPHQL_RETRY_MAX overrides it.
+"""
 OWN_KEYS = (IDENTITY, STARTED, DECLARED)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
@@ -83,8 +86,10 @@ def fetch(path: str) -> Fetched:
     import wandb
 
     entity, project, group = parts
-    # silent: it would say of every run that a file was downloaded
-    wandb.setup(wandb.Settings(silent=True, x_graphql_retry_max=RETRIES))
+    settings = wandb.Settings(silent=True)  # it would say of every run that a file was downloaded
+    if "WANDB__GRAPHQL_RETRY_MAX" not in os.environ:
+        settings.x_graphql_retry_max = RETRIES
+    wandb.setup(settings)
     try:
         runs = list(wandb.Api().runs(f"{entity}/{project}", filters={"group": group}))
         if not runs:
