@@ -1,6 +1,8 @@
 """TensorBoard event files in the run folder."""
 
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 
 from pytorch_lightning.loggers import TensorBoardLogger
 
@@ -8,6 +10,8 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.tools.extras import require
 
 require("tensorboard", "logger=tensorboard", "tensorboard")  # here, so that a run is refused before it begins
+
+NO_TENSORFLOW = "tensorboard.compat.notf"
 
 
 class TensorBoardRunLogger(TensorBoardLogger):
@@ -20,4 +24,6 @@ class TensorBoardRunLogger(TensorBoardLogger):
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
     """A logger whose files are displayed by: tensorboard --logdir outputs"""
+    # with a module of this name TensorBoard does not import TensorFlow, which takes seconds and prints warnings
+    sys.modules.setdefault(NO_TENSORFLOW, ModuleType(NO_TENSORFLOW))
     return TensorBoardRunLogger(save_dir=run.folder, name="", version="tensorboard")
