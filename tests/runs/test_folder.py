@@ -160,6 +160,7 @@ def test_names_tell_the_experiment_and_not_the_machine() -> None:
     ]
     assert short_name(overrides) == "rnn-gru+seed-1"
     assert short_name(["workers=2"]) == "default"
+    assert short_name(["weights=/home/me/outputs/s/rnn-gru-0123abcd/", "seed=1"]) == "weights-rnn-gru-0123abcd+seed-1"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -112,8 +113,14 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
 
 def short_name(overrides: Iterable[str]) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    named = of_the_experiment(overrides)
+    named = [without_folder(override) for override in of_the_experiment(overrides)]
     return slug("+".join(override.replace("=", "-") for override in named))[:80] if named else "default"
+
+
+def without_folder(override: str) -> str:
+    """An override by whose value weights are found, with the last part of their path alone: it says enough of them."""
+    key, _, value = override.partition("=")
+    return f"{key}={Path(value).name}" if key == "weights" else override
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, Any, Any]]:

@@ -52,7 +52,8 @@ def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], slots: Slots
     terminal.print(_total(to_run, len(arms), slots.jobs), soft_wrap=True)
     if (warning := memory_warning(to_run, slots.jobs, available_memory())) is not None:
         terminal.print(warning, soft_wrap=True)
-    terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
+    if to_run:
+        terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
 
 
 def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:

@@ -10,7 +10,7 @@ from asr_ablations.components.logger.wandb_parts import begin_part, log_row, syn
 from asr_ablations.components.logger.wandb_run import end
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import of_the_experiment
+from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.logged import Logged
 from asr_ablations.runs.looks import declared, evidence
@@ -134,7 +134,7 @@ def run_id(run: Run) -> str:
 
 def tags(config: Json) -> list[str]:
     """What the user typed of the experiment, as far as W&B takes it for a tag."""
-    typed = of_the_experiment(str(word) for word in config.get("overrides") or [])
+    typed = map(without_folder, of_the_experiment(str(word) for word in config.get("overrides") or []))
     return [*dict.fromkeys(word for word in typed if len(word) <= LONGEST_TAG)]
 
 
