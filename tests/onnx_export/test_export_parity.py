@@ -148,6 +148,9 @@ def test_the_card_says_what_the_run_measured(memorised_run: Path, tmp_path: Path
     train = json.loads((memorised_run / "data.json").read_text())["sets"]["train"]
     assert f"{train['utterances']:,} utterances of {train['speakers']:,} speakers" in text
     assert "CC BY 4.0" in text  # what `data=librispeech` says of its recordings
+    assert "`width=32`" in text
+    assert "outputs=" not in text, "nothing of the machine: a card is published"
+    assert "data.root=" not in text
     for kept in ("config.yaml", "overrides", "checkpoints"):
         (tmp_path / kept).symlink_to(memorised_run / kept)
     assert "Not recorded: the run has not ended." in card(trained._replace(folder=tmp_path), "model.onnx")

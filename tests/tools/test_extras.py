@@ -20,7 +20,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
 
 @pytest.mark.parametrize("name", ["beam", "beam_lm"])
 def test_a_search_without_its_package_names_the_line_that_installs_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = described("decoder", name)
     for module in [*sys.modules]:
@@ -32,6 +32,7 @@ def test_a_search_without_its_package_names_the_line_that_installs_it(
     monkeypatch.setitem(sys.modules, "pyctcdecode", None)  # as if it were not installed
     with pytest.raises(UsageError, match=rf"decoder\.{name}: needs pyctcdecode; make install EXTRAS=decode "):
         build(node)
+    assert caplog.messages == [], "what Hydra says of it stands in two lines more"
     assert build(described("decoder", "greedy")) is not None
 
 

@@ -1,5 +1,6 @@
 """From a resolved config to objects."""
 
+import logging
 from typing import Any
 
 from omegaconf import DictConfig, Node, OmegaConf
@@ -64,6 +65,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         check_group(key, options)
     else:
         check_node(options)
+    logging.getLogger(get_object.__module__).disabled = True  # it prints what is raised, too, in two lines
     for target in _targets(options):
         try:
             get_object(target)

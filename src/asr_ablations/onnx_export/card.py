@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
 from asr_ablations.tools.files import Json
@@ -22,6 +23,7 @@ def card(trained: Trained, file: str) -> str:
     sets = read_data(trained.folder)["sets"] if finished else {}
     parameters = sum(p.numel() for p in trained.task.parameters())
     code, corpus, characters = environment.get("code") or {}, trained.data.corpus, trained.task.alphabet.characters
+    settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     lines = [
         f"# {file}",
         "",
@@ -32,7 +34,7 @@ def card(trained: Trained, file: str) -> str:
         "",
         f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_size(sets.get('train'))}",
         f"- Rights in the data: {corpus.licence}.",
-        f"- Settings: {' '.join(f'`{word}`' for word in read_overrides(trained.folder)) or 'the defaults'}; "
+        f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
         f"{summary.get('epochs', UNKNOWN)} epochs, checkpoint `{trained.checkpoint.name}`.",
         f"- Run `{environment.get('id', UNKNOWN)}`, code {str(code.get('commit') or UNKNOWN)[:12]}.",
         "",
