@@ -12,7 +12,7 @@ from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.run_folders import edit, write_run, write_sweep
+from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 
 ABLATION: dict[str, Any] = {
     "question": "Is a GRU as good?",
@@ -43,6 +43,13 @@ def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> N
     assert "such runs find a true difference of " in rnn.sentence
     assert "4 seeds, 12 speakers" in rnn.sentence
     assert sections(comparison)[0].lines == [gru.sentence, rnn.sentence]
+
+
+def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_path: Path) -> None:
+    """Arms that run at the same time start in any order."""
+    gru, rnn, lstm = (write_run(tmp_path, f"rnn={name}", "seed=0") for name in ("gru", "rnn", "lstm"))
+    declare(lstm.parent, [lstm, gru, rnn])
+    assert compare([lstm.parent], Options()).baseline == "lstm"
 
 
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:

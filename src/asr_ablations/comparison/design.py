@@ -98,7 +98,7 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
         differ, factor, overruled = _find_factor(runs, declared, options.allow)
         if plan is None:
             arms, warnings = group(records, factor, list(differ))
-    default = default or arms[0].name
+    default = default or _first_named(arms).name
     baseline = find_baseline(str(options.baseline or default), arms)
     metric = find_metric(options.metric or declared.metric or "wer")
     check_comparable(metric, records.runs)
@@ -155,6 +155,15 @@ def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> st
     if sets and name not in sets:
         raise choices("set", name, list(sets))
     return name
+
+
+def _first_named(arms: Sequence[Arm]) -> Arm:
+    """The arm whose run was named first where its sweep was launched, or else was started first."""
+
+    def place(arm: Arm) -> float:
+        return min((run.place for run in arm.results if run.place is not None), default=float("inf"))
+
+    return min(arms, key=place)
 
 
 def _chosen_afterwards(

@@ -24,9 +24,9 @@ from asr_ablations.tools.wandb_errors import refusals
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
-STARTED, DECLARED = "started", "declared"
-"""Keys of a plain config for the run's first start, and for what the sweep's first launch declared: how many runs, and
-`evidence` of their identities.
+STARTED, PLACE, DECLARED = "started", "place", "declared"
+"""Keys of a plain config for the run's first start, for its place among the runs of its sweep, and for what the sweep's
+first launch declared: how many runs, and `evidence` of their identities.
 """
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
@@ -37,7 +37,7 @@ RETRIES = 4
 """Of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
 WANDB__GRAPHQL_RETRY_MAX overrides it.
 """
-OWN_KEYS = (IDENTITY, STARTED, DECLARED)
+OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
 )
@@ -160,6 +160,7 @@ def to_record(run: ApiRun) -> RunRecord:
         environment={},
         data={},
         model=str(run.id),
+        place=dict(run.config).get(PLACE),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
 

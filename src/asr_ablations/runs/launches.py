@@ -45,6 +45,14 @@ def searched_arms(sweep: Path) -> frozenset[str]:
     return frozenset(proposed)
 
 
+def places(sweep: Path) -> dict[str, int]:
+    """The place of each run, by its id, in the order in which the launches of its sweep named them: arms that run at
+    the same time start in any order.
+    """
+    named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
+    return {arm: place for place, arm in enumerate(named)}
+
+
 def logarithmic(sweep: Path) -> frozenset[str]:
     """The keys whose values a search drew on a logarithmic scale: tag(log, interval(…))."""
     try:

@@ -14,7 +14,8 @@ class RunRecord:
     that diverged. model: the trained weights that were tested, as <id of the run>/<file of the checkpoint>; records
     with the same model differ in their decoder alone, and can be paired; "" where it is not known. searched: a search
     proposed this run, so that it may have been chosen for its luck. diverged_at: the step, counted from 1, at which the
-    loss was no finite number; None for a finished run.
+    loss was no finite number; None for a finished run. place: among the runs that its sweep named, from 0; None where
+    that is not known.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class RunRecord:
     model: str = ""
     searched: bool = False
     diverged_at: int | None = None
+    place: int | None = None
 
     @property
     def seed(self) -> int:

@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rich.progress import track
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.edits import edits
 from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
-from asr_ablations.runs.launches import searched_arms
+from asr_ablations.runs.launches import places, searched_arms
 from asr_ablations.runs.reader import (
     UnreadableFileError,
     read_config,
@@ -79,7 +79,7 @@ def load(folders: Sequence[Path]) -> Records:
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
-    searched: dict[Path, frozenset[str]] = {}
+    manifests: dict[Path, _Manifest] = {}
     for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
         own = path.resolve()
         if own in records or own in unfinished:
@@ -88,10 +88,10 @@ def load(folders: Sequence[Path]) -> Records:
         if ended.state != "done" and ended.state != "diverged":
             unfinished[own] = _unfinished(own, ended.state, ended.reason)
             continue
-        if own.parent not in searched:  # the manifest of a search can name hundreds of arms: it is read once
-            searched[own.parent] = searched_arms(own.parent)
+        if own.parent not in manifests:  # that of a search can name hundreds of arms: it is read once
+            manifests[own.parent] = _manifest(own.parent)
         try:
-            records[own] = _read(path, ended, searched[own.parent])
+            records[own] = _read(path, ended, manifests[own.parent])
         except UsageError as error:
             unfinished[own] = _unfinished(own, "damaged", f"damaged: {error}".replace(f"{path}/", ""))
     ordered = sorted(records.values(), key=_started)
@@ -105,11 +105,22 @@ def load(folders: Sequence[Path]) -> Records:
 
 def read_run(folder: Path) -> RunRecord:
     """The record of one finished run, or of one that diverged. Raises UsageError for one that is not whole."""
-    return _read(folder, fate_of(folder), searched_arms(folder.resolve().parent))
+    return _read(folder, fate_of(folder), _manifest(folder.resolve().parent))
 
 
-def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
-    """The record of a run that has a result. searched: ids of the runs of its sweep that a search proposed."""
+class _Manifest(NamedTuple):
+    """What a sweep's manifest says of its runs, by id: those that a search proposed, and the place of each."""
+
+    searched: frozenset[str]
+    places: dict[str, int]
+
+
+def _manifest(sweep: Path) -> _Manifest:
+    return _Manifest(searched_arms(sweep), places(sweep))
+
+
+def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:
+    """The record of a run that has a result."""
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
@@ -133,8 +144,9 @@ def _read(folder: Path, ended: Fate, searched: frozenset[str]) -> RunRecord:
             environment=environment,
             data=_if_there(read_data, folder, {}),
             model=f"{id_}/{layout.LAST}" if id_ else "",
-            searched=id_ in searched,
+            searched=id_ in manifest.searched,
             diverged_at=ended.diverged_at,
+            place=manifest.places.get(id_),
         )
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name

@@ -11,6 +11,7 @@ from asr_ablations.components.logger.wandb_run import end
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
+from asr_ablations.runs.launches import places
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.logged import Logged
 from asr_ablations.runs.looks import declared, evidence
@@ -108,11 +109,14 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
 
 
 def of_the_folder(run: Run) -> Json:
-    """What a comparison by W&B needs beside the config: the run's identity, its start, what its sweep had declared."""
+    """What a comparison by W&B needs beside the config: the run's identity, its start, its place among the runs of its
+    sweep, and what the sweep had declared.
+    """
     first = declared(run.folder.parent)
     return {
         "identity": run.id,
         "started": _started(run),
+        "place": places(run.folder.parent).get(run.id),
         "declared": None if first is None else [len(first), evidence(first)],
     }
 
