@@ -60,6 +60,13 @@ def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
     assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
 
 
+def test_an_arm_that_its_machine_refuses_is_failed_with_what_it_said(tmp_path: Path) -> None:
+    """As on a cluster, whose machines the command does not know. The log goes on where an earlier attempt ended."""
+    message = "gpus=1: this machine has 0; expected auto, or 0 to 0"
+    (tmp_path / "output.log").write_text(f"error: an earlier one\nstarts a\nerror: {message}\n")
+    assert finished(tmp_path, 2).reason == message
+
+
 @pytest.mark.parametrize("exit_code", [1, 0])
 def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int, tmp_path: Path) -> None:
     """One process exits with 1; ranks under torchrun with 0, so that it prints no page of theirs."""

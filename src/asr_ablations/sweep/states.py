@@ -14,6 +14,8 @@ from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
 """States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
+REFUSED = 2
+"""The exit code of an arm that its machine cannot run, such as one on a GPU where there is none."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
@@ -64,7 +66,8 @@ class State:
         elif recorded.get("status") == FAILED:
             self.status, self.reason = FAILED, recorded["reason"]
         else:
-            self.status, self.reason = FAILED, _cause_of_death(exit_code, memory_kills)
+            refused = _last_error(self.arm.log) if exit_code == REFUSED else None
+            self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
             self._record(recorded)
 
     def _record(self, recorded: Json) -> None:
@@ -84,6 +87,15 @@ def memory_kills() -> int:
 def _was_interrupted(recorded: Json) -> bool:
     """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
     return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
+
+
+def _last_error(log: Path) -> str | None:
+    """The last line of an arm's output that says why it did not begin."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), None)
 
 
 def _cause_of_death(exit_code: int, memory_kills: int) -> str:
