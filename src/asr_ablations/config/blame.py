@@ -11,7 +11,7 @@ LONGEST = 300
 """Letters of values that stand before a message."""
 
 
-def by_key(group: object, options: Mapping[str, Any], parts: Mapping[str, object], error: Exception) -> str:
+def by_key(group: object, options: Mapping[Any, Any], parts: Mapping[str, object], error: Exception) -> str:
     """The error's message behind the group's key that it begins with, `channels=0` of convolutions.1.channels; else
     behind those whose values it mentions, else behind all.
 

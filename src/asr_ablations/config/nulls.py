@@ -9,7 +9,7 @@ from asr_ablations.config.targets import MARKS
 from asr_ablations.tools.errors import UsageError
 
 
-def refuse_nulls(place: str, node: Mapping[str, Any]) -> None:
+def refuse_nulls(place: str, node: Mapping[Any, Any]) -> None:
     """Raises UsageError for a null that the node's target has no use for, at any depth. place: the node's key, or "".
 
     A target without a type for it is left to say so itself.
@@ -28,7 +28,7 @@ def refuse_nulls(place: str, node: Mapping[str, Any]) -> None:
                 refuse_nulls(inner_name, inner)
 
 
-def _below(name: str, value: object) -> list[tuple[str, Mapping[str, Any]]]:
+def _below(name: str, value: object) -> list[tuple[str, Mapping[Any, Any]]]:
     if isinstance(value, Mapping):
         return [(name, value)]
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -155,12 +155,12 @@ def _check_trie(opened: BinaryIO, header: Header) -> Ends:
 
 class _Middle(NamedTuple):
     """N-grams of an order between the first and the last. words: in the vocabulary; bits: of a probability with its
-    back-off weight; count: of these n-grams; following: of those of the next order.
+    back-off weight; number: of these n-grams; following: of those of the next order.
     """
 
     words: int
     bits: int
-    count: int
+    number: int
     following: int
 
 
@@ -170,16 +170,16 @@ def _check_middle(opened: BinaryIO, place: int, ngrams: _Middle, arrays: bool) -
     if arrays:
         opened.seek(place)
         _, most = struct.unpack("<2B", opened.read(2))
-        chopped = _chopped(ngrams.count + 1, ngrams.following, most)
+        chopped = _chopped(ngrams.number + 1, ngrams.following, most)
         number = (ngrams.following >> (inline - chopped)) + 1
         high = np.concatenate([*_pieces(opened, -(-place // 8) * 8 + 8, number, "<u8")])
         _require(high[0] == 0 and (np.diff(high.astype(np.int64)) >= 0).all(), "places of n-grams that do not rise")
         place += 8 * (1 + number) + 7
         inline -= chopped
     total = ngrams.words.bit_length() + ngrams.bits + inline
-    places = _unpacked(opened, place, ngrams.count + 1, total, total - inline, inline)
+    places = _unpacked(opened, place, ngrams.number + 1, total, total - inline, inline)
     _check_rising(places if high is None else _with_high(places, high, inline), ngrams.following)
-    return place + _packed(ngrams.count, total)
+    return place + _packed(ngrams.number, total)
 
 
 def _with_high(pieces: Iterator[NDArray[Any]], high: NDArray[Any], inline: int) -> Iterator[NDArray[Any]]:

@@ -45,4 +45,4 @@ def requested_audio(cfg: DictConfig) -> list[str]:
     for path in paths:
         if path is not None and not isinstance(path, str):
             raise choices("audio", path, f"a path; a number is one as audio=\"'{path}'\"")
-    return [path for path in paths if path]
+    return [path for path in paths if isinstance(path, str) and path]

@@ -15,6 +15,8 @@ from asr_ablations.tools.errors import choices
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+SPLITS = ("train", "dev", "test")
+
 
 class AN4(Folders):
     """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
@@ -30,6 +32,10 @@ class AN4(Folders):
         self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: "Unpack[CorpusOptions]"
     ) -> None:
         super().__init__(**options)
+        for role in self.requested:
+            for name in getattr(self, role):
+                if name not in SPLITS:
+                    raise choices(f"data.{role}", name, SPLITS)
         whole("data.folds", folds, 2)
         whole("data.held_out", held_out, 1)
         if fold is not None and not (is_whole(fold, 0) and fold < folds):
