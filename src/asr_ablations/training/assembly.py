@@ -123,7 +123,8 @@ def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        options = {str(key): value for key, value in OmegaConf.to_container(node, resolve=True).items()}
+        options = OmegaConf.to_container(node, resolve=True)
+        assert isinstance(options, dict)
         raise UsageError(by_key(node._key(), options, {}, error)) from error
 
 
