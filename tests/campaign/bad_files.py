@@ -6,6 +6,7 @@ import os
 import wave
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,9 @@ MODELS: dict[str, str | bytes] = {
 }  # fmt: skip
 
 
+BINARIES = sorted((Path(__file__).parents[1] / "language_models" / "kenlm").glob("*.binary"))
+
+
 def _model(content: str | bytes, reader: str, name: str, folder: Path) -> Outcome:
     file = folder / ("bad.gz" if name == "no gzip" else "bad.arpa")
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -150,6 +154,13 @@ def _damaged_model(kind: str, reader: str, folder: Path) -> Outcome:
     file.write_bytes((Path(__file__).parents[1] / "language_models" / "lmplz_tiny.arpa").read_bytes())
     KINDS[kind](file)
     return _read_model(file, reader)
+
+
+def _cut_model(binary: Path, share: float, folder: Path) -> Outcome:
+    file = folder / "bad.binary"
+    content = binary.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    return _read_model(file, "decoder")
 
 
 def _read_model(file: Path, reader: str) -> Outcome:
@@ -232,6 +243,8 @@ def bad_files(folder: Path) -> Iterator[Call]:
             yield Call("language model", f"{name}: {reader}", partial(_model, text, reader, name))
         for kind in KINDS if reader == "decoder" else KINDS.keys() - {"a pipe"}:  # lm=arpa takes plain files alone
             yield Call("language model", f"{kind}: {reader}", partial(_damaged_model, kind, reader))
+    for binary, share in product(BINARIES, (0.1, 0.5, 0.9, 0.99)):
+        yield Call("language model", f"{binary.stem} cut to {share}", partial(_cut_model, binary, share))
     for name, make in RECORDINGS.items():
         yield Call("recording", name, partial(_audio, make))
     for kind in KINDS:

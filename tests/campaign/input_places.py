@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from asr_ablations.tools.paths import REPOSITORY
 from tests.campaign.commands import environment, run_command
 from tests.campaign.input_table import Case, Words, taken_apart
 from tests.conftest import write_split
@@ -27,12 +28,13 @@ class InputPlaces:
     """The folder of everything that rows name in <angle brackets>.
 
     <trained>, <manifest>, <kaldi>, <words.arpa> and so on lie ready; <noise> is a recording; <sweep> a finished sweep
-    of two runs. For a case alone: <scratch>, an empty folder; <own>, a copy of the sweep, of which <one> is the first
-    run and <same> the overrides that made it; <own-manifest> and <own-kaldi>, copies of corpora.
+    of two runs; <sweeps> the checkout's own. For a case alone: <scratch>, an empty folder; <own>, a copy of the sweep,
+    of which <one> is the first run and <same> the overrides that made it; <own-manifest> and <own-kaldi>, copies of
+    corpora.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.ready = folder, folder / "ready"
+        self.folder, self.ready, self.started_in = folder, folder / "ready", folder / "started-in"
         for split, (speakers, utterances, first) in SPLITS.items():
             write_split(folder / "tones" / split, speakers, utterances, first)
         write_layouts(folder / "tones", self.ready)
@@ -48,14 +50,22 @@ class InputPlaces:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """An empty folder for a case, removed afterwards whatever it has become."""
+        """An empty folder for a case, removed afterwards whatever it has become, and with it the one that the command
+        is started in, where a wrong folder as `outputs=x` lands.
+        """
         folder = self.folder / "case"
-        folder.mkdir()
+        for empty in (folder, self.started_in):
+            empty.mkdir()
         try:
             yield folder
         finally:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(folder)
+            for used in (folder, self.started_in):
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(used)
+
+    def use_environment(self) -> None:
+        """Give this process the variables of commands."""
+        os.environ.update(self.environment)
 
     def words(self, case: Case, scratch: Path) -> Words:
         """Its arguments, of a training those that choose a small corpus included; runs its lines of shell."""
@@ -83,6 +93,8 @@ class InputPlaces:
     def _place(self, name: str, scratch: Path) -> str:
         if name == "scratch":
             return str(scratch)
+        if name == "sweeps":
+            return str(REPOSITORY / "sweeps")
         if name == "noise":
             return str(self.ready / "quiet" / "noise.wav")
         if name == "sweep":

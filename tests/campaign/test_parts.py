@@ -21,10 +21,10 @@ from tests.campaign.killing import Undisturbed, drawn
 from tests.campaign.moments import wait_for_changes
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
-from tests.campaign.parts.values import judged
+from tests.campaign.parts.values import judged, unlike
 from tests.campaign.tried import AGAIN, Tried
 from tests.campaign.typed import name_of
-from tests.campaign.values import BAD, Turned, value_cases
+from tests.campaign.values import BAD, Turned, read_admitted, value_cases
 from tests.campaign.victims import digests, half_files, temporary
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.invented_records import record
@@ -112,20 +112,43 @@ def test_every_key_gets_every_bad_value_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "words", "ended"),
+    ("codes", "outcome", "words", "ended"),
     [
-        ("fine", "exit code 2, 1 lines: error: optimizer.lr=x: expected a number", "fine"),
-        ("fine", "exit code 2, 1 lines: error: optimizer or schedule: Invalid learning rate", "fine"),
-        ("fine", "exit code 2, 1 lines: error: '<=' not supported", "wrong message"),
-        ("silent", "exit code 0, 21 lines: trained", "accepted"),
-        ("wrong exit code", "exit code 1, 1 lines: diverged at step 2: the loss is nan", "accepted"),
-        ("wrong exit code", "exit code 1, 1 lines: something else", "wrong exit code"),
-        ("hang", "exit code None, 0 lines: ", "hang"),
+        ((2,), "fine", "exit code 2, 1 lines: error: optimizer.lr=x: expected a number", "fine"),
+        ((2,), "fine", "exit code 2, 1 lines: error: optimizer: the lr is no number", "fine"),
+        ((2,), "fine", "exit code 2, 1 lines: error: optimizer or schedule: Invalid learning rate", "wrong message"),
+        ((2,), "fine", "exit code 2, 1 lines: error: '<=' not supported", "wrong message"),
+        ((2,), "silent", "exit code 0, 21 lines: trained", "silent"),
+        ((2,), "wrong exit code", "exit code 1, 1 lines: diverged at step 2: the loss is nan", "wrong exit code"),
+        ((0,), "fine", "exit code 0, 21 lines: trained", "fine"),
+        ((0,), "wrong exit code", "exit code 1, 1 lines: diverged at step 2: the loss is nan", "fine"),
+        ((0,), "wrong exit code", "exit code 1, 1 lines: something else", "wrong exit code"),
+        ((0,), "wrong exit code", "exit code 2, 1 lines: error: optimizer.lr=x: expected", "wrong exit code"),
+        ((0,), "hang", "exit code None, 0 lines: ", "hang"),
     ],
 )
-def test_how_a_bad_value_ends(outcome: str, words: str, ended: str) -> None:
-    case = Turned("train", 0, "optimizer.lr=x", (2,), (), "", "optimizer=adam", ("optimizer.lr=x",))
-    assert judged(case, outcome, words)[0] == ended
+def test_how_a_bad_value_ends(codes: tuple[int, ...], outcome: str, words: str, ended: str) -> None:
+    assert judged(turned("optimizer.lr=x", codes), outcome, words)[0] == ended
+
+
+def turned(word: str, codes: tuple[int, ...] = (0,)) -> Turned:
+    return Turned("train", 0, word, codes, (), "", "optimizer=adam", (word,))
+
+
+@pytest.mark.parametrize("line", ["seed | zero | a seed", "train seed | none | a seed", "train seed | zero |", "train"])
+def test_a_row_of_admitted_values_that_is_none_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "admitted.txt").write_text(f"# a comment\n{line}\n")
+    with pytest.raises(ValueError, match=r"admitted\.txt:2: expected"):
+        read_admitted(tmp_path / "admitted.txt")
+
+
+def test_an_admitted_value_is_looked_for_in_what_the_run_records(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("seed: 0\ndropout: 0.1\nseeds: {init: null}\n")
+    typed = [("seed=0", None), ("seeds.init=null", None), ("dropout=0", "dropout=0.1"), ("seed=0.0", "seed=0")]
+    for word, found in typed:
+        assert (found or "None") in str(unlike(turned(word), [tmp_path]))
+    assert unlike(turned("seed=1"), [tmp_path / "elsewhere"]) is None
 
 
 class Steps:

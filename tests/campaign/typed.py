@@ -3,7 +3,9 @@
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from asr_ablations.tools.paths import SOURCE
 from tests.campaign.commands import THREADS, Result, environment, run_command
 from tests.campaign.input_places import InputPlaces
 from tests.campaign.input_table import FINE, OUTCOMES, Case, judge
@@ -17,15 +19,11 @@ Trial = Callable[[Case, InputPlaces, bool], tuple[str, str]]
 """A case, and whether it is to be tried in two ways that must agree → its outcome, and what was said."""
 
 
-def try_cases(
-    context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None, sound: Sequence[str] = ()
-) -> Report:
-    """A part of these cases. column: what their kinds are; trial: other than `typed`; sound: outcomes that are right
-    beside FINE.
-    """
-    outcomes = (*OUTCOMES, *sound, DIFFERS)
+def try_cases(context: Context, cases: Sequence[Case], column: str, trial: "Trial | None" = None) -> Report:
+    """A part of these cases. column: what their kinds are; trial: other than `typed`."""
+    outcomes = (*OUTCOMES, DIFFERS)
     report = context.report(column, "cases", *outcomes)
-    tried = Tried(context, report, (FINE, *sound))
+    tried = Tried(context, report, (FINE,))
     place = context.folder / "places"
     try:
         places = InputPlaces(place)
@@ -53,17 +51,24 @@ def typed(case: Case, places: InputPlaces, twice: bool) -> tuple[str, str]:
     return DIFFERS, f"{first} {again}"
 
 
-def run_case(case: Case, places: InputPlaces, fresh: bool) -> tuple[str, str]:
-    """fresh: in an interpreter of its own."""
+def run_case(
+    case: Case, places: InputPlaces, fresh: bool, looked_at: Callable[[Sequence[Path]], str | None] = lambda _: None
+) -> tuple[str, str]:
+    """fresh: in an interpreter of its own; looked_at: says what is wrong with what a sound case leaves in these
+    folders, None for nothing.
+    """
     with places.scratch() as scratch:
         words = places.words(case, scratch)
         stdin = words.stdin.read_bytes().decode("utf-8", "surrogateescape") if words.stdin else ""
         variables = {**places.environment, **environment(places.folder / "corpora", places.folder), **words.environment}
-        command = [f"src/{case.command}.py", *words.arguments]
-        result = run_command(command, {**variables, **THREADS}, stdin=stdin, fresh=fresh or None)
+        command = [str(SOURCE / f"{case.command}.py"), *words.arguments]
+        result = run_command(command, {**variables, **THREADS}, places.started_in, stdin, fresh=fresh or None)
         executed = (scratch / "executed").exists()
         expected = tuple(places.filled(word, scratch) for word in case.words)
-        return judge(case, result, expected, executed), said(result)
+        outcome = judge(case, result, expected, executed)
+        if outcome == FINE and (wrong := looked_at((scratch, places.started_in))):
+            return "silent", wrong
+        return outcome, said(result)
 
 
 def said(result: Result) -> str:

@@ -1,7 +1,8 @@
 """Bad values of every key, as cases: found in conf/, so that a new key is tried without a row of its own.
 
-Every key gets each of BAD: it is refused in one line that names the key or its group, or accepted: the command runs to
-its end, or the training diverges. Which are accepted stands in the report's JSON file, a line each.
+Every key gets each of BAD: it is refused in one line that names the key, but for those that a row of admitted.txt says
+are none to it: with them the command runs to its end, or the training diverges, and what the run records of its
+config has the value as it was typed.
 """
 
 import re
@@ -32,8 +33,8 @@ BAD = {
     "escapes": "'\x1b[31mx\r'",
 }
 """By name, as typed."""
-ACCEPTED = "accepted"
-"""An outcome beside those of other input: no harm was seen, and for many keys none is meant, as for a name."""
+ADMITTED = Path(__file__).with_name("admitted.txt")
+"""Which of them are no bad ones of which keys: a row is `command key | names of values | what they are there`."""
 OTHERS = {
     "evaluate": ("evaluation.yaml", "run=<trained>"),
     "transcribe": ("transcribe.yaml", "run=<trained> audio=<noise>"),
@@ -49,10 +50,17 @@ FIXED = {"_target_", "_partial_", "defaults", "hydra", "overrides"}
 
 @dataclass(frozen=True)
 class Turned(Case):
-    """A key with a bad value. option: beside which it is one; overrides: all words, without their quotes."""
+    """A key with a bad value. option: beside which it is one; overrides: all words, without their quotes; bad: its name
+    in BAD.
+    """
 
     option: str = ""
     overrides: tuple[str, ...] = ()
+    bad: str = ""
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.codes == (0,)
 
     @property
     def kind(self) -> str:
@@ -62,22 +70,42 @@ class Turned(Case):
     def key(self) -> str:
         return self.overrides[-1].partition("=")[0]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Words of which a refusal has one: the first and the last part of the key."""
-        parts = [part for part in re.split(r"[.\d]+", self.key) if part]
-        return parts[0], parts[-1]
+    def is_named_in(self, line: str) -> bool:
+        """Whether a refusal has the first and the last part of the key: what lies between may be left out."""
+        parts = [part for part in self.key.split(".") if not part.isdecimal()]
+        return all(re.search(rf"(?<![\w-]){re.escape(part)}(?![\w-])", line) for part in (parts[0], parts[-1]))
 
 
 def value_cases(ready: Path) -> list[Turned]:
     """ready: the folder of what placeholders name."""
+    admitted = read_admitted()
     keys = (*_keys_of_training(ready), *_keys_of_others())
-    return [_case(command, option, before, key, name) for command, option, before, key in keys for name in BAD]
+    if stale := admitted.keys() - {(command, key) for command, _, _, key in keys}:
+        raise ValueError(f"{ADMITTED.name}: no such keys: {sorted(stale)}")
+    return [
+        _case(command, option, before, key, name, name in admitted.get((command, key), ()))
+        for command, option, before, key in keys
+        for name in BAD
+    ]
 
 
-def _case(command: str, option: str, before: list[str], key: str, name: str) -> Turned:
-    overrides = (*before, f"{key}={BAD[name]}")
-    return Turned(command, 0, shlex.join(overrides), (2,), (), "", option, overrides)
+def read_admitted(file: Path = ADMITTED) -> dict[tuple[str, str], frozenset[str]]:
+    """By command and key. Raises ValueError, which names the line, for one that is no row."""
+    rows: dict[tuple[str, str], frozenset[str]] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        cells = [cell.split() for cell in line.split("|")]
+        if len(cells) != 3 or len(cells[0]) != 2 or not cells[2] or not BAD.keys() >= {*cells[1]}:
+            raise ValueError(f"{file.name}:{number}: expected command key | names of values | what they are: {line!r}")
+        command, key = cells[0]
+        rows[command, key] = frozenset(cells[1])
+    return rows
+
+
+def _case(command: str, option: str, before: list[str], key: str, name: str, is_admitted: bool) -> Turned:
+    overrides, codes = (*before, f"{key}={BAD[name]}"), (0,) if is_admitted else (2,)
+    return Turned(command, 0, shlex.join(overrides), codes, (), "", option, overrides, name)
 
 
 def _keys_of_training(ready: Path) -> Iterator[tuple[str, str, list[str], str]]:

@@ -88,9 +88,10 @@ def test_sizes_beyond_every_machine_are_refused(override: str, message: str) -> 
         ("features.bins=0", "bins=0: expected a whole number from 1 to 256"),
         ("features.bins=5000", "bins=5000: expected a whole number from 1 to 256"),
         ("features.low=9000", "low=9000"),
-        ("features.hop=0", "window and hop are 400 and 0 samples"),
-        ("features.window=0", "window and hop are 0 and 160 samples"),
-        ("features.window=100", "window and hop are 1600000 and 160 samples"),
+        ("features.hop=0", "hop=0: expected seconds from 0.000125 to 1"),
+        ("features.window=0", "window=0: expected seconds from 0.000125 to 1"),
+        ("features.window=100", "window=100: expected seconds from 0.000125 to 1"),
+        ("features.hop=0.5", "hop=0.5: expected at most window=0.025"),
     ],
 )
 def test_values_out_of_range_are_refused_when_they_are_used(override: str, message: str) -> None:

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-MODULES = ("asr_ablations.runs.process", "torch.distributed.run")
+TORCHRUN = "asr_ablations.runs.torchrun"
+MODULES = ("asr_ablations.runs.process", TORCHRUN)
 """What is forked of what is started with -m."""
 PR_SET_CHILD_SUBREAPER = 36
 Order = dict[str, Any]

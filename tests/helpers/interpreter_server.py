@@ -31,7 +31,7 @@ SOURCE = HERE.parents[2] / "src"
 sys.path[:0] = [str(SOURCE), str(HERE.parents[2])]
 
 from tests.helpers.ending import end_with_parent, kill_session  # noqa: E402
-from tests.helpers.interpreter_children import Order, set_apart  # noqa: E402
+from tests.helpers.interpreter_children import TORCHRUN, Order, set_apart  # noqa: E402
 
 SET_BY_IMPORTS: dict[str, str] = {}
 """Environment variables that the imports add."""
@@ -217,7 +217,7 @@ def become_child(order: Order, files: list[int]) -> NoReturn:
     if words[0] == "-u":
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     _, name, *arguments = words[words.index("-m") :]
-    if name == "torch.distributed.run":  # which starts processes of its own
+    if name == TORCHRUN:  # which starts processes of its own
         set_apart(str(SOURCE), [], become_child)
     if threads := environment.get("OMP_NUM_THREADS"):  # read when torch is loaded
         sys.modules["torch"].set_num_threads(int(threads))

@@ -35,14 +35,14 @@ def keys(**changed: Any) -> Verdict:
     [
         ({"margin": 0}, r"until\.margin=0: expected a number above 0"),
         ({"margin": "wide"}, r"until\.margin=wide: expected a number above 0"),
-        ({"seeds": 1}, r"until\.seeds=1: expected a whole number, 2 or more"),
+        ({"seeds": 1}, r"until\.seeds=1: expected a whole number from 2 to"),
         ({"hours": -1}, r"until\.hours=-1: expected a number above 0"),
         ({"looks": [3, 3]}, r"until\.looks=\[3, 3\]: expected increasing numbers"),
         ({"looks": [1, 3]}, r"until\.looks=\[1, 3\]: expected whole numbers from 2 on"),
         ({"alpha": 0.5}, r"until\.alpha=0\.5: expected a number above 0"),
         ({"hopeless": 1}, r"until\.hopeless=1: expected a number from 0 to below 1"),
         ({"share": "yes"}, r"until\.share=yes: expected true or false"),
-        ({"retries": -1}, r"until\.retries=-1: expected a whole number, 0 or more"),
+        ({"retries": -1}, r"until\.retries=-1: expected a whole number from 0 to"),
     ],
 )
 def test_wrong_values_are_named(changed: dict[str, Any], message: str) -> None:

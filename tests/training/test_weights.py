@@ -64,7 +64,8 @@ def test_a_run_starts_from_a_part(trained: Path, tiny_corpus: Path) -> None:
         (["norm=none"], r"is only there"),
         (["weights_parts=[recurent]"], r"weights_parts=recurent: expected .*recurrent"),
         (["alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"], r"its output is of the alphabet"),
-        (["weights_sha256='00'"], r"its SHA-256 is [0-9a-f]{64}"),
+        (["weights_sha256='00'"], "weights_sha256=00: expected 64 hexadecimal digits"),
+        ([f"weights_sha256='{64 * '0'}'"], r"weights_sha256=0{64}: of \S+, the SHA-256 is [0-9a-f]{64}"),
     ],
 )
 def test_what_does_not_fit_is_named(overrides: list[str], message: str, trained: Path, tiny_corpus: Path) -> None:

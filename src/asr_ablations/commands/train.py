@@ -12,7 +12,7 @@ import os
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.entry import entry
@@ -45,12 +45,21 @@ def main(cfg: DictConfig) -> object:
 def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
     """Raises UsageError for a plan of runs, or a list of arms, that nobody would follow."""
     check_arm(cfg)
+    check_question(cfg)
     if build(cfg.until)() is None:
         return
     if hydra.mode == RunMode.RUN:
         raise UsageError("until=verdict adds runs to the arms of a sweep: expected -m and several arms")
     if not str(hydra.sweeper._target_).endswith(".VerdictSweeper"):
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
+
+
+def check_question(cfg: DictConfig) -> None:
+    """Raises UsageError for a question of a sweep file that `compare` would not understand."""
+    if cfg.ablation is not None:
+        from asr_ablations.comparison.declaration import parse
+
+        parse(OmegaConf.to_container(cfg.ablation, resolve=True) if OmegaConf.is_config(cfg.ablation) else cfg.ablation)
 
 
 def announce(cfg: DictConfig) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.blame import by_key
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.kinds import check_kinds
-from asr_ablations.config.targets import MARKS, check_free, check_group, check_node, groups
+from asr_ablations.config.nulls import refuse_nulls
+from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 from asr_ablations.tools.extras import missing
 
@@ -75,6 +77,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
             raise UsageError(f"_target_={target}: there is no such class or function") from error
+    refuse_nulls(str(key or ""), options)
     try:
         # the default conversion hands over DictConfigs; plain containers are simpler to work with
         return instantiate(options, *positional, _convert_="all", **keywords)
@@ -83,24 +86,10 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
             raise cause from None
         if isinstance(cause, (ValueError, TypeError)):
-            raise UsageError(_placed(key, options, cause)) from cause
+            raise UsageError(by_key(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
-
-
-def _placed(group: object, options: dict[Any, Any], cause: Exception) -> str:
-    """A component's message, by the key that was typed where it begins with the end of it, else by the class. What
-    Python says of a type names no key: the values stand beside it.
-    """
-    own = str(cause).partition("=")[0]
-    if own in options:
-        return f"{group}.{cause}"
-    if isinstance(cause, TypeError):
-        prefix = f"{group}." if group else ""
-        values = ", ".join(f"{prefix}{key}={value}" for key, value in options.items() if key not in MARKS)
-        return f"{options.get('_target_')} with {values[:300]}: {cause}"
-    return f"{options.get('_target_')}: {cause}"
 
 
 def _targets(node: object) -> list[str]:

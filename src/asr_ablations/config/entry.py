@@ -23,6 +23,7 @@ from asr_ablations.config.loader import use_loader
 from asr_ablations.config.words import arranged
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason
+from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
 from asr_ablations.tools.extras import installs
 from asr_ablations.tools.paths import CARRIED, CONF, REPOSITORY, SOURCE
@@ -133,18 +134,18 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def _end_as_asked(stop: BaseException) -> NoReturn:
-    print(str(stop) or "interrupted", file=sys.stderr)
+    _say(str(stop) or "interrupted")
     sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
 
 
 def _stop(error: Exception) -> NoReturn:
-    print(harmless(f"error: {_one_line(error)}"), file=sys.stderr)
+    _say(harmless(f"error: {_one_line(error)}"))
     sys.exit(2)
 
 
 def _stop_for_memory(error: Exception) -> NoReturn:
     """End where memory does, the machine's or a GPU's: it is no mistake of the config alone, and none of ours."""
-    print(harmless(f"error: {reason(error)}"), file=sys.stderr)
+    _say(harmless(f"error: {reason(error)}"))
     sys.exit(1)
 
 
@@ -158,8 +159,14 @@ def _stop_for_the_system(error: OSError) -> NoReturn:
         sys.exit(1)
     if (message := of_the_system(error)) is None:
         raise error
-    print(harmless(f"error: {message}"), file=sys.stderr)
+    _say(harmless(f"error: {message}"))
     sys.exit(exit_code_of(error))
+
+
+def _say(line: str) -> None:
+    """Print why the command ends, once for all ranks of a run."""
+    if speaks():
+        print(line, file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

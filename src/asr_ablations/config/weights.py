@@ -11,7 +11,7 @@ from asr_ablations.tools.paths import expanded
 
 def weights_file(path: str) -> Path:
     """The checkpoint that the key `weights` means. Raises UsageError where there is none."""
-    given = expanded(path)
+    given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
         raise choices("weights", path, f"a run's folder or a .ckpt, and there is no {file}")

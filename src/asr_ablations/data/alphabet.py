@@ -23,7 +23,7 @@ class Alphabet:
 
     def __post_init__(self) -> None:
         if len(set(self.characters)) != len(self.characters) or not self.characters:
-            raise UsageError(f"alphabet {self.characters!r}: expected characters, none of them twice")
+            raise UsageError(f"alphabet.characters={self.characters!r}: expected characters, none of them twice")
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Alphabet":

@@ -16,6 +16,9 @@ from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.paths import expanded
 
+LONGEST_KEPT = 86_400
+"""Seconds of an utterance, a day: a limit beyond it is none."""
+
 
 class CorpusOptions(TypedDict):
     """The arguments of every corpus, as Corpus describes them."""
@@ -53,15 +56,14 @@ class Corpus(ABC):
         max_evaluated_seconds: float | None,
         on_bad: str,
     ) -> None:
-        self.root = expanded(root) if root else None
+        self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
         self.train, self.validation, self.test = listed(train), listed(validation), listed(test)
         for role in self.requested:
-            if not getattr(self, role):
-                raise choices(f"data.{role}", self.requested[role], "the name of at least one split")
+            check_names(f"data.{role}", getattr(self, role))
         for key, seconds in {"max_seconds": max_seconds, "max_evaluated_seconds": max_evaluated_seconds}.items():
             if seconds is not None:
-                number(f"data.{key}", seconds, above=0, also="null for no limit")
+                number(f"data.{key}", seconds, above=0, most=LONGEST_KEPT, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.on_bad = language, on_bad
@@ -143,6 +145,13 @@ class Corpus(ABC):
         roles = [f"data.{role}={_override(value)}" for role, value in self.requested.items()]
         words = ["python", "src/prepare.py", f"data={name}", f"data.root={self.root or 'FOLDER'}", *roles]
         return " ".join(map(shlex.quote, words))
+
+
+def check_names(key: str, names: object) -> None:
+    """Raises UsageError unless there are names of splits, each a text."""
+    are_names = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
+    if not are_names or not names:
+        raise choices(key, names, "the name of at least one split")
 
 
 def listed(names: str | Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVA
 from asr_ablations.data.store import Cache
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.terminal import harmless
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class SpeechData(pl.LightningDataModule):
         known = held_out.intersection(_places(self.sets["train"].utterances))  # of all training: no object is kept
         for name, places in spoken.items():
             if trained := sum(place in known for place in places):
-                log.warning("%d of %d utterances of %s are in training too", trained, len(places), name)
+                log.warning("%d of %d utterances of %s are in training too", trained, len(places), harmless(name))
 
     def _check_longest(self) -> None:
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]

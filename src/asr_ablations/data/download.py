@@ -12,9 +12,10 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.progress_bar import bar
 
+ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
 BLOCK = 1 << 18
 TRIES = 4
 """Attempts in a row that may bring nothing before the download fails."""
@@ -22,6 +23,20 @@ PAUSE = 1.0
 """Seconds before the second attempt; each further pause is twice as long."""
 PATIENCE = 60.0
 """Seconds without a byte after which a connection counts as broken."""
+
+
+def check_source(address: object, checksums: Mapping[str, object], digits: int) -> None:
+    """Raises UsageError for an address that is none, and for a checksum that has not so many hexadecimal digits, by
+    its key below data.download.
+    """
+    if not isinstance(address, str) or not ADDRESS.fullmatch(address):
+        raise choices(
+            "data.download.address", address, "the address of a folder, as https://www.openslr.org/resources/12"
+        )
+    kind = {32: "md5", 64: "sha256"}[digits]
+    for name, checksum in checksums.items():
+        if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(checksum)):
+            raise choices(f"data.download.{kind}.{name}", checksum, f"{digits} hexadecimal digits")
 
 
 def download(

@@ -9,12 +9,16 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.checks import is_number, path_or_none, whole
+from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
 
 SPACES = ("alpha", "beta", "prune_beams")
+WIDEST = 1000
+"""Of the ends of these ranges: weights, and nats."""
+MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}
+"""The largest seed is NumPy's."""
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
@@ -25,8 +29,10 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             raise UsageError(f"run is not set: a run's folder, as in {typed('evaluate')} run=outputs/<sweep>/<run>")
         for key in ("run", "root"):
             path_or_none(key, cfg[key])
-        for key in ("tune.trials", "tune.seed"):
-            whole(key, OmegaConf.select(cfg, key), 0)
+        for key, most in MOST.items():
+            whole(key, OmegaConf.select(cfg, key), 0, most)
+        if label_or_null("tune.set", cfg.tune.set) and not cfg.tune.trials:
+            raise choices("tune.set", cfg.tune.set, "null where tune.trials=0: nothing is tuned")
         if cfg.tune.trials:
             require("search", f"tune.trials={cfg.tune.trials}", "optuna")
         if cfg.activations.layers != []:
@@ -39,8 +45,7 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             _check_space(key, cfg.tune[key], optional=key == "prune_beams")
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
-        if cfg.gpus not in ("auto", 0, 1):
-            raise choices("gpus", cfg.gpus, ("auto", 0, 1))
+        auto_or_one("gpus", cfg.gpus)
 
 
 def _check_names(key: str, value: object) -> None:
@@ -56,7 +61,7 @@ def _check_space(key: str, value: object, optional: bool) -> None:
         return
     ends = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     if not _is_range(ends, above=0 if key == "prune_beams" else -math.inf):
-        raise choices(f"tune.{key}", ends, "the ends of a range, as [0.0, 2.5]")
+        raise choices(f"tune.{key}", ends, f"the ends of a range, as [0.0, 2.5], up to {WIDEST}")
 
 
 def _is_range(ends: object, above: float) -> bool:
@@ -64,7 +69,7 @@ def _is_range(ends: object, above: float) -> bool:
     if not isinstance(ends, list) or len(ends) != 2:
         return False
     low, high = ends
-    return is_number(low) and is_number(high) and above < low < high
+    return is_number(low) and is_number(high) and max(above, -WIDEST) <= low < high <= WIDEST and above < low
 
 
 def finished_runs(path: Path) -> list[Path]:

@@ -64,7 +64,7 @@ def run(cfg: DictConfig) -> Path:
         if not rank():
             print(diverged, file=sys.stderr, flush=True)
         if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
-            sys.exit()  # torchrun would print a page for the ranks; the launcher that waits for it reads the status
+            sys.exit()  # no rank is to be stopped while another writes; who waits for them reads the status
         raise
     finally:
         stop.close()
@@ -158,7 +158,11 @@ def _restore_threads(record: Run) -> None:
 
 
 def _in_processes(cfg: DictConfig) -> Path:
-    """Run a config in new processes, under torchrun where several ranks train together; exits if they fail."""
+    """Run a config in new processes, under torchrun where several ranks train together; exits if they fail.
+
+    Raises UsageError for what `assemble` refuses, before the first of them is started.
+    """
+    assemble(cfg, build(cfg.data))
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
         file.write(OmegaConf.to_yaml(cfg, resolve=True))
     try:

@@ -14,6 +14,7 @@ import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.arpa import check_counts, read_unigrams
+from asr_ablations.language_models.binary import checked_words
 from asr_ablations.language_models.words import unspellable
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -24,8 +25,6 @@ SPACE = "|"
 BINARY, ARPA, RECORD = "lm.binary", "lm.arpa", "lm.json"
 """Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed."""
 MARKS = ("<s>", "</s>", "<unk>")
-BLOCK = 2**24
-"""Bytes of a binary that are searched at a time."""
 ENOUGH = 0.9
 """The least share of a model's words that the alphabet must be able to spell; the others have no effect."""
 
@@ -89,18 +88,24 @@ def load(path: str | None) -> WordModel:
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
     """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
-    if is_arpa(file):
-        check_counts(file)
+    vocabulary = _vocabulary(file)
     with _silent_stderr(), _unmapped(file) as (source, config):
         try:
             ngrams = kenlm.Model(source, config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
-    vocabulary = read_unigrams(file) if is_arpa(file) else _binary_words(file)
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
-    if any(word not in ngrams for word in words[:100]):
+    if any(word not in ngrams for word in words):
         raise UsageError(f"decoder.lm={path}: damaged, its list of words does not belong to the model")
     return WordModel(ngrams, words, file)
+
+
+def _vocabulary(file: Path) -> list[str]:
+    """The words of a model's file, which is checked before KenLM trusts it."""
+    if is_arpa(file):
+        check_counts(file)
+        return read_unigrams(file)
+    return checked_words(file)
 
 
 def find(path: Path) -> Path:
@@ -120,22 +125,6 @@ def is_arpa(file: Path) -> bool:
     """Whether the file is read as ARPA: all files but KenLM's binaries, which begin with "mmap lm"."""
     with file.open("rb") as opened:
         return opened.read(7) != b"mmap lm"
-
-
-def _binary_words(file: Path) -> list[str]:
-    """Return the words that KenLM's build_binary appends, each ended by a zero byte, the unknown word first."""
-    unknown = b"<unk>\0"
-    with file.open("rb") as opened:
-        end = opened.seek(0, os.SEEK_END)
-        while end > 0:
-            begin = max(0, end - BLOCK)
-            opened.seek(begin)
-            place = opened.read(end - begin + len(unknown) - 1).rfind(unknown)
-            if place >= 0:
-                opened.seek(begin + place)
-                return opened.read().decode("utf-8", errors="replace").rstrip("\0").split("\0")
-            end = begin
-    raise UsageError(f"decoder.lm={file}: contains no words; build_binary writes them unless an option says otherwise")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import is_number, path_or_none, whole
+from asr_ablations.tools.checks import number, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
@@ -26,6 +26,5 @@ def check_request(cfg: DictConfig) -> None:
         whole("opset", cfg.opset, *OPSETS, also="null")
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
-    if not is_number(cfg.tolerance) or cfg.tolerance <= 0:
-        raise choices("tolerance", cfg.tolerance, "a number above 0 (nats)")
+    number("tolerance", cfg.tolerance, above=0, most=1)
     require("export", "export.py", *PACKAGES)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_ablations.runs.identity import MACHINE_KEYS
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
 
 LIST, OWN = "arms", "arm"
@@ -131,8 +131,10 @@ def merged(lists: Iterable[object]) -> list[ListedArm]:
 
 
 def check_arm(config: Mapping[str, object]) -> None:
-    """Raises UsageError for a run beside a list of arms that is none of them."""
+    """Raises UsageError for a run beside a list of arms that is none of them, and for an arm without a list."""
     arms = read_arms(config.get(LIST))
+    if not arms and config.get(OWN) is not None:
+        raise choices(OWN, config.get(OWN), f"null, or the name of one of the arms in {LIST}, which a sweep sets")
     if arms and config.get(OWN) not in [arm.name for arm in arms]:
         names = ", ".join(arm.name for arm in arms)
         raise UsageError(

@@ -22,8 +22,8 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
     sys.argv, which would replay the sweep in every rank.
     """
     # without a log folder torchrun would leave one in the temporary folder
-    ranks = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
-    torchrun = ranks if devices > 1 else []
+    options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
+    torchrun = ["-m", "asr_ablations.runs.torchrun", *options] if devices > 1 else []
     limit = [str(threads)] if threads else []
     return [sys.executable, *torchrun, "-m", "asr_ablations.runs.process", str(script), str(config), *limit]
 

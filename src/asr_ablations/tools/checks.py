@@ -1,6 +1,7 @@
 """Values that a person typed, checked where they are used: one message for one kind of mistake."""
 
 import math
+import unicodedata
 from typing import TypeGuard
 
 from asr_ablations.tools.errors import choices
@@ -53,9 +54,38 @@ def number(
 
 def path_or_none(name: str, value: object) -> str | None:
     """The value, if it is a path as somebody types it, or None. Raises UsageError for anything else."""
-    if value is None or isinstance(value, str):
+    if value is None or (isinstance(value, str) and value):
         return value
     raise choices(name, value, f"a path, or null; a number is one as {name}=\"'{value}'\"")
+
+
+def a_path(name: str, value: object) -> str:
+    """The value, if it is a path as somebody types it. Raises UsageError for anything else."""
+    if isinstance(value, str) and value:
+        return value
+    raise choices(name, value, f"a path; a number is one as {name}=\"'{value}'\"")
+
+
+def label_or_null(name: str, value: object) -> str | None:
+    """The value as a text, if it is one that names something, or a number; or None. Raises UsageError for what has no
+    letters, for characters that steer a terminal, for lists and keys.
+    """
+    if value is None:
+        return None
+    if is_number(value) or (isinstance(value, str) and value.strip() and printable(value)):
+        return str(value)
+    raise choices(name, value, "a name, or null")
+
+
+def printable(text: str) -> bool:
+    """Whether no character of a text steers a terminal."""
+    return not any(unicodedata.category(letter) == "Cc" for letter in text)
+
+
+def auto_or_one(name: str, value: object) -> None:
+    """Raises UsageError for what is neither auto, nor 0 or 1."""
+    if value != "auto" and not (is_whole(value, 0) and value <= 1):
+        raise choices(name, value, ("auto", 0, 1))
 
 
 def switch(name: str, value: object) -> bool:

@@ -22,13 +22,14 @@ def typed(command: str) -> str:
     return f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
 
 
-def expanded(path: str | Path) -> Path:
+def expanded(path: str | Path, key: str = "") -> Path:
     """The path with the home folder in place of its ~. Raises UsageError where there is none: no such user, or HOME is
-    not set and the machine knows no home of this one.
+    not set and the machine knows no home of this one. key: what it is the value of, for the message.
     """
+    typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)):
-        raise UsageError(f"{path}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
+        raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
     absolute = os.path.expanduser(path)
     if absolute.startswith("~"):
-        raise UsageError(f"{path}: there is no such home folder: set HOME, or name another folder")
+        raise UsageError(f"{typed}: there is no such home folder: set HOME, or name another folder")
     return Path(absolute)

@@ -3,15 +3,19 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
+from asr_ablations.config.blame import by_key
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch_size import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.identity import ranks
@@ -67,6 +71,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         augment_seed=seed_of(cfg, "augment"),
     )
     order = build(cfg.order)
+    order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
     task.cutting = cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
     data = SpeechData(
@@ -106,12 +111,21 @@ def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
     """
     _training_callbacks(cfg)
     assert isinstance(model, torch.nn.Module)
+    optimizer = _called(cfg.optimizer, model.parameters())
+    check_fused(optimizer, cfg.precision)
+    _called(cfg.schedule, optimizer, total_steps=10)
+
+
+def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
+    """What a group's partial builds. Raises UsageError for what its class refuses."""
     try:
-        optimizer = build(cfg.optimizer)(model.parameters())
-        check_fused(optimizer, cfg.precision)
-        build(cfg.schedule)(optimizer, total_steps=10)
+        return build(node)(*positional, **keywords)
+    except UsageError:
+        raise
     except (ValueError, TypeError) as error:
-        raise UsageError(f"optimizer or schedule: {error}") from error
+        options = OmegaConf.to_container(node, resolve=True)
+        assert isinstance(options, dict)
+        raise UsageError(by_key(node._key(), options, {}, error)) from error
 
 
 def trainer(

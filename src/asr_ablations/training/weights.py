@@ -24,7 +24,7 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     which are named.
     """
     if (actual := sha256(file)) != expected:
-        raise UsageError(f"{file}: its SHA-256 is {actual}, and this run starts from {expected}")
+        raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
     checkpoint = read_checkpoint(file)
     given = {
         key.removeprefix("model."): value

@@ -3,13 +3,15 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import number, path_or_none, switch, whole
+from asr_ablations.tools.checks import auto_or_one, number, path_or_none, switch, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.extras import require
 from asr_ablations.tools.paths import typed
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")
+MOST = {"longest": 86_400, "batch_seconds": 10**6, "limits.megabytes": 10**6, "limits.minutes": 10**5}
+"""A day of audio at once, two terabytes, ten weeks: more is a slip of the keyboard."""
 
 
 def check_request(cfg: DictConfig) -> None:
@@ -22,10 +24,9 @@ def check_request(cfg: DictConfig) -> None:
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
-    if cfg.gpus not in ("auto", 0, 1):
-        raise choices("gpus", cfg.gpus, ("auto", 0, 1))
-    for key in ("longest", "batch_seconds", "limits.megabytes", "limits.minutes"):
-        number(key, OmegaConf.select(cfg, key), above=0)
+    auto_or_one("gpus", cfg.gpus)
+    for key, most in MOST.items():
+        number(key, OmegaConf.select(cfg, key), above=0, most=most)
     if cfg.longest < 1:
         raise choices("longest", cfg.longest, "1 second or more")
     whole("port", cfg.port, 0, 65535)
@@ -41,4 +42,7 @@ def requested_audio(cfg: DictConfig) -> list[str]:
     """Return the key `audio` as a list."""
     value = OmegaConf.to_container(cfg.audio) if OmegaConf.is_config(cfg.audio) else cfg.audio
     paths = value if isinstance(value, list) else [value]
-    return [str(path) for path in paths if path not in (None, "")]
+    for path in paths:
+        if path is not None and not isinstance(path, str):
+            raise choices("audio", path, f"a path; a number is one as audio=\"'{path}'\"")
+    return [path for path in paths if isinstance(path, str) and path]

@@ -151,7 +151,7 @@ def test_the_itu_features_are_80_energies_and_13_cepstra_of_32_ms() -> None:
 
 @pytest.mark.parametrize("cepstra", [0, 81])
 def test_more_cepstra_than_bins_are_refused(cepstra: int) -> None:
-    with pytest.raises(UsageError, match=f"cepstra={cepstra}: expected 1 to 80"):
+    with pytest.raises(UsageError, match=f"cepstra={cepstra}: expected a whole number from 1 to 80"):
         component("features", "logmel_mfcc", cepstra=cepstra)
 
 

@@ -175,7 +175,10 @@ def test_copies_of_the_memory_have_no_weights_of_their_own() -> None:
     assert len({tuple(row) for row in rows}) > 1
 
 
-@pytest.mark.parametrize(("width", "copies"), [(5, 4), (6, 0), (6, 1.5)])
-def test_an_odd_width_is_refused(width: int, copies: object) -> None:
-    with pytest.raises(ValueError, match=f"width={width}, copies={copies}: expected an even width"):
+@pytest.mark.parametrize(
+    ("width", "copies", "words"),
+    [(5, 4, "width=5: expected an even"), (6, 0, "copies=0: expected a whole"), (6, 1.5, "copies=1.5: expected")],
+)
+def test_an_odd_width_is_refused(width: int, copies: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         component("rnn", "associative_lstm", copies=copies)(INPUTS, width)

@@ -26,7 +26,7 @@ class Noise(NoAugmentation):
     def __init__(self, *, folder: str | Path | None, lowest: float, highest: float) -> None:
         if lowest > highest:
             raise ValueError(f"lowest={lowest}: expected at most highest={highest}, the ratios (dB) to draw from")
-        if folder is None or not expanded(folder).is_dir():
+        if folder is None or not expanded(folder, "augment.folder").is_dir():
             raise UsageError(f"augment.folder={folder}: expected a folder with recordings of noise")
         endings = {f".{name.lower()}" for name in soundfile.available_formats()}
         self.files = sorted(f for f in expanded(folder).rglob("*") if f.suffix.lower() in endings)

@@ -24,7 +24,7 @@ class FeatureCache:
     holds_features = True
 
     def __init__(self, *, root: str | Path, features: Features) -> None:
-        self.root, self.features = expanded(root), features
+        self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         utterances = Utterances.of(utterances)

@@ -19,7 +19,7 @@ class PCM:
     holds_features = False
 
     def __init__(self, *, root: str | Path) -> None:
-        self.root = expanded(root)
+        self.root = expanded(root, "cache.root")
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         utterances = Utterances.of(utterances)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions
 from asr_ablations.data.utterance import Utterance
+from asr_ablations.tools.checks import is_whole, whole
 from asr_ablations.tools.errors import choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+SPLITS = ("train", "dev", "test")
 
 
 class AN4(Folders):
@@ -29,9 +32,13 @@ class AN4(Folders):
         self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: "Unpack[CorpusOptions]"
     ) -> None:
         super().__init__(**options)
-        if folds < 2:
-            raise choices("data.folds", folds, "a whole number, 2 or more")
-        if fold is not None and not 0 <= fold < folds:
+        for role in self.requested:
+            for name in getattr(self, role):
+                if name not in SPLITS:
+                    raise choices(f"data.{role}", name, SPLITS)
+        whole("data.folds", folds, 2)
+        whole("data.held_out", held_out, 1)
+        if fold is not None and not (is_whole(fold, 0) and fold < folds):
             raise choices("data.fold", fold, f"null or 0 to {folds - 1}, one of data.folds={folds}")
         self.held_out, self.fold, self.folds = held_out, fold, folds
         # The corpus is distributed both as {train,test} and as a folder AN4 with these.

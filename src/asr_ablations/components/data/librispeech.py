@@ -13,6 +13,7 @@ from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import (
     Corpus,
     CorpusOptions,
+    check_names,
     entries,
     faulty,
     file_utterance,
@@ -20,6 +21,7 @@ from asr_ablations.data.corpus import (
     listed,
     text_of,
 )
+from asr_ablations.data.download import check_source
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError
 
@@ -89,6 +91,9 @@ class LibriSpeech(Folders):
         **options: "Unpack[CorpusOptions]",
     ) -> None:
         super().__init__(**options)
+        check_source(download["address"], download["sha256"], digits=64)
+        for name, splits in named.items():
+            check_names(f"data.named.{name}", splits)
         self.train = [split for name in listed(options["train"]) for split in named.get(name, [name])]
         self.download = download
         # torchaudio and the archives themselves put a folder LibriSpeech around the splits

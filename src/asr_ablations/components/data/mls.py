@@ -2,6 +2,7 @@
 `<speaker>_<book>_<number> TAB <text>`, and <root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac.
 """
 
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
+from asr_ablations.data.download import check_source
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -38,6 +40,9 @@ class MLS(Folders):
         super().__init__(**options)
         if ending not in ("flac", "opus"):
             raise choices("data.ending", ending, ("flac", "opus"))
+        check_source(download["address"], download["md5"], digits=32)
+        if not re.fullmatch(r"[\w.-]+", str(download["archive"] or "")):
+            raise choices("data.download.archive", download["archive"], "the name of an archive, as mls_german")
         self.ending, self.download = ending, download
         # the archive has a folder of its name around the splits
         if self.root is not None and self.missing() and (self.root / self.archive).is_dir():

@@ -10,8 +10,10 @@ from functools import partial
 import torch
 from torch import nn
 
+from asr_ablations import SAMPLE_RATE
+
 PREEMPHASIS = 0.97
-LONGEST = 16_000
+SHORTEST, LONGEST = 2, SAMPLE_RATE
 """Samples of a window: a second."""
 POVEY = "povey"
 TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
@@ -24,11 +26,24 @@ TAPERS: dict[str, Callable[[int], torch.Tensor]] = {
 """Kaldi's windows (feat/feature-window.cc) by size; only the Povey window is its own."""
 
 
+def in_samples(window: float, hop: float) -> tuple[int, int]:
+    """Window and hop from seconds to samples. Raises ValueError for what is too short or too long, and for a hop beyond
+    the window, which would leave samples out.
+    """
+    for name, seconds in (("window", window), ("hop", hop)):
+        if not SHORTEST <= round(seconds * SAMPLE_RATE) <= LONGEST:
+            bounds = f"{SHORTEST / SAMPLE_RATE:g} to {LONGEST / SAMPLE_RATE:g}"
+            raise ValueError(f"{name}={seconds}: expected seconds from {bounds}")
+    if hop > window:
+        raise ValueError(f"hop={hop}: expected at most window={window}, so that no sample is left out")
+    return round(window * SAMPLE_RATE), round(hop * SAMPLE_RATE)
+
+
 class PowerSpectrum(nn.Module):
     """Waveforms (B, S) → power spectrum (B, T, F = fft_size / 2 + 1); `window` and `hop` in samples.
 
     preemphasis: the share of the previous sample that is subtracted, from 0 to 1; taper: one of TAPERS. Raises
-    ValueError for others, and for a window or hop that is too short or too long.
+    ValueError for others.
 
     Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear: so the emphasis is done
     once for the waveform, and the mean is removed from the spectrum. That takes two passes over the frames instead of
@@ -41,8 +56,6 @@ class PowerSpectrum(nn.Module):
 
     def __init__(self, window: int, hop: int, fft_size: int, *, preemphasis: float, taper: str) -> None:
         super().__init__()
-        if min(window, hop) < 2 or window > LONGEST:
-            raise ValueError(f"window and hop are {window} and {hop} samples: expected 2 or more, at most {LONGEST}")
         if not 0 <= preemphasis <= 1:
             raise ValueError(f"preemphasis={preemphasis}: expected a number from 0 to 1")
         if taper not in TAPERS:

@@ -5,7 +5,7 @@ from torch import nn
 from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum
+from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, in_samples
 
 
 class LogMel(nn.Module):
@@ -17,10 +17,10 @@ class LogMel(nn.Module):
 
     def __init__(self, *, bins: int, window: float, hop: float, low: float, high: float) -> None:
         super().__init__()
-        size = round(window * SAMPLE_RATE)
+        size, step = in_samples(window, hop)
         fft_size = 1 << (size - 1).bit_length()
         self.size = bins
-        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), fft_size, preemphasis=PREEMPHASIS, taper=POVEY)
+        self.spectrum = PowerSpectrum(size, step, fft_size, preemphasis=PREEMPHASIS, taper=POVEY)
         if not (isinstance(bins, int) and 1 <= bins <= fft_size // 2):
             raise ValueError(f"bins={bins}: expected a whole number from 1 to {fft_size // 2}, half of the spectrum")
         if not 0 <= low < high <= SAMPLE_RATE / 2:

@@ -7,6 +7,7 @@ from torch import nn
 from torchaudio.functional import create_dct
 
 from asr_ablations.components.features.logmel import LogMel
+from asr_ablations.tools.checks import is_whole
 
 LIFTER = 22.0
 """Kaldi's cepstral lifter. No config key: the normalisation of each feature over its utterance removes any scale."""
@@ -22,8 +23,8 @@ class LogMelMFCC(nn.Module):
 
     def __init__(self, *, bins: int, cepstra: int, window: float, hop: float, low: float, high: float) -> None:
         super().__init__()
-        if not 0 < cepstra <= bins:
-            raise ValueError(f"cepstra={cepstra}: expected 1 to {bins}, the number of bins")
+        if not is_whole(cepstra, 1) or cepstra > bins:
+            raise ValueError(f"cepstra={cepstra}: expected a whole number from 1 to {bins}, the number of bins")
         self.size = bins + cepstra
         self.logmel = LogMel(bins=bins, window=window, hop=hop, low=low, high=high)
         lifter = 1 + LIFTER / 2 * torch.sin(math.pi * torch.arange(cepstra) / LIFTER)

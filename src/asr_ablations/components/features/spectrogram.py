@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.features.framing import PowerSpectrum
+from asr_ablations.components.features.framing import PowerSpectrum, in_samples
 
 
 class Spectrogram(nn.Module):
@@ -17,9 +16,9 @@ class Spectrogram(nn.Module):
     def __init__(self, *, window: float, hop: float, preemphasis: float, taper: str, variance: bool) -> None:
         super().__init__()
         self.variance = variance
-        size = round(window * SAMPLE_RATE)
+        size, step = in_samples(window, hop)
         self.size = size // 2 + 1
-        self.spectrum = PowerSpectrum(size, round(hop * SAMPLE_RATE), size, preemphasis=preemphasis, taper=taper)
+        self.spectrum = PowerSpectrum(size, step, size, preemphasis=preemphasis, taper=taper)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
         return self.spectrum.frames(lengths)

@@ -18,6 +18,9 @@ from asr_ablations.tools.files import Json, write
 ORDERS = (2, 6)
 """Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""
 
+USUAL = "lmplz"
+"""The program that an estimator in Python stands in for."""
+
 
 class NGram:
     """Estimates an n-gram model with modified Kneser-Ney smoothing.
@@ -48,6 +51,8 @@ class NGram:
         self.include = list(include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
+        if self.program not in (None, USUAL) and programs.find(str(self.program)) is None:
+            raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
         """Write the model and its words into the folder; returns the record of it."""

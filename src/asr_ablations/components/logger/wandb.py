@@ -16,6 +16,7 @@ from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.logged import Logged
 from asr_ablations.runs.looks import declared, evidence
 from asr_ablations.runs.reader import read_environment
+from asr_ablations.tools.checks import label_or_null
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.wandb_errors import refusals
@@ -36,11 +37,14 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
     Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
     agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done.
 
-    Raises UsageError for an artifact that there is not.
+    Raises UsageError for an artifact that there is not, and for a name that is none.
     """
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # imported late: `tags` needs no torch
 
+    for key, value in (("logger.project", project), ("logger.entity", entity)):
+        if label_or_null(key, value) is not None and not isinstance(value, str):
+            raise choices(key, value, f"a name; a number is one as {key}=\"'{value}'\"")
     for name in artifacts:
         if name not in ARTIFACTS:
             raise choices("logger.artifacts", name, list(ARTIFACTS))

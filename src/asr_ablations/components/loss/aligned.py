@@ -38,9 +38,12 @@ class Aligned(Framewise):
 
     def __init__(self, *, run: str | None, reduction: str) -> None:
         super().__init__(reduction=reduction)
-        if run is None:
-            raise UsageError("loss.run=null: expected a finished run's folder, or a .ckpt of it")
-        self.folder, self.checkpoint = find(Path(run), "last")
+        if not run or not isinstance(run, str):
+            raise UsageError(f"loss.run={'null' if run is None else run}: expected a finished run's folder, or a .ckpt")
+        try:
+            self.folder, self.checkpoint = find(Path(run), "last")
+        except UsageError as error:
+            raise UsageError(f"loss.run={run}: {error}") from error
         self.paths: dict[str, torch.Tensor] = {}
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:

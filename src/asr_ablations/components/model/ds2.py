@@ -16,7 +16,7 @@ from asr_ablations.components.model.lookahead import Lookahead
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.config.checks import MOST
-from asr_ablations.tools.checks import whole
+from asr_ablations.tools.checks import number, whole
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class DeepSpeech2(nn.Module):
         super().__init__()
         whole("model.width", width, 1, MOST["width"])
         whole("model.layers", layers, 1, MOST["layers"])
+        number("model.dropout", dropout, least=0, below=1)
         if lookahead and directions != "forward":
             log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
         if not convolutions:

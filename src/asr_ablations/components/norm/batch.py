@@ -41,7 +41,7 @@ class BatchNorm(nn.Module):
     ) -> None:
         super().__init__()
         size = frame[-1]
-        self.momentum = float(number("norm.momentum", momentum, least=0, most=1))
+        self.momentum = float(number("norm.momentum", momentum, above=0, most=1))
         self.epsilon = float(number("norm.epsilon", epsilon, least=0))
         self.reduce = reduce
         self.weight = nn.Parameter(torch.ones(size))

@@ -21,8 +21,10 @@ class AssociativeLSTM(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, copies: int) -> None:
         super().__init__()
-        if hidden_size % 2 or not is_whole(copies, 1):
-            raise ValueError(f"width={hidden_size}, copies={copies}: expected an even width, and copies of 1 or more")
+        if hidden_size % 2:
+            raise ValueError(f"width={hidden_size}: expected an even number")
+        if not is_whole(copies, 1):
+            raise ValueError(f"copies={copies}: expected a whole number, 1 or more")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
         # a matrix each, so that initialisations know how many outputs it has

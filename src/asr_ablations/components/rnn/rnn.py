@@ -14,6 +14,8 @@ class RNN(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str) -> None:
         super().__init__()
+        if nonlinearity not in IN_PLACE:
+            raise ValueError(f"nonlinearity={nonlinearity}: expected {', '.join(IN_PLACE)}")
         self.cell = nn.RNN(input_size, hidden_size, nonlinearity=nonlinearity, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -10,12 +10,14 @@ from torch import distributed
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 
 from asr_ablations.components.averaging.base import copy_into, weights_of
-from asr_ablations.tools.checks import is_whole
+from asr_ablations.tools.checks import whole
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.accumulation import ends_update
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
 from asr_ablations.training.strategy import UnhurriedRanks
 from asr_ablations.training.task import task_of
+
+MOST_STEPS = 10**9
 
 
 class IndependentWorkers(UnhurriedRanks):
@@ -35,14 +37,12 @@ class IndependentWorkers(UnhurriedRanks):
 class LocalSGD(ParallelTraining):
     """Sets weights and running statistics of all ranks to their mean, after every `every` steps and after each epoch.
 
-    every: None for once per epoch. Each rank keeps its own optimizer state, as RETURNN's workers do. Raises ValueError
+    every: None for once per epoch. Each rank keeps its own optimizer state, as RETURNN's workers do. Raises UsageError
     for `every` below 1.
     """
 
     def __init__(self, *, every: int | None) -> None:
-        if every is not None and not is_whole(every, 1):
-            raise ValueError(f"every={every}: expected a whole number, 1 or more, or null for once per epoch")
-        self.every = every
+        self.every = every if every is None else whole("trainer.every", every, 1, MOST_STEPS, also="null: every epoch")
 
     def strategy(self, leaves_weights_out: bool) -> UnhurriedRanks:
         # no gradient is shared: a parameter without one needs no care

@@ -9,6 +9,8 @@ from asr_ablations.tools.errors import choices
 
 DEFAULT_SEEDS = 20
 """Most seeds of an arm where neither seeds, runs nor hours say it."""
+MOST = 10**6
+"""Seeds, runs, or hours: more than anybody has."""
 FEWEST = 2
 """Seeds without which nothing is known of their noise."""
 
@@ -35,16 +37,16 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.margin is not None:
-            number("until.margin", self.margin, above=0)
+            number("until.margin", self.margin, above=0, most=100)
         for key, least in (("seeds", FEWEST), ("runs", 1)):
             if (value := getattr(self, key)) is not None:
-                whole(f"until.{key}", value, least, also="null")
+                whole(f"until.{key}", value, least, MOST, also="null")
         if self.hours is not None:
-            number("until.hours", self.hours, above=0, also="null")
+            number("until.hours", self.hours, above=0, most=MOST, also="null")
         number("until.alpha", self.alpha, above=0, below=0.5)
         number("until.gamma", self.gamma, least=-20, most=20)
         number("until.hopeless", self.hopeless, least=0, below=1)
-        whole("until.retries", self.retries, 0)
+        whole("until.retries", self.retries, 0, MOST)
         for key in ("robust", "paired", "share"):
             switch(f"until.{key}", getattr(self, key))
         if self.looks is not None and not isinstance(self.looks, (list, tuple)):

@@ -1,0 +1,54 @@
+"""torchrun for the ranks of one run, without its page on ranks that failed: the first of them has said why."""
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+SAID = "ASR_ABLATIONS_SAID"
+"""Environment variable with a file that is there once a rank has said why the run ends."""
+
+
+def speaks() -> bool:
+    """Whether this process may print why it ends: of several ranks the first to fail, which ends the others."""
+    if (place := os.environ.get(SAID)) is None:
+        return True
+    try:
+        Path(place).touch(exist_ok=False)
+    except OSError:  # another rank has, or torchrun has ended
+        return False
+    return True
+
+
+def main(words: list[str]) -> NoReturn:
+    """Start the ranks, and end with the exit code of the first that failed. words: torchrun's own."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import parse_args, run
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[SAID] = str(Path(folder) / "said")
+        try:
+            run(parse_args(words))
+        except SignalException as stop:
+            sys.exit(128 + stop.sigval)
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            if failure.exitcode >= 0:
+                sys.exit(failure.exitcode)
+            if speaks():
+                print(f"error: rank {rank} was killed by {_name(-failure.exitcode)}", file=sys.stderr)
+            sys.exit(1)
+    sys.exit()
+
+
+def _name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
