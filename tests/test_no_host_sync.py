@@ -8,6 +8,7 @@ import torch
 
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
+from asr_ablations.training.scaled_steps import DeviceScaler
 from tests.helpers.pretended_cuda import CUDA, Waits, pretend, pretending
 from tests.helpers.support import compose, group_options, standing_corpus
 
@@ -44,8 +45,25 @@ def batch() -> Batch:
     )
 
 
-def step(overrides: tuple[str, ...], planted: Any = None, own_ctc: bool = True) -> Waits:
-    """What the second step of a task would wait for. planted: is called with the loss."""
+class Unscaled:
+    """A scale of 1, in the place of a scaler."""
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        return loss
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        pass
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+    def update(self) -> None:
+        pass
+
+
+def step(overrides: tuple[str, ...], planted: Any = None, own_ctc: bool = True, scaler: Any = None) -> Waits:
+    """What the second step of a task would wait for. planted: is called with the loss. scaler: of the loss."""
+    scaler = scaler or Unscaled()
     cfg = compose(*SMALL, "alphabet.characters='ab '", *overrides)
     task, _ = assemble(cfg, standing_corpus())
     with pretending(own_ctc) as waits:
@@ -68,9 +86,11 @@ def step(overrides: tuple[str, ...], planted: Any = None, own_ctc: bool = True) 
             loss = task.training_step(moved, number)
             if planted is not None:
                 planted(loss)
-            loss.backward()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
             task.configure_gradient_clipping(optimizer)
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             task.gradient.after_step(list(task.model.parameters()), task._log_step)
         waits.on = False
     return waits
@@ -81,6 +101,23 @@ def test_a_step_waits_for_nothing(option: str) -> None:
     waits = step((option,))
     assert waits.places == {}
     assert waits.mixed == {}, "tensors of two devices in one operation"
+
+
+@pytest.mark.parametrize(
+    "option", [f"{group}={name}" for group in ("optimizer", "gradient") for name in group_options(group)]
+)
+def test_a_step_under_a_scaled_loss_waits_for_nothing(option: str) -> None:
+    """Whether a gradient has overflowed stays on the device; what the loss is scaled by, too."""
+    waits = step((option, "precision=16"), scaler=DeviceScaler("cpu"))
+    assert waits.places == {}
+    assert waits.mixed == {}
+
+
+@pytest.mark.parametrize("option", ["optimizer=adamw", "optimizer=momentum"])
+def test_torchs_own_scaler_would_be_seen(option: str) -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    waits = step((option, "precision=16", "+optimizer.foreach=false"), scaler=scaler)
+    assert sum(waits.places.values()) == 1
 
 
 def test_torchs_own_ctc_would_be_seen() -> None:

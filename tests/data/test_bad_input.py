@@ -142,6 +142,32 @@ def test_all_that_is_wrong_is_found_at_once(folder: Path) -> None:
     assert all_bad(folder) == faults(folder, thorough=True)
 
 
+def refuse(*arguments: Any) -> Any:
+    raise AssertionError("a file is looked at again")
+
+
+def test_what_was_decoded_is_not_looked_at_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its faults are known, and a file that has changed since is found."""
+    expected = all_bad(folder)
+    assert faults(folder, thorough=True) == expected
+    with monkeypatch.context() as patched:
+        patched.setattr(audio_checks, "_check", refuse)
+        assert faults(folder, thorough=True) == expected
+    soundfile.write(folder / "good.flac", np.zeros(17000), 16000)
+    assert faults(folder, thorough=True)["good"] == "silent audio"
+
+
+def test_what_was_decoded_is_decoded_again_where_a_fault_of_it_is_lost(folder: Path) -> None:
+    """As after a file that was mended and then put back as it was: the index has one row for it."""
+    name, make = BAD_FILES["silent audio"]
+    make(folder / name)
+    write(folder, "train", line("good.flac"), line(name))
+    assert faults(folder, thorough=True) == {"bad": "silent audio"}
+    (row,) = (row for row in audio_index.load_faulty() if row.path == str(folder / name))
+    audio_index.store([row._replace(size=1, fault="")])
+    assert faults(folder, thorough=True) == {"bad": "silent audio"}
+
+
 def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
     (folder / "bad.flac").write_bytes(b"")
     write(folder, "dev", line("good.flac"), line("bad.flac"), line("none.flac"))

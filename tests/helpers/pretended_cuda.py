@@ -4,7 +4,7 @@ Tensors on it say that they are on cuda:0 and hold CPU tensors, by which torch c
 always: to read a length there waits for nothing. A dispatch mode sees every operation: those whose kernels wait for
 the device, copies that do, and those that CUDA would refuse, since it finds tensors of two devices.
 
-It does not see what cuDNN, NCCL or a scaled loss wait for.
+It does not see what cuDNN and NCCL wait for.
 """
 
 import traceback
@@ -57,8 +57,10 @@ class Pretended(torch.Tensor):
         """The device is ours to judge: torch would find this tensor on the CPU already."""
         if arguments and isinstance(arguments[0], torch.Tensor):
             arguments = (arguments[0].device, arguments[0].dtype, *arguments[1:])
+        copied = options.pop("copy", False)
         device, dtype, _, layout = torch._C._nn._parse_to(*arguments, **options)
-        moved = self if device is None or device.type == "cuda" else self.cpu()
+        moved = self.clone() if copied else self
+        moved = moved if device is None or device.type == "cuda" else self.cpu()
         return moved if dtype in (None, moved.dtype) and layout is None else torch.Tensor.to(moved, dtype=dtype)
 
     def cpu(self, *_: Any) -> torch.Tensor:  # type: ignore[override]
@@ -164,13 +166,14 @@ def pretending(own_ctc: bool = True) -> Iterator[Waits]:
     """
     waits, generator = Waits(), torch.Generator
     from torch.nn.utils import clip_grad
+    from torch.optim import optimizer
 
     plain = clip_grad._group_tensors_by_device_and_dtype  # in C++, where ours are on the CPU
 
-    def grouped(lists: Any, **options: Any) -> Any:
+    def grouped(*arguments: Any, **options: Any) -> Any:
         return {
             (CUDA if isinstance(found[0][0], Pretended) else key[0], key[1]): (found, indices)
-            for key, (found, indices) in plain(lists, **options).items()
+            for key, (found, indices) in plain(*arguments, **options).items()
         }
 
     lifted = torch._C._only_lift_cpu_tensors()
@@ -178,6 +181,7 @@ def pretending(own_ctc: bool = True) -> Iterator[Waits]:
     try:
         with (
             patch.object(clip_grad, "_group_tensors_by_device_and_dtype", grouped),
+            patch.object(optimizer, "_group_tensors_by_device_and_dtype", grouped),
             patch.object(nn.RNNBase, "flatten_parameters", lambda self: None),
             patch.object(torch, "Generator", lambda device="cpu": generator()),
             patch.object(torch.cuda, "_lazy_init", lambda: None),

@@ -12,13 +12,12 @@ from torch import nn
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.callbacks.loss_scale import LossScale
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.precision import lightning_precision, notice, set_tf32
 from tests.helpers.fits import SMALL, WARNINGS, fit, same
-from tests.helpers.support import compose, standing_corpus, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
@@ -224,13 +223,6 @@ def test_overflow_and_loss_scale_are_logged() -> None:
 
 def test_nothing_is_logged_where_no_loss_is_scaled() -> None:
     LossScale().on_train_batch_end(SimpleNamespace(precision_plugin=None), None, None, None, 0)  # type: ignore[arg-type]
-
-
-def test_a_fused_optimizer_is_refused_where_the_loss_is_scaled() -> None:
-    options = ("width=8", "layers=1", "+optimizer.fused=true")
-    with pytest.raises(UsageError, match="fused=true with precision=16"):
-        assemble(compose(*options, "precision=16"), standing_corpus())
-    assemble(compose(*options), standing_corpus())
 
 
 def test_thirty_two_is_the_default(tiny_corpus: Path, tmp_path: Path) -> None:

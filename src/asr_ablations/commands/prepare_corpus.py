@@ -33,7 +33,8 @@ def prepare(cfg: DictConfig) -> None:
     corpus.fetch()
     task, _ = assemble(cfg, corpus)  # for its alphabet, and for how many frames its model makes of an utterance
     judged = judge(corpus, task.alphabet)
-    faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in judged.items() for u in utterances if u.fault]
+    bad = {name: utterances.take(utterances.has("fault")) for name, utterances in judged.items()}
+    faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in bad.items() for u in utterances]
     print("".join(f"{harmless(' '.join(fault.split()))}\n" for fault in faults), end="", file=sys.stderr)
     if faults and corpus.on_bad == "stop":
         raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")

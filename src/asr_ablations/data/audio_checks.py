@@ -9,7 +9,7 @@ from asr_ablations.data import audio, audio_index
 from asr_ablations.data.audio import AudioError
 from asr_ablations.data.audio_index import DecodedRow, FileRow, FileState
 from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import MISSING, Utterances
+from asr_ablations.data.utterances import MISSING, NUMBERS, Utterances
 from asr_ablations.tools.threads import in_threads
 
 BLOCK = 1 << 20
@@ -99,14 +99,33 @@ def known_faults(utterances: Utterances) -> Utterances:
 
 def decode_all(utterances: Utterances, title: str) -> Utterances:
     """Return the utterances with the faults that only decoding shows: audio that ends too early, is no number, or is
-    silent.
+    silent. Where an earlier run has decoded the very same, no file is looked at but those that had a fault.
     """
+    digest = _digest(utterances)
+    if (faulty := audio_index.faults_of_decoded(digest)) is not None:
+        known = known_faults(utterances)
+        if int(known.has("fault").sum()) == faulty:
+            return known
     rows = _decoded_rows(utterances)
-    checked: list[Utterance] = []
-    for chunk in in_threads(lambda u: (u, *_check(u, rows)), utterances, title):
-        checked += [u if u.fault else replace(u, fault=fault) for u, fault, _ in chunk]
-        audio_index.store([row for _, _, row in chunk if row is not None])
-    return utterances.replaced({index: u for index, u in enumerate(checked) if u.fault})
+    faults: dict[int, str] = {}
+    checked = 0
+    for chunk in in_threads(lambda u: _check(u, rows), utterances, title):
+        faults |= {index: fault for index, (fault, _) in enumerate(chunk, checked) if fault}
+        audio_index.store([row for _, row in chunk if row is not None])
+        checked += len(chunk)
+    audio_index.store_decoded(digest, len(faults))
+    return utterances.replaced({index: replace(utterances[index], fault=fault) for index, fault in faults.items()})
+
+
+def _digest(utterances: Utterances) -> str:
+    """Return a hash of all that decides what decoding shows: places, and files by their states when they were read."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in utterances.strings("audio"):
+        digest.update(path.encode("utf-8", "surrogatepass") + b"\0")
+    for name in NUMBERS:
+        digest.update(utterances.column(name).tobytes())
+    digest.update(utterances.has("fault").tobytes())
+    return digest.hexdigest()
 
 
 def _decoded_rows(utterances: Sequence[Utterance]) -> dict[Part, DecodedRow]:

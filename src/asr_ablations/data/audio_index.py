@@ -21,6 +21,7 @@ create table if not exists heard (
     path text, begin real, seconds real, size integer, changed integer, fault text,
     primary key (path, begin, seconds));
 create index if not exists faulty on heard (path) where fault != '';
+create table if not exists decoded (digest text primary key, faults integer);
 """
 PATHS_PER_QUERY = 500
 
@@ -91,6 +92,17 @@ def load_faulty() -> list[DecodedRow]:
     return [*map(DecodedRow._make, _query("select * from heard where fault != ''", ()))]
 
 
+def faults_of_decoded(digest: str) -> int | None:
+    """Return how many faults there are in utterances that were all decoded, None if these were not."""
+    rows = _query("select faults from decoded where digest = ?", (digest,))
+    return int(str(rows[0][0])) if rows else None
+
+
+def store_decoded(digest: str, faults: int) -> None:
+    """Keep that utterances with this digest were all decoded, and how many have faults."""
+    _query("insert or replace into decoded values (?, ?)", (digest, faults))
+
+
 def store(rows: Sequence[Row]) -> None:
     """Add rows of one kind, or replace them; nothing happens if the database cannot be used."""
     if rows:
@@ -98,7 +110,7 @@ def store(rows: Sequence[Row]) -> None:
         _execute(lambda database: database.executemany(statement, rows).fetchall())
 
 
-def _query(statement: str, values: Sequence[str]) -> list[tuple[object, ...]]:
+def _query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
     return _execute(lambda database: database.execute(statement, values).fetchall())
 
 

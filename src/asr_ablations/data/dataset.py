@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, get_worker_info
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.sampler import EpochBatch
-from asr_ablations.data.store import Recording, Store
+from asr_ablations.data.store import JoiningStore, Recording, Store
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
@@ -24,6 +24,12 @@ class Item(NamedTuple):
     samples: int
     labels: np.ndarray
     utterance: Utterance
+
+
+class Items(list[Item]):
+    """The utterances of a batch. joined: their values one behind the other, where they were read so."""
+
+    joined: np.ndarray | None = None
 
 
 class Unreadable(str):
@@ -80,16 +86,23 @@ class Speech(Dataset):
         """Raises UsageError with the utterance's id if it cannot be read."""
         return self._items([index])[0]
 
-    def _items(self, batch: Sequence[int]) -> list[Item]:
+    def _items(self, batch: Sequence[int]) -> Items:
         utterances = [self.utterances[index] for index in batch]
-        recordings = [self._recording(index, u) for index, u in zip(batch, utterances, strict=True)]
+        joined = None
+        if isinstance(self.store, JoiningStore):
+            self._note(batch[-1])
+            joined, recordings = self.store.read_joined(utterances)
+        else:
+            recordings = [self._recording(index, u) for index, u in zip(batch, utterances, strict=True)]
         labels, counts = self.alphabet.encode_all([u.text for u in utterances])
         assert labels.min(initial=0) >= 0, "screening leaves out texts with foreign characters"
         ends = counts.cumsum()
-        return [
+        items = Items(
             Item(values, samples, labels[end - count : end], utterance)
             for (values, samples), utterance, count, end in zip(recordings, utterances, counts, ends, strict=True)
-        ]
+        )
+        items.joined = joined
+        return items
 
     def _recording(self, index: int, utterance: Utterance) -> Recording:
         self._note(index)
@@ -127,7 +140,8 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
     if isinstance(items, Unreadable):
         return items
     values, samples, labels, utterances = zip(*items, strict=True)
-    joined = torch.from_numpy(np.concatenate(values))
+    in_place = items.joined if isinstance(items, Items) else None
+    joined = torch.from_numpy(np.concatenate(values) if in_place is None else in_place)
     return Batch(
         audio=joined if joined.ndim == 1 else torch.empty(0, dtype=torch.int16),
         lengths=torch.tensor(samples),

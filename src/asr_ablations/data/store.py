@@ -8,6 +8,7 @@ again. What a disk loses by itself, without a write, is not noticed.
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -56,6 +57,16 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class JoiningStore(Store, Protocol):
+    """A store that lays the recordings of a batch one behind the other, where they would be copied to otherwise."""
+
+    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
+        """Return the values of all recordings in one array, and the recordings, whose values are parts of it. Raises
+        UsageError as `read` does, with the utterance's id.
+        """
+
+
+@runtime_checkable
 class Cache(Protocol):
     """cache: where recordings are kept between two readings of an audio file."""
 
@@ -84,13 +95,24 @@ class Cached:
         self._open()
 
     def read(self, utterance: Utterance) -> Recording:
-        row = self.rows[utterance.id]
-        begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
+        return self.read_joined([utterance])[1][0]
+
+    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
+        rows = np.array([self.rows[u.id] for u in utterances], dtype=np.int64)
+        begins, ends = np.where(rows > 0, self.ends[rows - 1], 0), self.ends[rows]
+        places = np.cumsum([0, *(ends - begins)]).tolist()  # in the array
+        joined = np.empty((places[-1], *self.shape), self.dtype)
         width = self.dtype.itemsize * math.prod(self.shape)
-        content = os.pread(self.file.fileno(), (end - begin) * width, begin * width)
-        if len(content) < (end - begin) * width:
-            raise UsageError(f"the cache {self.path} was cut while it is read: the same command builds it again")
-        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape), int(self.samples[row])
+        into = joined.reshape(-1).view(np.uint8).data
+        for utterance, begin, first, last in zip(utterances, begins.tolist(), places, places[1:], strict=False):
+            part = into[first * width : last * width]
+            if os.preadv(self.file.fileno(), [part], begin * width) < len(part):
+                raise UsageError(
+                    f"utterance {utterance.id}: the cache {self.path} was cut while it is read: the same command "
+                    "builds it again"
+                )
+        values = [joined[first:last] for first, last in itertools.pairwise(places)]
+        return joined, [*zip(values, self.samples[rows].tolist(), strict=True)]
 
     def _open(self) -> None:
         self.file = self.path.open("rb", buffering=0)  # kept open: the folder can be removed meanwhile

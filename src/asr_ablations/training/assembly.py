@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from asr_ablations.training.contracts import (
     AcousticModel,
     Debugging,
     Features,
+    OptimizerFactory,
     ParallelTraining,
     Pretraining,
     Stopping,
     WeightAveraging,
 )
-from asr_ablations.training.precision import MASTER, check_fused, set_tf32, trainer_options
+from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
+from asr_ablations.training.scaled_steps import counting_on_device
 from asr_ablations.training.task import CTCTask
 
 STREAMS = ("init", "order", "augment", "dropout")
@@ -60,7 +63,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         features=features,
         augment=augment,
         decoder=build(cfg.decoder)(alphabet),
-        optimizer=build(cfg.optimizer),
+        optimizer=_optimizer(cfg),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
@@ -98,6 +101,11 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
     return model
 
 
+def _optimizer(cfg: DictConfig) -> OptimizerFactory:
+    make: OptimizerFactory = build(cfg.optimizer)
+    return partial(counting_on_device, make) if cfg.precision in SCALED else make
+
+
 def seed_of(cfg: DictConfig, name: str) -> int:
     """The seed of a random stream: seeds.<name> where it is set, else `seed`."""
     own = cfg.seeds[name]
@@ -112,7 +120,6 @@ def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
     _training_callbacks(cfg)
     assert isinstance(model, torch.nn.Module)
     optimizer = _called(cfg.optimizer, model.parameters())
-    check_fused(optimizer, cfg.precision)
     _called(cfg.schedule, optimizer, total_steps=10)
 
 

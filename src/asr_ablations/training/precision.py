@@ -1,21 +1,25 @@
 """The key `precision`: how many bits weights, activations and gradients have."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypedDict, cast
 
 import torch
+from lightning_fabric.utilities.types import Steppable
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
+from torch.optim import Optimizer
 
+from asr_ablations.training.scaled_steps import DeviceScaler
 from asr_ablations.training.task import task_of
 
 Name = Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
 """A precision as Lightning names it."""
 MASTER = "16-master"
 """Master weights in float32, copies of them in 16 bits for each forward and backward pass: Apex's level O2."""
-
+SCALED = (16, MASTER)
+"""Those that scale the loss on a GPU."""
 
 SLOW_ON_A_GPU = (
     "precision=32 without tf32=true leaves most of a GPU unused: tf32=true is about 2.5 times as fast, precision=16 "
@@ -40,8 +44,10 @@ def lightning_precision(precision: int | str, devices: int) -> Name:
 def trainer_options(precision: int | str, devices: int) -> TrainerOptions:
     """The Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
     if precision == MASTER:
-        return {"plugins": ScaledMaster() if devices else UnscaledMaster()}
+        return {"plugins": ScaledMaster("cuda") if devices else UnscaledMaster()}
     name = lightning_precision(precision, devices)
+    if name == "16-mixed":
+        return {"plugins": Scaled("cuda")}
     if name == "16-true" or name == "bf16-true":
         return {"plugins": HalfModel(name)}
     return {"precision": name}
@@ -70,23 +76,33 @@ def set_tf32(on: bool) -> None:
     torch.backends.cudnn.allow_tf32 = on
 
 
-def check_fused(optimizer: torch.optim.Optimizer, precision: int | str) -> None:
-    """Raises ValueError for a fused optimizer with a scaled loss: it unscales the gradients in its own step, when they
-    have been clipped at the wrong scale already.
-    """
-    if precision in (16, MASTER) and getattr(optimizer, "_step_supports_amp_scaling", False):
-        raise ValueError(
-            f"fused=true with precision={precision} would clip scaled gradients; expected fused=false, or bf16 or 32"
-        )
-
-
-class ScaledMaster(MixedPrecision):
-    """Scales the loss, since small gradients round to 0 in float16, and unscales the gradients of the master weights.
-    Nothing is under autocast: the weights of a forward pass are in 16 bits themselves (master_weights.py).
+class Scaled(MixedPrecision):
+    """16 bits under autocast. The loss is scaled, since small gradients round to 0 in float16. As Lightning's plugin,
+    but the gradients are unscaled before they are treated for fused optimizers, too, and no step waits for the device.
     """
 
-    def __init__(self) -> None:
-        super().__init__("16-mixed", "cuda")
+    scaler: DeviceScaler
+
+    def __init__(self, device: str) -> None:
+        super().__init__("16-mixed", device, DeviceScaler(device))
+
+    def optimizer_step(  # type: ignore[override]  # as Lightning's own, which differs from its base
+        self, optimizer: Steppable, model: LightningModule, closure: Callable[[], object], **keywords: object
+    ) -> None:
+        closure()
+        self.scaler.unscale_(cast(Optimizer, optimizer))
+        self._after_closure(model, optimizer)  # the hooks that treat the gradients
+        self.scaler.step(cast(Optimizer, optimizer), **keywords)
+        self.scaler.update()
+
+
+class ScaledMaster(Scaled):
+    """Scales the loss, and unscales the gradients of the master weights. Nothing is under autocast: the weights of a
+    forward pass are in 16 bits themselves (master_weights.py).
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
         self.precision = MASTER  # type: ignore[assignment]
 
     @contextmanager

@@ -17,6 +17,8 @@ import torch
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, store
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.dataset import Items, collate
 from asr_ablations.data.store import CacheFolder, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.runs.identity import identity
@@ -50,6 +52,31 @@ def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: l
     assert same(read_all(cache, utterances), expected)
     opened = cache.open("train", utterances, 0)
     assert same([opened.read(u)[0] for u in reversed(utterances)], expected[::-1])
+
+
+@pytest.mark.parametrize("name", ["pcm", "features"])
+def test_a_batch_lies_where_it_was_read_and_is_what_copying_makes(tiny_corpus: Path, tmp_path: Path, name: str) -> None:
+    """In any order, repeats and the first row included; with one utterance, too."""
+    options = (f"cache={name}", f"cache.root={tmp_path}")
+    cfg = compose("width=8", "layers=1", "gpus=0", *tiny_overrides(tiny_corpus), *options)
+    _, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    speech = data.sets["train"]
+    for batch in ([3, 0, 5, 0], [0], [2]):
+        items = speech.__getitems__(batch)
+        assert isinstance(items, Items)
+        assert items.joined is not None
+        read, copied = collate(items), collate(list(items))
+        assert isinstance(read, Batch)
+        assert isinstance(copied, Batch)
+        values, expected = (read.audio, copied.audio) if name == "pcm" else (read.features, copied.features)
+        assert values is not None
+        assert expected is not None
+        assert np.shares_memory(values.numpy(), items.joined)
+        assert torch.equal(values, expected)
+        assert torch.equal(read.lengths, copied.lengths)
+        opened = [speech.store.read(speech.utterances[index])[0] for index in batch]
+        assert same([item.values for item in items], opened)
 
 
 def test_features_are_those_of_the_waveform_in_16_bits(utterances: list[Utterance], tmp_path: Path) -> None:
@@ -173,7 +200,7 @@ def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, uttera
     for cached in (opened, pickle.loads(pickle.dumps(opened))):
         assert same([cached.read(utterances[0])[0]], expected[:1])
         with pytest.raises(
-            UsageError, match=r"the cache .*values was cut while it is read: the same command builds it"
+            UsageError, match=rf"utterance {utterances[1].id}: the cache .*values was cut while it is read"
         ):
             cached.read(utterances[1])
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
