@@ -1,14 +1,22 @@
 """What a search tried, and its figure: invented runs under a real manifest's keys."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.search import Hyperparameter, hyperparameters
 from asr_ablations.report.figures import search, write_figures
+from asr_ablations.report.search import search_section
+from asr_ablations.report.terminal import print_answer
 from tests.helpers.comparison import comparison
+from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.search import FACTOR, searched
 
 
@@ -48,3 +56,45 @@ def test_a_search_has_a_panel_for_each_hyperparameter(arms: list[Arm], tmp_path:
     assert all(f">{label}<" in text for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "64", "128"))
     assert ">layers<" not in text
     assert "mathdefault" not in text
+
+
+RATES = {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}
+"""The best validation WER by learning rate."""
+
+
+def compared(*options: Options, confirmed: int = 0) -> Comparison:
+    """A search of three runs and one that diverged; confirmed: runs of the best that were started afterwards."""
+    own = []
+    for rate, wer in RATES.items():
+        run = record(f"lr={rate}", 0, wer + 0.1)
+        own.append(replace(run, searched=True, summary={**run.summary, "best_validation_wer": wer, "epochs": 4}))
+    lost = replace(diverged("lr=9.0", 0), searched=True)
+    later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
+    return compare_runs(records([*own, lost], later), *options or [Options()], title="search")
+
+
+def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
+    found = compared()
+    assert found.verdicts == []
+    section = search_section(found)
+    assert section.head == ["lr", "validation", "test", "epochs"]
+    assert [(row[0], row[1], row[3]) for row in section.rows] == [
+        ("0.003", "20.00", "4"), ("0.01", "30.00", "4"), ("0.001", "40.00", "4"), ("9", "diverged", "NA"),
+    ]  # fmt: skip
+    measured = {row["arm"]: row["wer"] for row in found.rows}
+    assert section.rows[0][2] == f"{100 * measured['lr=0.003']:.2f}"
+    printed = StringIO()
+    print_answer(found, Console(file=printed, width=80))
+    assert printed.getvalue().index("0.003") < printed.getvalue().index("0.001")
+    assert "No verdicts" in printed.getvalue()
+    assert "undecided" not in printed.getvalue()
+
+
+def test_who_asks_about_a_search_gets_verdicts() -> None:
+    assert {verdict.contrast.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
+
+
+def test_beside_runs_that_confirm_it_a_search_is_an_arm() -> None:
+    found = compared(confirmed=3)
+    assert search_section(found).rows == []
+    assert found.verdicts

@@ -30,6 +30,7 @@ from asr_ablations.comparison.listed import (
 from asr_ablations.comparison.metrics import Metric, check_comparable, find_metric, measured_sets
 from asr_ablations.comparison.planned import planned_arms
 from asr_ablations.comparison.questions import questions
+from asr_ablations.comparison.search import is_search
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
@@ -114,12 +115,19 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
         metric=metric,
         sets=sets,
         primary=_primary(options, declared, sets),
-        questions=questions(arms, baseline, factor, declared.contrasts),
+        questions=[]
+        if _only_searched(arms, options, declared)
+        else questions(arms, baseline, factor, declared.contrasts),
         size=size,
         chosen=chosen,
         warnings=warnings,
         changes=changes,
     )
+
+
+def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
+    """Whether there are a search's runs alone, and nobody asks about them: it chooses by their luck, too."""
+    return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
 
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[RunRecord]) -> None:

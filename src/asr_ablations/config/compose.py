@@ -1,6 +1,6 @@
 """Hydra's composition without a command line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -8,7 +8,6 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import HydraContext, RunMode
@@ -57,8 +56,6 @@ def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[s
                 cfg.sweep = sweep_name(config.hydra)
             del cfg["hydra"]
         OmegaConf.resolve(cfg)
-        if "overrides" in cfg:
-            cfg.overrides = varied_first(cfg.overrides, config.hydra.overrides.task)
     finally:
         Singleton.set_state(state)
     return cfg
@@ -68,15 +65,4 @@ def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
     """The name of a sweep that was given none: its file's, or what its command line varies; "single" for one run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
         return "single"
-    if hydra.job.config_name != "config":
-        return str(hydra.job.config_name)
-    words = [str(word) for word in hydra.overrides.task]
-    sweeps = [word.is_sweep_override() for word in OverridesParser.create().parse_overrides(words)]
-    constant = [word for word, varies in zip(words, sweeps, strict=True) if not varies]
-    return short_name(varied_first(words, constant))
-
-
-def varied_first(overrides: Sequence[str], constant: Iterable[str]) -> list[str]:
-    """The overrides, those that are the same in every arm last: the names of folders, which say the others, are cut."""
-    same = set(constant)
-    return [*(word for word in overrides if word not in same), *(word for word in overrides if word in same)]
+    return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)

@@ -10,6 +10,7 @@ from asr_ablations.report.description import description_section
 from asr_ablations.report.gradients import gradient_section
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.losses import loss_section
+from asr_ablations.report.search import search_section
 from asr_ablations.report.section import Section, number, spread
 from asr_ablations.report.times import epochs_section, equal_cost_section, scaling_section, time_to_accuracy_section
 
@@ -22,6 +23,7 @@ def sections(comparison: Comparison) -> list[Section]:
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),
+        search_section(comparison),
         *_results(comparison),
         _training(comparison),
         _differences(comparison),

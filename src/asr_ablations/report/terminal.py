@@ -1,6 +1,7 @@
 """A comparison in the terminal: the answer in 80 columns, or every table."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from textwrap import wrap
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
 from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.looks import cost_line
+from asr_ablations.report.search import search_section
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
 from asr_ablations.tools.terminal import VERDICT_STYLES
@@ -20,6 +22,8 @@ COLUMNS = 80
 """Width of the answer, which fits every terminal."""
 WARNINGS = 3
 """Warnings that the answer shows; the rest is counted."""
+BEST = 5
+"""Runs of a search that the answer shows."""
 
 
 def print_answer(comparison: Comparison, console: Console | None = None) -> None:
@@ -29,7 +33,15 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
     for verdict in comparison.answer:
         _paragraph(console, verdict.sentence, indent="  ", style=VERDICT_STYLES.get(verdict.outcome, ""))
     console.print()
-    console.print(_answer_table(comparison), width=COLUMNS)
+    if (tried := search_section(comparison)).rows:
+        narrow = Table(box=None, padding=(0, 1, 0, 0))
+        console.print(_table(replace(tried, rows=tried.rows[:BEST]), narrow), width=COLUMNS)
+        for text in tried.lines:
+            _paragraph(console, text)
+        if (more := len(tried.rows) - BEST) > 0:
+            _paragraph(console, f"{more} more runs: --full shows them")
+    else:
+        console.print(_answer_table(comparison), width=COLUMNS)
     evidence = comparison.evidence
     if comparison.answer:
         _paragraph(console, f"{evidence.test}: {evidence.reason} (look {evidence.look}).")
@@ -93,8 +105,8 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
             console.print(line if section.rows else f"  {line}", markup=False, soft_wrap=not section.rows)
 
 
-def _table(section: Section) -> Table:
-    table = Table()
+def _table(section: Section, table: Table | None = None) -> Table:
+    table = table or Table()
     for number, column in enumerate(section.head):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in section.rows:

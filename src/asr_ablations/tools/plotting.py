@@ -22,6 +22,8 @@ PANEL = (4.6, 3.3)
 """Width and height of one panel, inches."""
 DPI = 300
 """Of PNG files, as journals ask for."""
+TALL = 0.6
+"""The least share of a figure's height that a legend leaves to the panels."""
 LOOK: Any = {
     "pdf.fonttype": 42,  # text that can be searched; some printers refuse matplotlib's default
     "font.size": 9.5,
@@ -91,14 +93,19 @@ def legend(figure: Figure, axes: Axes) -> None:
 
 
 def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
-    """A legend above all panels with as many columns as fit; a figure that is too narrow for one of them is widened."""
+    """A legend above all panels with as many columns as fit. A figure that is too narrow for one of them is widened,
+    and one that would leave the panels less than TALL of its height is made taller by the legend.
+    """
     for columns in range(len(labels), 0, -1):
         box = figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, **options)
-        width = box.get_window_extent(figure.canvas.get_renderer()).width / figure.dpi  # type: ignore[attr-defined]
+        extent = box.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        width, height = extent.width / figure.dpi, extent.height / figure.dpi
         if width <= figure.get_figwidth() or columns == 1:
             break
         box.remove()
     figure.set_figwidth(max(figure.get_figwidth(), width))
+    if height > (1 - TALL) * figure.get_figheight():
+        figure.set_figheight(figure.get_figheight() + height)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
