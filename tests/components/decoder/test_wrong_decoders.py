@@ -13,12 +13,12 @@ from tests.helpers.support import described, group_options
 
 SEARCHES = [name for name in group_options("decoder") if "beam_width" in described("decoder", name)]
 WRONG = {
-    "beam_width": ([0, -1, 2.5, None, True, "wide", 10**9], "a whole number from 1 to 65536"),
-    "prune_beams": ([0, -1.0, float("nan"), None, "a"], "a number above 0"),
-    "prune_symbols": ([0, -1.0, float("nan"), None], "a number above 0"),
-    "alpha": ([float("nan"), float("inf"), None, "a", True], "a finite number"),
-    "beta": ([float("nan"), float("-inf"), None], "a finite number"),
-    "unknown": ([float("nan"), None], "a finite number"),
+    "beam_width": ([0, -1, 2.5, True, "wide", 10**9], "a whole number from 1 to 65536"),
+    "prune_beams": ([0, -1.0, float("nan"), "a"], "a number above 0"),
+    "prune_symbols": ([0, -1.0, float("nan")], "a number above 0"),
+    "alpha": ([float("nan"), float("inf"), "a", True], "a finite number"),
+    "beta": ([float("nan"), float("-inf")], "a finite number"),
+    "unknown": ([float("nan")], "a finite number"),
 }
 
 
@@ -31,6 +31,8 @@ def test_a_wrong_value_is_named_with_what_was_expected(name: str, key: str) -> N
         with pytest.raises(UsageError, match=f"decoder.{key}={value}: expected {expected}") as message:
             decoder(name, **{key: value})
         assert "\n" not in str(message.value)
+    with pytest.raises(UsageError, match=f"decoder.{key}=null: expected a value, as a (whole )?number$"):
+        decoder(name, **{key: None})
 
 
 def refused(name: str, alphabet: Alphabet, **changes: Any) -> str:
@@ -51,7 +53,9 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     for number, content in enumerate([b"", b"hello\n", b"\\data\\\nngram 1=3\n\n\\1-grams:\n-1\ta\n", bytes(100)]):
         file = tmp_path / f"{number}.arpa"
         file.write_bytes(content)
-        assert "KenLM cannot read it" in refused(name, LETTERS, lm=str(file))
+        message = refused(name, LETTERS, lm=str(file))
+        assert f"{number}.arpa: " in message
+        assert "KenLM cannot read it" in message or "not an ARPA file" in message
 
 
 @pytest.mark.parametrize("count", ["-4", "x", "1000000000", "0"])
@@ -67,7 +71,7 @@ def test_a_number_of_ngrams_that_the_file_cannot_hold(count: str, tmp_path: Path
 def test_a_damaged_binary(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "lm.binary"
     file.write_bytes(content)
-    assert "KenLM cannot read it" in refused("beam_lm", LETTERS, lm=str(file))
+    assert "lm.binary: a KenLM binary that is damaged" in refused("beam_lm", LETTERS, lm=str(file))
 
 
 def test_a_model_of_other_letters_or_another_case() -> None:
