@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.build import build
+from asr_ablations.config.build import build, one_line
 from asr_ablations.config.checks import check
 from asr_ablations.data import audio_index
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import slug
 from tests.helpers.support import CONF, compose, defaults, group_options, groups
 
@@ -216,6 +216,10 @@ def test_a_mistake_that_names_its_key_stands_alone(override: str, line: str) -> 
     with pytest.raises(UsageError) as refused:
         build(cfg[override.partition(".")[0]])
     assert str(refused.value) == line
+
+
+def test_a_value_with_a_carriage_return_behind_it_is_shown_whole() -> None:
+    assert one_line(choices("data.test", "test\r", ["train", "test"])) == r"data.test=test\r: expected train, test"
 
 
 def test_without_a_home_folder_another_one_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,16 @@ import pytest
 from rich.table import Table
 
 from asr_ablations.tools.progress_bar import bar
-from asr_ablations.tools.terminal import console, harmless
+from asr_ablations.tools.terminal import console, harmless, harmless_line
 
 
 def test_nothing_that_a_terminal_obeys_is_left() -> None:
     assert harmless("\x1b]0;pwn\x07 \u202eabc \udcff\x9b") == r"\x1b]0;pwn\x07 \u202eabc \udcff\x9b"
     assert harmless("zażółć 实验\tגדול\n") == "zażółć 实验\tגדול\n"
+
+
+def test_a_line_shows_a_carriage_return_behind_a_value() -> None:
+    assert harmless_line("data.test=\x1bx\r: expected\n  train,\tdev\n") == r"data.test=\x1bx\r: expected train, dev"
 
 
 def test_names_in_tables_keep_their_brackets_and_lose_their_escapes(capsys: pytest.CaptureFixture) -> None:

@@ -14,7 +14,7 @@ from asr_ablations.data.description import SetDescription, describe_set
 from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import console, harmless
+from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.assembly import assemble
 
 READS = ("data", "alphabet", "features", "model", "outputs")
@@ -35,7 +35,7 @@ def prepare(cfg: DictConfig) -> None:
     judged = judge(corpus, task.alphabet)
     bad = {name: utterances.take(utterances.has("fault")) for name, utterances in judged.items()}
     faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in bad.items() for u in utterances]
-    print("".join(f"{harmless(' '.join(fault.split()))}\n" for fault in faults), end="", file=sys.stderr)
+    print("".join(f"{harmless_line(fault)}\n" for fault in faults), end="", file=sys.stderr)
     if faults and corpus.on_bad == "stop":
         raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)

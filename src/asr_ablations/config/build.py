@@ -13,6 +13,7 @@ from asr_ablations.config.nulls import refuse_nulls
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
 from asr_ablations.tools.extras import missing
+from asr_ablations.tools.terminal import harmless_line
 
 
 def check_targets(cfg: DictConfig) -> None:
@@ -49,7 +50,7 @@ def _copy_words(cfg: DictConfig) -> None:
 def one_line(error: Exception) -> str:
     """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
     behind = error.__context__
-    message = " ".join(str(behind if isinstance(behind, UsageError) else error).split())
+    message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
     return refused_by_hydra(message) or not_keys(message) or message
 
 

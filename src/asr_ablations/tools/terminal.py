@@ -30,6 +30,13 @@ def harmless(text: str) -> str:
     return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+def harmless_line(text: str) -> str:
+    """The same in one line. A carriage return, as a script written on Windows leaves it behind a value, is spelled out;
+    it is not taken for a space.
+    """
+    return " ".join(harmless(text).split())
+
+
 def forgive_characters() -> None:
     """From now on, what the encoding of an output lacks is spelled out there, and ends nothing."""
     for stream in (sys.stdout, sys.stderr):

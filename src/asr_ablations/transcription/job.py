@@ -12,7 +12,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import console, harmless
+from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.load import load_run
 from asr_ablations.training.quiet import quiet
 from asr_ablations.transcription.doubt import doubt
@@ -99,7 +99,7 @@ class _Reader:
 
     def _report(self, error: UsageError) -> None:
         self.failed += 1
-        message = harmless(" ".join(f"error: {error}".split()))
+        message = harmless_line(f"error: {error}")
         if self.progress.disable:
             print(message, file=sys.stderr)
         else:
