@@ -118,7 +118,8 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": False, "arms": {}})
     assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
-    assert capsys.readouterr().out.count("outputs/planned: left out, its questions are open") == 2
+    assert capsys.readouterr().out.count("planned: kept, not published: its questions are open") == 2
+    assert (tmp_path / "sweeps" / "records" / "planned.tar.xz").exists()
     write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": True, "arms": {}})
     text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     assert "**Looks**\n\n| arm | look | seeds |" in text

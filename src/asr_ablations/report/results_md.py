@@ -47,7 +47,12 @@ def write_results(outputs: Path | None, target: Path) -> list[Path]:
     records = target.parent / RECORDS
     kept = keep_finished(outputs, records) if outputs else []
     with TemporaryDirectory() as temporary:
-        sweeps = unpack(sorted(records.glob(f"*{ENDING}")), Path(temporary))
+        sweeps = []
+        for sweep in unpack(sorted(records.glob(f"*{ENDING}")), Path(temporary)):
+            if is_open(sweep):
+                print(f"{sweep.name}: kept, not published: its questions are open; its command goes on with them")
+            else:
+                sweeps.append(sweep)
         parts, figures, compared = _compared(sweeps, target)
         text = "\n\n".join([HEAD, *answers(compared), *parts, *noise_section(compared)]) + "\n"
         text = text.replace(f"{temporary}/", "outputs/")
@@ -57,26 +62,24 @@ def write_results(outputs: Path | None, target: Path) -> list[Path]:
 
 
 def keep_finished(outputs: Path, records: Path) -> list[Path]:
-    """Put the finished sweeps under `outputs` among the records; the archives written.
+    """Put the sweeps under `outputs` that no run is at work in among the records; the archives written.
 
-    What stays as it is, is said: a sweep whose kept record has runs that `outputs` lacks, and one whose plan has not
-    ended, since to publish what its looks say so far would be to peek. Raises UsageError where `outputs` is no folder.
+    A sweep whose kept record has runs that `outputs` lacks stays as it is, which is said. Raises UsageError where
+    `outputs` is no folder.
     """
     written = []
     for sweep in finished_sweeps(outputs):
         if len(runs_in(sweep)) < 2:
             continue
-        if _is_open(sweep):
-            print(f"{sweep}: left out, its questions are open: the command that began it goes on with them")
-        elif archive := keep(sweep, records):
+        if archive := keep(sweep, records):
             written.append(archive)
         else:
             print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
     return written
 
 
-def _is_open(sweep: Path) -> bool:
-    """Whether the sweep has a plan whose looks have not ended."""
+def is_open(sweep: Path) -> bool:
+    """Whether the sweep has a plan whose looks have not ended: to publish what they say so far would be to peek."""
     try:
         return read_plan(sweep) is not None and not read_standing(sweep).get("ended")
     except FileNotFoundError:
