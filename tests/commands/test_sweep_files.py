@@ -89,7 +89,8 @@ def answered(cfg: Any, sweep: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     comparison = json.loads((folder / "comparison.json").read_text())
     assert len(comparison["arms"]) == arms_in_miniature(cfg)
-    assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1)
+    assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1 and not is_search(cfg))
+    assert ("What the search tried" in done.stdout) == is_search(cfg)
     assert all(verdict in done.stdout for verdict in comparison["verdicts"])
     assert cfg.ablation.question in done.stdout
     assert f"{cfg.ablation.source}): {cfg.ablation.get('claim')}" in done.stdout or "claim" not in cfg.ablation

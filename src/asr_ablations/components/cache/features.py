@@ -13,7 +13,7 @@ from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterance import Utterance
 from asr_ablations.data.utterances import Utterances
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.paths import expanded
 from asr_ablations.training.contracts import Features
 
@@ -24,6 +24,8 @@ class FeatureCache:
     holds_features = True
 
     def __init__(self, *, root: str | Path, features: Features) -> None:
+        if not isinstance(features, nn.Module):
+            raise choices("cache.features", features, "features, as ${features} of the run")
         self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
