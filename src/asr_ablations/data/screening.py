@@ -158,4 +158,5 @@ def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) ->
         ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)
     if left_out and count == sum(map(len, left_out.values())):
-        raise UsageError(f"no {'training utterance' if name == 'train' else f'utterance of {name}'} is left")
+        what = "training utterance" if name == "train" else f"utterance of {name}"
+        raise UsageError(f"no {what} is left: {'; '.join(left_out)}")

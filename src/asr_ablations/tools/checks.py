@@ -60,8 +60,10 @@ def path_or_none(name: str, value: object) -> str | None:
 
 
 def a_path(name: str, value: object) -> str:
-    """The value, if it is a path as somebody types it. Raises UsageError for anything else."""
-    if isinstance(value, str) and value:
+    """The value, if it is a path as somebody types it. Raises UsageError for anything else, and for characters that
+    steer a terminal, since paths are printed to be copied.
+    """
+    if isinstance(value, str) and value and printable(value):
         return value
     raise choices(name, value, f"a path; a number is one as {name}=\"'{value}'\"")
 

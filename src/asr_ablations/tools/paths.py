@@ -29,6 +29,8 @@ def expanded(path: str | Path, key: str = "") -> Path:
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
+    if key and not str(path):
+        raise UsageError(f"{typed}: expected the path of a file or folder")
     absolute = os.path.expanduser(path)
     if absolute.startswith("~"):
         raise UsageError(f"{typed}: there is no such home folder: set HOME, or name another folder")
