@@ -69,8 +69,8 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 	.venv/bin/python src/train.py $(ARGS)
 
 # The tests share the cores as processes, each with one thread; commands under test have two (tests/helpers/command.py).
-# One process more than cores, since many tests wait for a command or a moment; at most four.
-PROCESSES = $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+# Four, on two cores too, since many tests wait for a command or a moment; of memory they take up to 2 GB each.
+PROCESSES ?= 4
 PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: EXTRAS = dev

@@ -231,6 +231,19 @@ def test_what_the_model_cannot_hold_is_left_out_of_training_and_named_elsewhere(
     assert [sets[name]["utterances"] for name in ("train", "dev", "test")] == [1, 2, 2]
 
 
+def test_what_has_no_frame_is_left_out_of_every_set_with_its_reason(folder: Path) -> None:
+    soundfile.write(folder / "short.flac", SOUND[:7000], 16000)
+    for split in ("train", "dev", "test"):
+        write(folder, split, line("good.flac", "a"), line("short.flac", "a"))
+    sets = data(folder, frames=2).describe()["sets"]
+    assert sets["train"]["left_out"] == {"infeasible": ["short"]}
+    for name in ("dev", "test"):
+        assert sets[name]["left_out"] == {"shorter than one output frame of the model": ["short"]}
+    write(folder, "dev", line("short.flac", "a"))
+    with pytest.raises(UsageError, match="no utterance of dev is left: shorter than one output frame of the model"):
+        data(folder, frames=2)
+
+
 @pytest.mark.parametrize("reason", ["truncated audio", "not a number", "unreadable audio"])
 def test_the_reader_names_what_turns_bad_later(tmp_path: Path, reason: str) -> None:
     name, make = BAD_FILES[reason]

@@ -22,6 +22,7 @@ from asr_ablations.report.figures import (
     seeds,
     time_to_accuracy,
     training_loss,
+    utilisation,
     write_figures,
 )
 from asr_ablations.runs.record import RunRecord
@@ -97,7 +98,7 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handma
     for run in (run for arm in alone.arms for run in arm.runs):
         file = run.folder / "utilisation.csv"
         file.write_text(re.sub(r" [\d.]+$", "", file.read_text(), flags=re.MULTILINE))
-    write_figures(alone, tmp_path)
+    write_figures(alone, tmp_path, [utilisation])
     text = (tmp_path / "utilisation.svg").read_text()
     assert "GPU 0" not in text
     assert "GPU, mean" in text

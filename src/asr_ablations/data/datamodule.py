@@ -17,7 +17,7 @@ from asr_ablations.data.description import DataDescription, describe_set
 from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.data.loader import SpeechLoader, explained
 from asr_ablations.data.sampler import BatchOrder, Order
-from asr_ablations.data.screening import INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE, Screened, screen
+from asr_ablations.data.screening import UNUSED, Screened, screen
 from asr_ablations.data.store import Cache
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
@@ -201,7 +201,7 @@ class SpeechData(pl.LightningDataModule):
 
 def _readable(screened: Screened) -> Utterances:
     """Return the utterances for a cache, with those that this model or a duration leaves out: all arms share it."""
-    unused = [u for reason in (INFEASIBLE, OVER_LONG, OVER_LONG_TO_EVALUATE) for u in screened.left_out.get(reason, [])]
+    unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
     readable = Utterances.joined([screened.kept, Utterances.of(unused)])
     ids = [*readable.strings("id")]
     return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))

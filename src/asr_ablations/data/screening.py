@@ -24,12 +24,15 @@ FEATURE_FRAMES = 100
 nobody speaks so fast. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
+TOO_SHORT = "shorter than one output frame of the model"
+UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
+"""Reasons that are no faults of an utterance: another model or another limit uses it."""
 
 
 @dataclass(frozen=True)
 class Screened:
     """One set: the utterances that are kept, those that are left out, by reason, and the ids of those whose transcripts
-    need more than the model's output frames (left out of training, kept in evaluation).
+    need more than the model's output frames (left out of training; of evaluation only where there is no frame at all).
     """
 
     kept: Utterances
@@ -99,35 +102,39 @@ def select(
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
 ) -> dict[str, Screened]:
-    """Return the sets without unusable utterances and those that are too long, and train without those that CTC cannot
-    learn.
+    """Return the sets without unusable utterances and those that are too long, train without those that CTC cannot
+    learn, and the others without those that have no output frame.
 
     Raises UsageError if that leaves a set empty.
     """
     selected = {}
     for name, utterances in judged.items():
-        faulty = utterances.has("fault")
-        infeasible = ~faulty
-        infeasible[~faulty] = _infeasible(utterances.take(~faulty), alphabet, output_frames)
         trained = name == "train"
+        sound = ~utterances.has("fault")
+        infeasible, too_short = sound.copy(), sound.copy()
+        available = _output_frames(utterances.take(sound), output_frames)
+        infeasible[sound] = available < Transcripts.of(utterances.take(sound), alphabet).least_frames
+        too_short[sound] = available == 0
+        if trained:
+            too_short = infeasible
         longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
-        too_long = utterances.column("duration") > longest
-        out = faulty | too_long | (infeasible & trained)
+        out = ~sound | too_short | (utterances.column("duration") > longest)
         left_out: dict[str, list[Utterance]] = {}
         for i in np.flatnonzero(out):
-            reason = _reason(utterances[i], trained and bool(infeasible[i]), trained)
-            left_out.setdefault(reason, []).append(utterances[i])
+            left_out.setdefault(_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
         _warn(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))
         selected[name] = Screened(utterances.take(~out), left_out, ids)
     return selected
 
 
-def _reason(utterance: Utterance, infeasible: bool, trained: bool) -> str:
+def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
     """Return why the utterance is left out: a fault, too few frames, or else its length."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
-    return INFEASIBLE if infeasible else OVER_LONG if trained else OVER_LONG_TO_EVALUATE
+    if too_short:
+        return INFEASIBLE if trained else TOO_SHORT
+    return OVER_LONG if trained else OVER_LONG_TO_EVALUATE
 
 
 def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
@@ -144,12 +151,10 @@ def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
     return ""
 
 
-def _infeasible(
-    utterances: Utterances, alphabet: Alphabet, output_frames: Callable[[torch.Tensor], torch.Tensor]
-) -> np.ndarray:
-    """Return which utterances (N,) have transcripts that CTC cannot align with the model's output frames."""
+def _output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+    """Return the model's output frames (N,) of utterances."""
     samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
-    return output_frames(samples).numpy() < Transcripts.of(utterances, alphabet).least_frames
+    return output_frames(samples).numpy()
 
 
 def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
