@@ -21,7 +21,7 @@ from tests.campaign.killing import Undisturbed, drawn
 from tests.campaign.moments import wait_for_changes
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
-from tests.campaign.parts.values import judged, unlike
+from tests.campaign.parts.values import alike, judged, unlike
 from tests.campaign.tried import AGAIN, Tried
 from tests.campaign.typed import name_of
 from tests.campaign.values import BAD, Turned, read_admitted, value_cases
@@ -149,6 +149,13 @@ def test_an_admitted_value_is_looked_for_in_what_the_run_records(tmp_path: Path)
     for word, found in typed:
         assert (found or "None") in str(unlike(turned(word), [tmp_path]))
     assert unlike(turned("seed=1"), [tmp_path / "elsewhere"]) is None
+
+
+def test_a_warning_before_a_refusal_makes_no_difference() -> None:
+    refused = "fine", "exit code 2, 1 lines: error: x"
+    assert alike(refused, ("fine", "exit code 2, 4 lines: error: x"))
+    assert not alike(refused, ("fine", "exit code 2, 1 lines: error: y"))
+    assert not alike(refused, ("traceback", "exit code 2, 1 lines: error: x"))
 
 
 class Steps:

@@ -24,7 +24,7 @@ FEATURE_FRAMES = 100
 nobody speaks so fast. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
-TOO_SHORT = "shorter than one output frame of the model"
+TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
 """Reasons that are no faults of an utterance: another model or another limit uses it."""
 
