@@ -69,7 +69,7 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 	.venv/bin/python src/train.py $(ARGS)
 
 # The tests share the cores as processes, each with one thread; commands under test have two (tests/helpers/command.py).
-# Four, on two cores too, since many tests wait for a command or a moment; of memory they take up to 2 GB each.
+# Four, on two cores too, since many tests wait for a command or a moment.
 PROCESSES ?= 4
 PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
