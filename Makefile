@@ -69,8 +69,9 @@ train: install  ## generate the built-in corpus and train on it (ARGS="rnn=lstm 
 	.venv/bin/python src/train.py $(ARGS)
 
 # The tests share the cores as processes, each with one thread; commands under test have two (tests/helpers/command.py).
-# Four, on two cores too, since many tests wait for a command or a moment.
-PROCESSES ?= 4
+# One process more than cores, since many tests wait for a command or a moment; at most four. A fourth on two cores saves
+# nothing: they are busy with three.
+PROCESSES ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 PYTEST = OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: EXTRAS = dev
