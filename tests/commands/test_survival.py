@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.helpers.command import SHRUNKEN, run_folders
-from tests.helpers.processes import pending, wait_for
+from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status
 
 ARMS = ["rnn=lstm,gru", "seed=0,1"]
@@ -126,7 +126,7 @@ def test_an_arm_that_hangs_is_ended_at_the_timeout(
             return []
         return [p for p in alive(tmp_path) if p.pid != sweep.pid and os.getpgid(p.pid) == p.pid]
 
-    wait_for(second)[0].suspend()
+    hold(wait_for(second)[0])
     code, _, errors = finish(sweep)
     assert code == 1
     ended = sorted((t["status"], t.get("reason", "")) for t in map(status, run_folders(tmp_path)))
@@ -245,7 +245,7 @@ def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_n
     sweep = start([*command, "rnn=lstm", "hydra.launcher.jobs=1"], corpora, tmp_path)
     disturbed = wait_for(lambda: next(tmp_path.rglob("last.ckpt"), None)).parents[1]
     arm = psutil.Process(status(disturbed)["pid"])
-    arm.suspend()
+    hold(arm)
     os.killpg(sweep.pid, signal.SIGTERM)
     wait_for(lambda: signal.SIGTERM in pending(arm))
     arm.resume()
@@ -257,7 +257,7 @@ def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_n
     sweep = start([*command, "rnn=lstm,gru", "hydra.sweeper.max_batch_size=2"], corpora, tmp_path)
     wait_for(lambda: status(disturbed)["status"] == "running")
     arm = psutil.Process(status(disturbed)["pid"])
-    arm.suspend()
+    hold(arm)
     worker = arm.parent()
     worker.kill()
     wait_for(lambda: not worker.is_running())
