@@ -81,6 +81,8 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory") / "audio.sqlite")}
     own |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # of several, each is a process that imports torch
+    own |= {"TORCHINDUCTOR_VEC_ISA_OK": "1"}  # it asks as many processes whether what the processor says is true
+    own |= {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # JAX compiles twice as fast what takes a few steps here
     if len(str(folder := common_folder(tmp_path_factory, "left"))) < LONGEST_TEMPORARY:
         own |= {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": COMPILED}
     with pytest.MonkeyPatch.context() as patch:

@@ -229,7 +229,7 @@ def test_a_wrong_value_of_a_training_is_one_line(benchmark, key, value, corpora,
 @pytest.mark.slow
 def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
     few = ["benchmark.beam_widths=[1,4]", "benchmark.utterances=3", "benchmark.targets.wer=[9.0,0.0]"]
-    few += ["model.convolutions.0.channels=8"]  # of 600
+    few += ["model.convolutions.0.channels=8", "decoder.beam_width=2"]  # of 600, and of 100
     epochs = ["benchmark.minutes=null", "max_epochs=3", "hardware.price_per_hour=3.6", "benchmark.price.total=900"]
     # the time is up in the first epoch, which is then the last, of every rank
     two_ranks = ["gpus=0", "ranks=2", "benchmark.minutes=0.001", "max_epochs=1000"]

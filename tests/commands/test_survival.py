@@ -153,6 +153,31 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
 
 
 @pytest.mark.slow
+def test_a_signal_to_the_whole_group_stops_arms_where_they_can_go_on(
+    undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
+) -> None:
+    """SIGTERM as `timeout` sends it. What arms are forked from may not end first: they would count as dead, and be
+    killed. An arm is held until the sweep has looked several times.
+    """
+    sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path)
+    checkpoint: Path = wait_for(lambda: next(tmp_path.rglob("last.ckpt"), None))
+    disturbed = checkpoint.parents[1]
+    arm = psutil.Process(status(disturbed)["pid"])
+    hold(arm)
+    os.killpg(sweep.pid, signal.SIGTERM)
+    wait_for(lambda: signal.SIGTERM in pending(arm))
+    time.sleep(0.5)
+    arm.resume()
+    code, _, errors = finish(sweep)
+    assert (code, "arms were stopped; the same command continues them" in errors) == (143, True), errors
+    assert status(disturbed)["reason"] == "interrupted: SIGTERM"
+    assert "failed" not in errors
+    wait_for(lambda: not alive(tmp_path))
+    assert finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))[0] == 0
+    assert results(tmp_path) == undisturbed[1]
+
+
+@pytest.mark.slow
 def test_the_first_failure_can_end_the_sweep(corpora: Path, tmp_path: Path) -> None:
     arms = [f"{GREEDY}=65536,8,16", SLIM, "max_epochs=1", "hydra.launcher.fail_fast=true", "hydra.launcher.jobs=1"]
     code, out, errors = finish(start([*TRAIN, CSV, *arms], corpora, tmp_path, limits=LIMITS))

@@ -10,6 +10,7 @@ import inspect
 import json
 import multiprocessing.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,9 @@ MODULES = ("asr_ablations.runs.process", TORCHRUN)
 """What is forked of what is started with -m."""
 PR_SET_CHILD_SUBREAPER = 36
 Order = dict[str, Any]
-"""words after `python`, environment, folder, session: whether it leads one, numbers: those of its files."""
+"""words after `python`, environment, folder, session: whether it leads one, numbers: those of its files, blocked: the
+signals that it gets none of.
+"""
 _libc = ctypes.CDLL(None)
 
 
@@ -79,7 +82,7 @@ def _start(orders: socket.socket, order: Order, files: Sequence[int]) -> int:
     """
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        text = json.dumps(order).encode()
+        text = json.dumps({**order, "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, ())]}).encode()
         socket.send_fds(orders, [len(text).to_bytes(4, "big")], files)
         orders.sendall(text)
         return int(orders.recv(100))

@@ -207,6 +207,7 @@ def become_child(order: Order, files: list[int]) -> NoReturn:
         os.close(file)
     if order["session"]:
         os.setsid()
+    signal.pthread_sigmask(signal.SIG_SETMASK, order["blocked"])
     environment, words = order["environment"], order["words"]
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     take_over(dict(zip(order["numbers"], high, strict=True)), SET_BY_IMPORTS | environment, order["folder"])

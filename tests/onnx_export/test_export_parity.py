@@ -21,12 +21,9 @@ from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 STANDARD = ("lstm", "gru", "rnn")
-FORMS = (
-    [],
-    ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"],
-    ["model=itu", "features=logmel_mfcc"],
-)
+FORMS = ([], ["model.directions=forward", "model.lookahead=3", "model.fully_connected=2"])
 OTHERS = (
+    ["rnn=lstm", "model=itu", "features=logmel_mfcc"],
     ["rnn=rnn_relu", "model.directions=concat", "norm=layer"],
     ["rnn=lstm_fused", "features=spectrogram", "norm=none"],
     ["rnn=gru", "model=itu", "model.directions=sum"],
@@ -75,7 +72,7 @@ def compare(task: CTCTask, file: Path, utterances: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("rnn", STANDARD)
-@pytest.mark.parametrize("form", FORMS, ids=["bidirectional", "forward", "itu"])
+@pytest.mark.parametrize("form", FORMS, ids=["bidirectional", "forward"])
 def test_standard_kinds(tmp_path: Path, speech: list[np.ndarray], rnn: str, form: list[str]) -> None:
     task = small_task(f"rnn={rnn}", *form)
     write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
@@ -96,20 +93,16 @@ def test_a_layer_missing_in_onnx_is_refused() -> None:
         Graph(small_task("rnn=min_gru"), False)
 
 
-def test_the_file_of_another_model_is_detected(tmp_path: Path) -> None:
-    """The comparison before every export detects wrong numbers."""
-    write_graph(Graph(small_task("seed=1", "layers=1"), False), tmp_path / "model.onnx", None, DESCRIPTION)
-    assert largest_difference(small_task("seed=2", "layers=1"), tmp_path / "model.onnx", "float") > 0.01
-
-
-def test_a_model_that_gives_no_numbers_is_never_within_the_tolerance(tmp_path: Path) -> None:
-    """max(0, nan) is 0."""
-    task = small_task("layers=1")
-    write_graph(Graph(task, False), tmp_path / "model.onnx", None, DESCRIPTION)
+def test_wrong_numbers_and_none_are_no_agreement(tmp_path: Path) -> None:
+    """The comparison before every export detects another model, and one that gives NaN: max(0, nan) is 0."""
+    task, file = small_task("seed=1", "layers=1"), tmp_path / "model.onnx"
+    write_graph(Graph(task, False), file, None, DESCRIPTION)
+    assert largest_difference(task, file, "float") < 1e-4
+    assert largest_difference(small_task("seed=2", "layers=1"), file, "float") > 0.01
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.fill_(math.nan)
-    assert largest_difference(task, tmp_path / "model.onnx", "float") == math.inf
+    assert largest_difference(task, file, "float") == math.inf
 
 
 def test_training_continues_with_the_same_modules() -> None:

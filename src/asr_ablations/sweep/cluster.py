@@ -27,6 +27,7 @@ from asr_ablations.sweep.slots import machine_slots
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores, visible_gpus
+from asr_ablations.tools.signals import held_back
 
 ATTEMPTS = 3
 """To start a local Ray: some of its processes get 15 seconds, in which a busy machine may not even have read them."""
@@ -171,15 +172,11 @@ def _end_what_began(folder: str | None) -> None:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray's handler of SIGTERM would end the command, and not its arms in order. A signal to the whole group, as that
-    of `timeout` or of a closed terminal, would end Ray before the arms: its processes inherit what is held back here.
-    They end with the command all the same, and hold back SIGINT by themselves.
-    """
+    """Ray's handler of SIGTERM would end the command, and not its arms in order. Ray's processes get none at all."""
     handler = signal.getsignal(signal.SIGTERM)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with held_back():
+        try:
+            yield
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)

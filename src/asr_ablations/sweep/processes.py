@@ -8,8 +8,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -17,6 +19,7 @@ from asr_ablations.runs.process import LAUNCHED, child_environment, command, mai
 from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.states import memory_kills
+from asr_ablations.tools.signals import STOPPING, held_back
 
 PRELOAD = [
     "asr_ablations",  # first: it keeps what nobody uses out of the others
@@ -103,7 +106,7 @@ class ArmProcess:
 def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
     arguments = (str(script), str(arm.config), str(arm.log), dict(settings), threads)
     process = context().Process(target=_run, args=arguments, name=arm.name)
-    process.start()
+    _start(process)
     assert process.pid is not None
     return process.pid, lambda: process.exitcode
 
@@ -133,6 +136,13 @@ def context() -> ForkServerContext:
     return server
 
 
+def _start(process: BaseProcess) -> None:
+    """Start it, and its server before it where there is none, without which nothing is known of the arms."""
+    resource_tracker.ensure_running()  # the server would start it, and let the signals in again
+    with held_back():
+        process.start()
+
+
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
     """The result of `function(argument)` from a new process, which shares our standard output.
 
@@ -140,7 +150,7 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
     """
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
-    process.start()
+    _start(process)
     theirs.close()
     try:
         result: Result | BaseException = ours.recv()
@@ -159,6 +169,7 @@ def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
     """Runs in the new process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
     from asr_ablations.runs.watchdog import follow_launcher
 
     os.environ[LAUNCHER] = launcher
@@ -172,6 +183,7 @@ def _send_result(
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
     """Runs in the forked process."""
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
     for stream in (1, 2):

@@ -1,10 +1,9 @@
 """An arm on Ray, as its sweep sees it and as the machine runs it that Ray has chosen."""
 
-import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +15,7 @@ from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, ow
 from asr_ablations.runs.watchdog import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess, in_interpreter
-from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES, let_in
 
 POLL = 0.1
 """Seconds between two looks at the process of an arm."""
@@ -72,7 +71,7 @@ class Worker:
         if self._stopped:
             return STOPPED_EXIT_CODE, 0
         settings = {"CUDA_VISIBLE_DEVICES": gpus}
-        with _signals_let_in():
+        with let_in():  # Ray's processes hold them back
             process = ArmProcess(job.script, job.arm, settings, job.threads, start=in_interpreter)
         self._process = process
         if self._stopped:
@@ -144,16 +143,6 @@ class RemoteArm:
             ray.wait([self._worker.kill.remote(), self._end], num_returns=2, timeout=ANSWER)
         self._result = self._result or (-signal.SIGKILL, 0)
         ray.kill(self._worker)
-
-
-@contextlib.contextmanager
-def _signals_let_in() -> Iterator[None]:
-    """Ray's processes hold back the signals that ask them to stop; what is started in this block does not."""
-    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_ready(reference: Any) -> bool:

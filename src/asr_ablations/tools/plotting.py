@@ -20,8 +20,12 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 PANEL = (4.6, 3.3)
 """Width and height of one panel, inches."""
-DPI = 300
-"""Of PNG files, as journals ask for."""
+FORMATS: dict[str, Json] = {
+    "png": {"dpi": 300},  # as journals ask for
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""Of every figure, with options of Figure.savefig."""
 TALL = 0.6
 """The least share of a figure's height that a legend leaves to the panels."""
 LOOK: Any = {
@@ -110,8 +114,7 @@ def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """<folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
-    figure.savefig(paths[0], dpi=DPI)
-    figure.savefig(paths[1], metadata={"Date": None})
-    figure.savefig(paths[2], metadata={"CreationDate": None})
-    return paths
+    paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
+    for kind, path in paths.items():
+        figure.savefig(path, **FORMATS[kind])
+    return list(paths.values())

@@ -1,12 +1,40 @@
 """The signals by which somebody asks a process to stop."""
 
+import contextlib
 import faulthandler
 import signal
+from collections.abc import Iterator
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C; a scheduler, or kill; a terminal that was closed, or a connection that was lost."""
 STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 """Of a process that stopped on such a signal, as shells count."""
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """What is started in this block gets no SIGTERM and no SIGHUP: one to the whole group, as that of `timeout` or of a
+    closed terminal, would end what arms are started by before the arms, which then count as dead. It ends with this
+    process all the same, and holds back SIGINT by itself.
+    """
+    with _mask(signal.SIG_BLOCK, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextlib.contextmanager
+def let_in() -> Iterator[None]:
+    """What is started in this block gets every signal that asks it to stop, also where this process gets none."""
+    with _mask(signal.SIG_UNBLOCK, *STOPPING):
+        yield
+
+
+@contextlib.contextmanager
+def _mask(how: int, *numbers: int) -> Iterator[None]:
+    before = signal.pthread_sigmask(how, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stopping_signals() -> list[signal.Signals]:
