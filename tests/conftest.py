@@ -26,6 +26,12 @@ LONGEST_TEMPORARY = 72
 """Characters: addresses of sockets in it may have 107."""
 COMPILED = os.environ.get("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}")
 """Where torch keeps what it has compiled, for the next time."""
+COMPILERS = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # of several, each is a process that imports torch
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",  # it asks as many processes whether what the processor says is true
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",  # JAX compiles twice as fast what takes a few steps here
+}
+"""Variables of the compilers of torch and JAX, which read them when they are imported."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 
@@ -59,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     none stays behind when the one that started them is killed.
     """
     look_up_in(CONF)
+    os.environ.update(COMPILERS)
     if hasattr(config, "workerinput"):
         end_with_parent()
 
@@ -80,9 +87,6 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     killed ones leave in the temporary folder goes with that of the tests.
     """
     own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory") / "audio.sqlite")}
-    own |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # of several, each is a process that imports torch
-    own |= {"TORCHINDUCTOR_VEC_ISA_OK": "1"}  # it asks as many processes whether what the processor says is true
-    own |= {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # JAX compiles twice as fast what takes a few steps here
     if len(str(folder := common_folder(tmp_path_factory, "left"))) < LONGEST_TEMPORARY:
         own |= {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": COMPILED}
     with pytest.MonkeyPatch.context() as patch:
