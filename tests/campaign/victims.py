@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import yaml
 
+from asr_ablations.data.store import VERIFIED
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run_folders
 from tests.helpers.run_results import results
 
@@ -102,9 +103,11 @@ def evaluations(folder: Path) -> dict[str, object]:
 
 
 def digests(folder: Path, patterns: tuple[str, ...] = ("**/*",)) -> dict[str, str]:
-    """SHA-256 of every file of a folder but locks and what is remembered of audio files, by its path there."""
+    """SHA-256 of every file of a folder by its path there: but locks, and what is remembered of audio files and of when
+    a cache was verified.
+    """
     files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    kept = [path for path in files if path.suffix != ".lock" and not path.name.startswith("audio.sqlite")]
+    kept = [path for path in files if path.suffix != ".lock" and not path.name.startswith(("audio.sqlite", VERIFIED))]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
 
