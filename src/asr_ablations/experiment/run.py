@@ -25,7 +25,7 @@ from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, status_of
 from asr_ablations.runs.watchdog import LAUNCHER
-from asr_ablations.tools.machine import rank
+from asr_ablations.tools.machine import keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count
 from asr_ablations.training.quiet import quiet
 from asr_ablations.training.signals import StopRequest
@@ -100,6 +100,8 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
         if not rank():
             device = f"{devices} GPUs" if devices > 1 else "GPU" if devices else "CPU"
             print(f"trains on {device} with {torch.get_num_threads()} threads in {record.folder}", flush=True)
+        if not devices:
+            keep_memory()
         TrainingRun(cfg, devices, record, task, data, stop, checkpoint).run()
     return record.folder
 

@@ -79,8 +79,10 @@ def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
-M_MMAP_THRESHOLD = -3
-"""glibc's number of the size from which a buffer is a mapping of its own."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""glibc's numbers of the free memory from which it gives back some, and of the size from which a buffer is a mapping of
+its own.
+"""
 
 
 def give_memory_back() -> None:
@@ -89,6 +91,16 @@ def give_memory_back() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
+
+
+def keep_memory() -> None:
+    """Keep up to a gigabyte of freed buffers for the next ones, where the C library is glibc: a training step on a CPU
+    asks for the same ones again, and by itself gets each page anew, up to a seventh of its time.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # it takes no more
+        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
 def visible_gpus() -> list[str]:

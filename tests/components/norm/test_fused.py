@@ -1,4 +1,6 @@
-"""Batch norm and clipping in one pass: the plain one's numbers and gradients; its kernels in Triton's interpreter."""
+"""Batch norm and clipping in one: the plain one's numbers and gradients, on a CPU and on a GPU, whose kernels run in
+Triton's interpreter.
+"""
 
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.helpers.support import component
 from tests.helpers.triton_interpreter import interpret, without_its_warnings
 
 LENGTHS = torch.tensor([7, 0, 1, 5])
+ONE_FRAME, NONE = torch.tensor([0, 1, 0, 0]), torch.zeros(4, dtype=torch.long)
 SHAPES = [(4, 7, 3), (4, 7, 2, 3)]
 
 
@@ -27,32 +30,46 @@ def signal(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, to
     return (2 + 3 * torch.randn(shape, generator=generator)).to(dtype), torch.randn(shape, generator=generator)
 
 
-def passed(module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, one: bool) -> Any:
-    """Output, gradients and statistics of a step whose output is clipped to 0..1."""
+def passed(
+    module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, way: str = "clipped"
+) -> Any:
+    """Output, gradients and statistics of a step whose output is clipped to 0..1. way: a method, `masked` the plain."""
     x = x.clone().requires_grad_()
-    y = module.clipped(x, lengths, 0.0, 1.0) if one else module(x, lengths).clamp(0.0, 1.0)
+    y = module.masked(x, lengths).clamp(0.0, 1.0) if way == "masked" else getattr(module, way)(x, lengths, 0.0, 1.0)
     gradients = torch.autograd.grad((y.float() * weights).sum(), [x, *module.parameters()])
     return {"y": y, **dict(zip(("x", "weight", "bias"), gradients, strict=True)), **dict(module.named_buffers())}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "image"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("lengths", [LENGTHS, torch.zeros(4, dtype=torch.long)], ids=["some", "none"])
-def test_one_pass_is_the_plain_one_clipped(shape: tuple[int, ...], dtype: torch.dtype, lengths: torch.Tensor) -> None:
+@pytest.mark.parametrize("lengths", [LENGTHS, ONE_FRAME, NONE], ids=["some", "one", "none"])
+@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "forward"])
+def test_one_pass_is_the_plain_one_clipped(
+    shape: tuple[int, ...], dtype: torch.dtype, lengths: torch.Tensor, way: str
+) -> None:
     x, weights = signal(shape, dtype)
-    plain = passed(norm(shape), x, weights, lengths, one=False)
-    one = passed(norm(shape), x, weights, lengths, one=True)
+    plain = passed(norm(shape), x, weights, lengths, "masked")
+    one = passed(norm(shape), x, weights, lengths, way)
     for key, expected in plain.items():
         assert one[key].dtype == expected.dtype
         rounding = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
         torch.testing.assert_close(one[key], expected, msg=lambda text, key=key: f"{key}: {text}", **rounding)
 
 
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "masked"])
+def test_a_gradient_passes_where_the_output_is_at_a_bound(way: str, bound: float) -> None:
+    """A channel of equal values has its bias as output."""
+    x, module = torch.ones(2, 3, 1), norm((2, 3, 1))
+    nn.init.constant_(module.bias, bound)
+    assert float(passed(module, x, x, torch.tensor([3, 2]), way)["bias"]) == 5
+
+
 def test_ranks_share_their_statistics_in_both_passes() -> None:
     """Two ranks with the same batch have the numbers of one process with both, each half of its weights' gradient."""
     x, weights = signal(SHAPES[1], torch.float32)
-    rank = passed(norm(SHAPES[1], reduce=lambda sums: 2 * sums), x, weights, LENGTHS, one=True)
-    both = passed(norm(SHAPES[1]), x.repeat(2, 1, 1, 1), weights.repeat(2, 1, 1, 1), LENGTHS.repeat(2), one=True)
+    rank = passed(norm(SHAPES[1], reduce=lambda sums: 2 * sums), x, weights, LENGTHS)
+    both = passed(norm(SHAPES[1]), x.repeat(2, 1, 1, 1), weights.repeat(2, 1, 1, 1), LENGTHS.repeat(2))
     for key in ("y", "x"):
         torch.testing.assert_close(rank[key].repeat(2, 1, 1, 1), both[key])
     for key in ("weight", "bias"):

@@ -83,7 +83,10 @@ class PowerSpectrum(nn.Module):
         spectrum = torch.view_as_real(transform(frames, n=self.fft_size))
         if self.begins_with and self.preemphasis:
             spectrum = self._with_first_samples(spectrum, waveforms, previous)
-        return (spectrum - means * self.offset).square().sum(dim=-1)
+        spectrum = spectrum - means * self.offset
+        if spectrum.device.type == "cpu":  # there a sum over two numbers takes longer than the transform
+            return torch.addcmul(spectrum[..., 0].square(), spectrum[..., 1], spectrum[..., 1])
+        return spectrum.square().sum(dim=-1)
 
     def _with_first_samples(
         self, spectrum: torch.Tensor, waveforms: torch.Tensor, previous: torch.Tensor

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.norm.fused import Normalise, operations, usable
+from asr_ablations.components.norm.valid_rows import NormaliseValid
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.masks import valid_frames
 
@@ -52,9 +53,13 @@ class BatchNorm(nn.Module):
     def forward(
         self, x: torch.Tensor, lengths: torch.Tensor, low: float = -math.inf, high: float = math.inf
     ) -> torch.Tensor:
-        if self.fuses(x):
-            return self.clipped(x, lengths, low, high)
-        assert math.isinf(low), "only where it fuses"
+        if not self.fuses(x):
+            assert math.isinf(low), "only where it fuses"
+            return self.masked(x, lengths)
+        return (self.of_valid_rows if x.device.type == "cpu" else self.clipped)(x, lengths, low, high)
+
+    def masked(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """forward in plain operations, for any device and type, in evaluation, too."""
         mask = valid_frames(lengths, x.shape[1], x.device).view(x.shape[:2] + (1,) * (x.dim() - 2))
         if not self.training:
             scale = self.weight * (self.running_variance + self.epsilon).rsqrt()
@@ -64,12 +69,24 @@ class BatchNorm(nn.Module):
         return (centred * scale + self.bias * mask).to(x.dtype)
 
     def fuses(self, x: torch.Tensor) -> bool:
-        """Whether forward clips to low..high as well, in one operation: on a GPU, in training."""
-        return self.training and x.device.type != "cpu" and usable(x.device.type)
+        """Whether forward clips to low..high as well, in one operation: in training, and on a CPU in a process of its
+        own, with weights in float32.
+        """
+        if x.device.type == "cpu":
+            return self.training and self.reduce is local and self.weight.dtype == torch.float32
+        return self.training and usable(x.device.type)
+
+    def of_valid_rows(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
+        """forward and its clipped result on a CPU, in training, as `clipped` is on a GPU."""
+        frames = lengths.tolist()
+        if sum(frames) * x[0, 0, ..., 0].numel() < 2:  # which have no variance
+            return self.masked(x, lengths).clamp(low, high)
+        buffers, options = (self.running_mean, self.running_variance), (self.momentum, self.epsilon, low, high)
+        return NormaliseValid.apply(x.float(), self.weight, self.bias, *buffers, frames, options).to(x.dtype)
 
     def clipped(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """forward, and its result clipped to low..high, which must have 0 between them: five passes over x instead of
-        some thirty.
+        """forward, and its result clipped to low..high, which must have 0 between them: on a GPU five passes over x
+        instead of some thirty.
         """
         inner = x[0, 0, ..., 0].numel()
         positions = float(lengths.sum()) * inner
@@ -86,9 +103,9 @@ class BatchNorm(nn.Module):
             at_least_one = at_least(count, 1)
             variance = squares / at_least_one
         reduce = None if self.reduce is local else self.reduce
-        options = (x.shape[1], inner, self.epsilon, low, high)
+        fused = (x.shape[1], inner, self.epsilon, low, high)
         return Normalise.apply(
-            rows, self.weight, self.bias, on_device, mean, variance, at_least_one, reduce, options
+            rows, self.weight, self.bias, on_device, mean, variance, at_least_one, reduce, fused
         ).view(x.shape)
 
     def _move(self, mean: torch.Tensor, squares: torch.Tensor, count: float | torch.Tensor) -> None:
