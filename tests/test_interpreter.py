@@ -38,7 +38,7 @@ seen = {{
     "signals": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
     "threads": [thread.name for thread in threading.enumerate()], "torch threads": torch.get_num_threads(),
     "cuda": torch.cuda.is_initialized(), 
-    "leads a session": os.getsid(0) == os.getpid(), "umask": os.umask(0o22), "excepthook": str(sys.excepthook),
+    "leads a session": os.getsid(0) == os.getpid(), "umask": os.umask(0o22), "excepthook": sys.excepthook.__qualname__,
     "process": current_process().name, "original folder": str(process.ORIGINAL_DIR),
     "limits": [resource.getrlimit(number) for number in range(10)], "recursion": sys.getrecursionlimit(),
     "streams": [(stream.name, stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)],

@@ -115,7 +115,8 @@ def half_files(folder: Path) -> list[str]:
     """Files of a run under their final names that cannot be read whole, each with the reason."""
     damaged = []
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix in READERS and not path.name.startswith("."):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)  # a folder not named yet, too
+        if path.is_file() and path.suffix in READERS and not hidden:
             try:
                 READERS[path.suffix](path)
             except Exception as error:

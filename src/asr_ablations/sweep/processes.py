@@ -34,6 +34,7 @@ PRELOAD = [
     "asr_ablations.components.model.ds2",
     "asr_ablations.components.logger.wandb",
     "scipy.special",
+    "asr_ablations.sweep.server",
 ]
 """Modules that are imported once per sweep. None of them may touch CUDA: a process that is forked after that cannot
 use it.

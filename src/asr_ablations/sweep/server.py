@@ -1,0 +1,20 @@
+"""Imported last by the server process that arms are forked from."""
+
+import multiprocessing.spawn
+import sys
+from types import TracebackType
+
+
+def say_unless_orphaned(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an exception as ever, but for that of a process whose launcher was killed before it had said what to do:
+    there is nothing to do, and nobody did anything wrong.
+    """
+    last = trace
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if kind is EOFError and last is not None and last.tb_frame.f_code.co_filename == multiprocessing.spawn.__file__:
+        return
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = say_unless_orphaned
