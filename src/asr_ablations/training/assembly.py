@@ -37,7 +37,7 @@ from asr_ablations.training.contracts import (
     WeightAveraging,
 )
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
-from asr_ablations.training.scaled_steps import counting_on_device
+from asr_ablations.training.scaled_steps import optimizer_of
 from asr_ablations.training.task import CTCTask
 
 STREAMS = ("init", "order", "augment", "dropout")
@@ -103,7 +103,7 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
 
 def _optimizer(cfg: DictConfig) -> OptimizerFactory:
     make: OptimizerFactory = build(cfg.optimizer)
-    return partial(counting_on_device, make) if cfg.precision in SCALED else make
+    return partial(optimizer_of, make, scaled=cfg.precision in SCALED)
 
 
 def seed_of(cfg: DictConfig, name: str) -> int:

@@ -15,7 +15,7 @@ from torch.optim import Adam, AdamW, Optimizer
 from asr_ablations.training.contracts import Checkpoint, OptimizerFactory
 
 FUSED = (Adam, AdamW)
-"""Those that take the step of all weights in one launch on a GPU, or leave it out there. Not SGD, which cannot begin
+"""Those that take the step of all weights in one pass, and on a GPU leave it out there. Not SGD, which cannot begin
 the momentum of a weight that is trained later than others, nor Adagrad, which torch fuses on CPUs alone (torch 2.11).
 """
 WAYS = ("fused", "foreach", "capturable", "differentiable")
@@ -71,24 +71,25 @@ def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], 
                     yield (weights, name), value
 
 
-def counting_on_device(make: OptimizerFactory, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """An optimizer for a scaled loss. On a GPU it is fused where it can be, else it counts its steps on the device
-    where torch can. A way that the config sets is kept, and so is its own when another device's checkpoint is loaded.
+def optimizer_of(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
+    """The optimizer, on a CPU fused where it can be, which takes a third of the time. For a scaled loss on a GPU it is
+    fused as well, or else counts its steps on the device where torch can. A way that the config sets is kept, and so is
+    its own when another device's checkpoint is loaded.
     """
     parameters = list(parameters)
-    if parameters[0].is_cuda:
-        make = partial(make, **_way(make))
-    optimizer = make(parameters)
+    optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
     optimizer.register_load_state_dict_pre_hook(_keep_way)
     return optimizer
 
 
-def _way(make: OptimizerFactory) -> dict[str, bool]:
+def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool]:
     kind, given = getattr(make, "func", make), getattr(make, "keywords", {})
+    if device != "cpu" and not scaled:
+        return {}
     if kind in FUSED and not given.keys() & set(WAYS):
         return {"fused": True}
     can_count = "capturable" in inspect.signature(kind).parameters and not given.get("fused")
-    return {"capturable": True} if can_count and "capturable" not in given else {}
+    return {"capturable": True} if device != "cpu" and can_count and "capturable" not in given else {}
 
 
 def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:

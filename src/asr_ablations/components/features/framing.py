@@ -4,6 +4,7 @@ Povey et al. 2011 (Kaldi, feat/feature-window.cc), dither 0: whole frames only, 
 Povey window. Ambroszczyk2019 §1.1 uses spectrograms, Baunsgaard2020 §2.1 filter banks and cepstra of the same frames.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -46,13 +47,11 @@ class PowerSpectrum(nn.Module):
     ValueError for others.
 
     Kaldi removes the mean of each frame, then emphasises, then windows. All of it is linear: so the emphasis is done
-    once for the waveform, and the mean is removed from the spectrum. That takes two passes over the frames instead of
-    six, which is most of the time. The first sample of a frame has no previous one, for Kaldi; that matters only where
-    the window does not begin with 0.
+    once for the waveform, and what it leaves of the mean is removed. That takes two passes over the frames instead of
+    six, which is most of the time.
     """
 
     window: torch.Tensor
-    offset: torch.Tensor
 
     def __init__(self, window: int, hop: int, fft_size: int, *, preemphasis: float, taper: str) -> None:
         super().__init__()
@@ -62,11 +61,8 @@ class PowerSpectrum(nn.Module):
             raise ValueError(f"taper={taper}: expected one of {', '.join(TAPERS)}")
         self.window_size, self.hop, self.fft_size, self.preemphasis = window, hop, fft_size, preemphasis
         shape = TAPERS[taper](window)
-        self.begins_with = float(shape[0])
-        # the spectrum of a mean of 1 after emphasis and window
-        offset = torch.fft.rfft((1 - preemphasis) * shape, n=fft_size)
+        self.begins_with_nothing = float(shape[0]) == 0
         self.register_buffer("window", shape.float(), persistent=False)
-        self.register_buffer("offset", torch.view_as_real(offset).float(), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
         """Whole frames (B,) in waveforms of `lengths` (B,) samples."""
@@ -77,24 +73,25 @@ class PowerSpectrum(nn.Module):
             return waveforms.new_zeros(len(waveforms), 0, self.fft_size // 2 + 1)
         previous = nn.functional.pad(waveforms[:, :-1], (1, 0))
         emphasised = waveforms - self.preemphasis * previous
-        frames = emphasised.unfold(-1, self.window_size, self.hop) * self.window
-        means = nn.functional.avg_pool1d(waveforms[:, None], self.window_size, self.hop)[:, 0, :, None, None]
+        level = (1 - self.preemphasis) * self._means(waveforms)
+        frames = waveforms.new_zeros(*level.shape, self.fft_size)
+        inside = frames[..., : self.window_size]
+        torch.sub(emphasised.unfold(-1, self.window_size, self.hop), level[..., None], out=inside)
+        if not self.begins_with_nothing:  # the first sample of a frame has no previous one, for Kaldi
+            starts = self.hop * torch.arange(level.shape[1], device=waveforms.device)
+            inside[..., 0] = (1 - self.preemphasis) * waveforms[:, starts] - level
+        inside.mul_(self.window)
         transform = torch.fft.rfft if frames.device.type == "cpu" else in_few_shapes
         spectrum = torch.view_as_real(transform(frames, n=self.fft_size))
-        if self.begins_with and self.preemphasis:
-            spectrum = self._with_first_samples(spectrum, waveforms, previous)
-        spectrum = spectrum - means * self.offset
         if spectrum.device.type == "cpu":  # there a sum over two numbers takes longer than the transform
             return torch.addcmul(spectrum[..., 0].square(), spectrum[..., 1], spectrum[..., 1])
         return spectrum.square().sum(dim=-1)
 
-    def _with_first_samples(
-        self, spectrum: torch.Tensor, waveforms: torch.Tensor, previous: torch.Tensor
-    ) -> torch.Tensor:
-        """The spectrum (B, T, F, 2) where each frame's first sample is its own previous one: an impulse is real."""
-        starts = self.hop * torch.arange(spectrum.shape[1], device=waveforms.device)
-        impulse = self.begins_with * self.preemphasis * (previous[:, starts] - waveforms[:, starts])
-        return torch.stack([spectrum[..., 0] + impulse[..., None], spectrum[..., 1]], dim=-1)
+    def _means(self, waveforms: torch.Tensor) -> torch.Tensor:
+        """The mean (B, T) of the samples of each frame, from sums of parts that windows and hops are made of."""
+        part = math.gcd(self.window_size, self.hop)
+        sums = waveforms[:, : waveforms.shape[1] // part * part].unflatten(1, (-1, part)).sum(dim=-1)
+        return sums.unfold(1, self.window_size // part, self.hop // part).sum(dim=-1) / self.window_size
 
 
 def in_few_shapes(frames: torch.Tensor, n: int) -> torch.Tensor:

@@ -6,6 +6,7 @@ from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, in_samples
+from asr_ablations.tools.products import linear
 
 
 class LogMel(nn.Module):
@@ -26,11 +27,12 @@ class LogMel(nn.Module):
         if not 0 <= low < high <= SAMPLE_RATE / 2:
             raise ValueError(f"low={low}, high={high}: expected 0 to {SAMPLE_RATE // 2} Hz, the first below the second")
         banks, _ = get_mel_banks(bins, fft_size, float(SAMPLE_RATE), low, high, 100.0, -500.0, 1.0)
-        self.register_buffer("filters", nn.functional.pad(banks, (0, 1)).T.contiguous(), persistent=False)
+        self.register_buffer("filters", nn.functional.pad(banks, (0, 1)), persistent=False)
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
         return self.spectrum.frames(lengths)
 
     def forward(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        energies = self.spectrum(waveforms) @ self.filters
+        spectrum = self.spectrum(waveforms)
+        energies = linear(spectrum.flatten(0, 1), self.filters).unflatten(0, spectrum.shape[:2])
         return energies.clamp(min=1e-10).log(), self.frames(lengths)

@@ -64,7 +64,21 @@ def flipped(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
     """x (B, T, D) with the frames of each utterance in the order of flip (B, T), which is its own inverse."""
     if x.requires_grad and torch.is_grad_enabled():  # an exported model has no such function
         return Flip.apply(x, flip)
-    return x.gather(1, flip[..., None].expand_as(x))
+    return _taken(x, flip)
+
+
+def _taken(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+    """As `flipped`, without a gradient of its own. A CPU gathers number by number; whole rows are copied in a tenth of
+    the time, and stay frame by frame in memory where a recurrence has left them so.
+    """
+    if x.device.type != "cpu":
+        return x.gather(1, flip[..., None].expand_as(x))
+    (B, T, _), by_frame = x.shape, x.transpose(0, 1)
+    utterances = torch.arange(B, device=x.device)[:, None]
+    if x.is_contiguous() or not by_frame.is_contiguous():
+        return x.flatten(0, 1).index_select(0, (utterances * T + flip).flatten()).view_as(x)
+    rows = (flip * B + utterances).T.flatten()
+    return by_frame.flatten(0, 1).index_select(0, rows).view_as(by_frame).transpose(0, 1)
 
 
 class Flip(torch.autograd.Function):
@@ -73,12 +87,12 @@ class Flip(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(flip)
-        return x.gather(1, flip[..., None].expand_as(x))
+        return _taken(x, flip)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (flip,) = ctx.saved_tensors
-        return gradient.gather(1, flip[..., None].expand_as(gradient)), None
+        return _taken(gradient, flip), None
 
 
 def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:

@@ -2,8 +2,7 @@
 
 torch hands an LSTM on a CPU to oneDNN, but takes these two apart into operations on single frames, and its backward
 pass adds up the gradient of the recurrent weights frame by frame. Here a frame takes one product and a few operations
-on (B, H) in each pass; the rest is one product for all frames, by oneDNN: torch leaves products in float32 to MKL,
-which on a processor that is not Intel's takes twice the time (AMD EPYC with AVX-512: 103 against 230 GFLOP/s).
+on (B, H) in each pass; the rest is one product for all frames.
 """
 
 from collections.abc import Callable
@@ -12,21 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch.autograd.function import once_differentiable
 
+from asr_ablations.tools.products import linear, packed
+
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Slope: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 """From outputs of a non-linearity to its derivatives there."""
-
-
-ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-"""Whether torch has the operator that its own compiler gives linear layers on a CPU to."""
-
-
-def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """(M, K), (N, K), (N,) → x · weightsᵀ + bias (M, N), all of one type on a CPU."""
-    if ONEDNN and x.dtype == torch.float32 and x.numel():
-        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weights, bias, "none", [], "")
-        return result
-    return torch.nn.functional.linear(x, weights, bias)
 
 
 def by_frame(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
@@ -57,15 +46,11 @@ class GRURecurrence(torch.autograd.Function):
         (B, T, _), H = x.shape, recurrent.shape[1]
         frames = x.transpose(0, 1).flatten(0, 1)  # (T·B, D)
         entering = linear(frames, inputs, input_bias).view(T, B, 3 * H)
-        transposed = recurrent.T.contiguous()  # a tenth faster in a product with few rows
-        returning = x.new_empty(T, B, 3 * H)
+        weights, returning = packed(recurrent, B), []
         gates, candidates, hidden = x.new_empty(T, B, 2 * H), x.new_empty(T, B, H), x.new_zeros(T + 1, B, H)
-        for to_gates, to_candidate, back, by_gates, by_candidate, gate, reset, update, candidate, past, new in by_frame(
+        for to_gates, to_candidate, gate, reset, update, candidate, past, new in by_frame(
             entering[..., : 2 * H],
             entering[..., 2 * H :],
-            returning,
-            returning[..., : 2 * H],
-            returning[..., 2 * H :],
             gates,
             gates[..., :H],
             gates[..., H:],
@@ -73,11 +58,12 @@ class GRURecurrence(torch.autograd.Function):
             hidden[:-1],
             hidden[1:],
         ):
-            torch.addmm(recurrent_bias, past, transposed, out=back)
+            by_gates, by_candidate = linear(past, weights, recurrent_bias).split([2 * H, H], dim=1)
+            returning.append(by_candidate)
             torch.add(to_gates, by_gates, out=gate).sigmoid_()
             torch.addcmul(to_candidate, reset, by_candidate, out=candidate).tanh_()
             torch.lerp(candidate, past, update, out=new)
-        back = returning[..., 2 * H :].contiguous()  # a view would keep the rest
+        back = torch.stack(returning)
         ctx.save_for_backward(frames, inputs, recurrent, gates, candidates, back, hidden)
         return hidden[1:].transpose(0, 1)
 
@@ -96,17 +82,17 @@ class GRURecurrence(torch.autograd.Function):
         by_hidden = gradients[0].transpose(0, 1).clone(memory_format=torch.contiguous_format)
         by_gates = torch.empty_like(slopes)
         by_back = by_gates.view(T * B, 3 * H)
-        later = None
+        weights, later = packed(recurrent.T, B), None
         for new, spread, slope, by_gate, by_sums, kept in by_frame(
             by_hidden, by_hidden[:, :, None], slopes, by_gates, by_gates.view(T, B, 3 * H), update
         )[::-1]:
             if later is not None:
-                new.addcmul_(later[0], later[2]).addmm_(later[1], recurrent)
+                new.addcmul_(later[0], later[2]).add_(linear(later[1], weights))
             torch.mul(spread, slope, out=by_gate)
             later = new, by_sums, kept
         by_recurrent, by_recurrent_bias = linear(hidden[:-1].flatten(0, 1).T, by_back.T).T, by_back.sum(0)
         torch.mul(by_hidden, by_candidate, out=by_gates[:, :, 2])  # of W x + b, which the reset gate does not scale
-        by_x = linear(by_back, inputs.T.contiguous()).view(T, B, -1).transpose(0, 1)
+        by_x = linear(by_back, inputs.T).view(T, B, -1).transpose(0, 1)
         return by_x, linear(frames.T, by_back.T).T, by_recurrent, by_back.sum(0), by_recurrent_bias
 
 
@@ -150,7 +136,7 @@ class PlainRecurrence(torch.autograd.Function):
             later = (by_new if later is None else by_new.addmm_(later, recurrent)).mul_(slope)
         flat = by_sum.view(T * B, H)
         by_recurrent, by_bias = linear(hidden[:-1].flatten(0, 1).T, by_sum[1:].flatten(0, 1).T).T, flat.sum(0)
-        by_x = linear(flat, inputs.T.contiguous()).view(T, B, -1).transpose(0, 1)
+        by_x = linear(flat, inputs.T).view(T, B, -1).transpose(0, 1)
         return by_x, linear(frames.T, flat.T).T, by_recurrent, by_bias, by_bias.clone(), None, None
 
 
