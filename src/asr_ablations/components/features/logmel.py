@@ -16,6 +16,8 @@ class LogMel(nn.Module):
     Raises ValueError for bins and frequencies that are not there.
     """
 
+    filters: torch.Tensor
+
     def __init__(self, *, bins: int, window: float, hop: float, low: float, high: float) -> None:
         super().__init__()
         size, step = in_samples(window, hop)
