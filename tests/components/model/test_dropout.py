@@ -26,6 +26,10 @@ def test_evaluation_and_a_rate_of_nothing_leave_the_input() -> None:
     assert torch.equal(Dropout(0.0)(x), x)
 
 
+def test_a_rate_that_rounds_to_one_drops_all() -> None:
+    assert not Dropout(1 - 1e-12)(torch.ones(1000)).any()
+
+
 def test_the_gradient_has_the_same_mask() -> None:
     x = torch.ones(1000, requires_grad=True)
     y = Dropout(0.3)(x)

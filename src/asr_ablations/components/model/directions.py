@@ -68,8 +68,8 @@ def flipped(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
 
 
 def _taken(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-    """As `flipped`, without a gradient of its own. A CPU gathers number by number; whole rows are copied in a tenth of
-    the time, and stay frame by frame in memory where a recurrence has left them so.
+    """As `flipped`, without a gradient of its own. A CPU gathers number by number; whole rows are copied in an
+    eighth of the time, and stay frame by frame in memory where a recurrence has left them so.
     """
     if x.device.type != "cpu":
         return x.gather(1, flip[..., None].expand_as(x))
