@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.components.logger.wandb import tags
+from asr_ablations.components.logger.wandb_mode import LOGGER
 from asr_ablations.components.logger.wandb_parts import sync_command
 from asr_ablations.components.logger.wandb_run import begin, end
 from asr_ablations.config.plain import plain_config
@@ -16,7 +17,6 @@ from asr_ablations.tools.files import Json
 if TYPE_CHECKING:
     import wandb
 
-LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"
 RATES = ("wer", "cer", "cer_longer")
 
 

@@ -18,7 +18,7 @@ from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.places import Places
-from asr_ablations.sweep.preflight import check_declarations, fingerprints, is_training
+from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.sweep.slots import machine_slots
 from asr_ablations.sweep.states import STOPPED, State
@@ -102,6 +102,7 @@ def run(
     runner = Runner(different, places(different), timeout=timeout, fail_fast=fail_fast)
     if different:
         write_manifest(different[0].folder.parent, different, metadata)
+    ask_wandb(different)
     with LiveArms() as live:
         states = runner.run(live.show)
     get_method(show or SHOW)([arm.folder for arm in different])

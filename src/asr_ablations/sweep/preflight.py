@@ -1,6 +1,7 @@
 """All arms of a sweep are checked before the first one starts: a wrong value shows now, and not at arm 7."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,8 +9,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.declaration import parse
 from asr_ablations.comparison.metrics import find_metric
+from asr_ablations.components.logger.wandb_mode import LOGGER, WITHOUT_SERVER, mode
+from asr_ablations.components.logger.wandb_run import PATIENCE_FIRST, go_offline, why_silent
 from asr_ablations.experiment.finished import fingerprint_of, finished
-from asr_ablations.runs.status import reason
+from asr_ablations.runs.status import fate_of, reason
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.errors import UsageError
 
@@ -44,6 +48,17 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
         if result.mistake is not None:
             raise UsageError(f"arm {' '.join(cfg.overrides) or 'default'}: {result.mistake}")
     return [result.fingerprint for result in results]
+
+
+def ask_wandb(arms: Sequence[FrozenArm]) -> None:
+    """Ask W&B's server once for all arms that are to be logged there: where it cannot be reached they go on offline.
+    An agent's need it, and say so. Raises UsageError for a mode or a setting that W&B has not.
+    """
+    waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
+    if os.environ.get("WANDB_SWEEP_ID") or not any(LOGGER in arm.config.read_text("utf-8") for arm in waiting):
+        return
+    if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
+        go_offline(silence, "the arms go on offline")
 
 
 def check_arms(texts: Sequence[str]) -> list[Checked]:

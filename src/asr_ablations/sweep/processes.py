@@ -68,6 +68,9 @@ class ArmProcess:
     ) -> None:
         self.started, self._memory_kills = time.monotonic(), memory_kills()
         arm.folder.mkdir(parents=True, exist_ok=True)
+        # a forked process has the variables that its server was started with
+        if "WANDB_MODE" in os.environ:
+            settings = {**settings, "WANDB_MODE": os.environ["WANDB_MODE"]}
         settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = start or (in_interpreter if arm.ranks > 1 else _fork)
         self.pid, self._poll = start(script, arm, settings, threads)

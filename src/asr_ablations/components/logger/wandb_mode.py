@@ -5,7 +5,11 @@ from typing import Literal, cast, get_args
 
 from asr_ablations.tools.errors import choices
 
+LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"
+"""Name of the logger in a config."""
 Mode = Literal["online", "offline", "disabled", "shared"]
+WITHOUT_SERVER = ("offline", "dryrun", "disabled")
+"""Modes that need no server; dryrun is an older name."""
 
 
 def mode() -> Mode:
