@@ -8,6 +8,7 @@ from asr_ablations.runs.launches import launches
 from asr_ablations.runs.looks import declared
 from asr_ablations.runs.records import load
 from tests.helpers.command import SHRUNKEN, run, run_folders
+from tests.helpers.dead_server import dead_server
 from tests.helpers.processes import wait_for
 from tests.helpers.wandb_file import read_run
 
@@ -87,6 +88,20 @@ def test_wandb_history_equals_the_record(sweep):
         (path,) = folder.rglob("*.wandb")
         found = [row["final/test-clean/wer"] for row in read_run(path)["history"] if "final/test-clean/wer" in row]
         assert found == [json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["wer"]]
+
+
+def test_a_sweep_asks_a_server_of_wandb_once_that_does_not_answer(corpora, tmp_path):
+    with dead_server() as server:
+        server.hangs_up.set()
+        login = {"WANDB_MODE": "", "WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": server.address}
+        done = run(["src/train.py", "-m", "rnn=lstm,gru", *SHRUNKEN, "max_epochs=1"], corpora, tmp_path, **login)
+    assert done.returncode == 0, done.stderr
+    assert server.requests == ["GET"]
+    folders = run_folders(tmp_path)
+    printed = [done.stdout + done.stderr, *((folder / "output.log").read_text() for folder in folders)]
+    assert [text.count("W&B cannot be reached") for text in printed] == [1, 0, 0]
+    assert f"W&B later: wandb sync {folders[0].parent}/*/wandb/offline-run-*" in done.stdout
+    assert [len(list(folder.rglob("*.wandb"))) for folder in folders] == [1, 1]
 
 
 def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):

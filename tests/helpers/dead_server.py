@@ -1,0 +1,47 @@
+"""A server on loopback that accepts connections and gives no answer, or none to some requests."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Handler(StreamRequestHandler):
+    server: "DeadServer"
+
+    def handle(self) -> None:
+        method = self.rfile.readline().partition(b" ")[0].decode()
+        self.server.requests.append(method)
+        if method in self.server.answered:
+            self.wfile.write(NOT_FOUND)
+        else:
+            self.server.hangs_up.wait()
+
+
+class DeadServer(ThreadingTCPServer):
+    """answered: the methods of requests that get an answer; requests: the methods of those received; hangs_up: when it
+    is set, connections are closed without an answer, and kept open before.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, *answered: str) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answered, self.requests, self.hangs_up = answered, list[str](), threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def dead_server(*answered: str) -> Iterator[DeadServer]:
+    with DeadServer(*answered) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.hangs_up.set()
+            server.shutdown()
