@@ -58,6 +58,13 @@ def test_too_few_seeds_in_common_are_no_correlation(tmp_path: Path) -> None:
     assert (found.runs, found.correlations) == (12, {})
 
 
+def test_two_seeds_of_an_arm_are_noise_and_one_is_not(tmp_path: Path) -> None:
+    arm(tmp_path, "rnn_type", "rnn=lstm", range(2))
+    arm(tmp_path, "rnn_type", "rnn=gru", range(1), noise=100)
+    (found,) = noise(tmp_path)
+    assert ([arm.name for arm in found.arms], found.runs, found.degrees) == (["rnn_type: lstm"], 2, 1)
+
+
 def test_one_training_under_two_names_counts_once(tmp_path: Path) -> None:
     arm(tmp_path, "rnn_type", "rnn=lstm", range(5))
     for seed in range(5):  # what gru recognised is what lstm did

@@ -18,6 +18,7 @@ from asr_ablations.report.figures.batch_phases import PARTS
 from asr_ablations.runs.utilisation import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.hardware import Gpus, Host
+from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from tests.helpers.processes import wait_for
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
@@ -120,6 +121,16 @@ def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
         utilisation.on_train_batch_end(fitter, module, None, batch, number)
     assert logged == {"train/waiting_percent": pytest.approx(100 * (1 + 3) / 10)}
     assert utilisation.audio_hours == pytest.approx(2 * 1.5 / 3600)
+
+
+def test_the_first_step_of_a_process_is_dated_and_no_later_one(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.time.time", lambda: clock[0])
+    throughput, module, fitter = Throughput(), SimpleNamespace(), SimpleNamespace(is_last_batch=False)
+    for number in range(2):
+        throughput.on_train_batch_end(fitter, module, None, SimpleNamespace(lengths=torch.tensor([16000])), number)
+        clock[0] += 5
+    assert throughput.first_step == 100.0
 
 
 def test_waiting_is_logged_every_epoch(recorded):

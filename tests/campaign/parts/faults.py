@@ -1,0 +1,33 @@
+"""Small faults planted in the source, a tree's copy for each, and whether a test of the room catches them."""
+
+from asr_ablations.tools.paths import REPOSITORY
+from tests.campaign.fault_places import draw
+from tests.campaign.part import Context, Report
+from tests.campaign.planted_faults import CAUGHT, HANG, described, measure, prove, read_record, table, untried
+
+NAME = "faults"
+DESCRIPTION = "small faults planted in the source one at a time, and how many of them the tests catch"
+CONTINUES = True
+FAULTS, EXPECTED = 100, 0.8
+
+
+def run(context: Context) -> Report:
+    """Every fault of the draw, one at a time. The record beside the folder of the part outlives an interruption."""
+    report = context.report("room", "faults", "caught", "by time-out", "survived")
+    record = context.folder.with_name(f"{NAME}.jsonl")
+    faults = draw(REPOSITORY, FAULTS, context.seed)
+    left = untried(faults, record)
+    try:
+        measure(REPOSITORY, context.while_time(left, len(left)), record, processes=1)
+        prove(REPOSITORY, record)
+    finally:
+        report.cases = read_record(record)
+        report.rows = table(report.cases)
+        survivors = [described(line) for line in report.cases if line["outcome"] not in (CAUGHT, HANG)]
+        report.count("faults", len(report.cases))
+        report.count("survived", len(survivors))
+        if untried(faults, record):
+            report.count("not tried", len(untried(faults, record)))
+        if len(survivors) > (1 - EXPECTED) * len(report.cases):
+            report.failures = survivors
+    return report
