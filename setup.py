@@ -11,7 +11,7 @@ CARRIED = ("conf/**/*.yaml", "sweeps/**/*.yaml", "src/*.py")
 
 
 class BuildWithRepository(build_py):
-    """Copies these files into the package's folder `repository` (asr_ablations/tools/paths.py)."""
+    """Copies these files into the package's folder `repository` (asr_ablations/tools/files.py)."""
 
     def run(self) -> None:
         super().run()

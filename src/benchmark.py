@@ -1,6 +1,6 @@
 """Measure a training config on this machine."""
 
-from asr_ablations.commands.benchmark import main
+from asr_ablations.commands.heads import benchmark
 
 if __name__ == "__main__":
-    main()
+    benchmark()

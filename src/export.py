@@ -1,6 +1,6 @@
 """Write a trained run as ONNX: waveforms in, log-probabilities out."""
 
-from asr_ablations.commands.export import main
+from asr_ablations.commands.heads import export
 
 if __name__ == "__main__":
-    main()
+    export()

@@ -1,6 +1,6 @@
 """Make a language model for decoding."""
 
-from asr_ablations.commands.lm import main
+from asr_ablations.commands.heads import make_language_model
 
 if __name__ == "__main__":
-    main()
+    make_language_model()

@@ -1,6 +1,6 @@
 """Prepare a corpus: generate or download it, check every file of it, say what it holds."""
 
-from asr_ablations.commands.prepare import main
+from asr_ablations.commands.heads import prepare
 
 if __name__ == "__main__":
-    main()
+    prepare()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.config.languages import look_up_in
-from asr_ablations.tools.paths import CONF
+from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.tools.files import CONF
 from tests.helpers.command import clean_environment, run_folders
 from tests.helpers.ending import end_with_parent
 from tests.helpers.interpreter import python

@@ -8,7 +8,7 @@ import torch
 
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.scaled_steps import DeviceScaler
+from asr_ablations.training.optimizer_steps import DeviceScaler
 from tests.helpers.pretended_cuda import CUDA, Waits, pretend, pretending
 from tests.helpers.support import compose, group_options, standing_corpus
 

@@ -16,11 +16,10 @@ from asr_ablations.runs.environment import hardware
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import REPORT, RESULT
 from asr_ablations.tools.files import Json, write, write_json
-from asr_ablations.training.quiet import quiet
+from asr_ablations.training.lightning import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.plots import draw
-from asr_benchmarks.result import FRAMEWORKS, Result
-from asr_benchmarks.tables import markdown, show
+from asr_benchmarks.tables import FRAMEWORKS, Result, markdown, show
 
 CPUS = Path("/sys/devices/system/cpu")
 """Where Linux shows how it clocks the cores; virtual machines mostly show nothing."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from asr_ablations.tools.checks import is_number, whole
 from asr_ablations.tools.errors import choices
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 
 NOISY = 10.0
 """Spread in %, above which a note warns of the variant."""

@@ -14,9 +14,8 @@ import torch
 from asr_ablations.components.rnn.lstm_fused import LSTMFused
 from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.lstm.agreement import LARGEST, Agreement, Expected, refused
-from asr_benchmarks.lstm.configuration import Configuration, choose, draw_batch, draw_weights
-from asr_benchmarks.lstm.implementation import Implementation
+from asr_benchmarks.lstm.agreement import LARGEST, Agreement, Expected, reference, refused
+from asr_benchmarks.lstm.configuration import Configuration, Implementation, choose, draw_batch, draw_weights
 from asr_benchmarks.lstm.published import (
     BASIC,
     CE_LONG,
@@ -28,11 +27,9 @@ from asr_benchmarks.lstm.published import (
     rows,
     times_faster,
 )
-from asr_benchmarks.lstm.reference import reference
 from asr_benchmarks.lstm.speed import lstm_speed
-from asr_benchmarks.lstm.torch_cells import TorchCells
-from asr_benchmarks.lstm.torch_compiled import LSTMCompiled
-from asr_benchmarks.result import Result
+from asr_benchmarks.lstm.torch_implementations import LSTMCompiled, TorchCells
+from asr_benchmarks.tables import Result
 from asr_benchmarks.worker import Worker
 from tests.helpers.support import compose, composed_by_hydra, group_options
 
@@ -148,7 +145,7 @@ class JaxCTC:
     def each_and_gradient(self, logits: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> Any:
         import jax
 
-        from asr_benchmarks.lstm.jax_ctc import ctc
+        from asr_benchmarks.lstm.jax_scan import ctc
 
         def total(x: Any) -> Any:
             each = ctc(jax.nn.log_softmax(x), lengths.astype(np.int32), labels.astype(np.int32))

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.networks import published, threads, variants
+from asr_benchmarks.networks import published, variants
 from asr_benchmarks.networks.measure import Measured
 from asr_benchmarks.networks.network import samples, values
 from asr_benchmarks.networks.pytorch import cross_entropy, load, model, trained
@@ -266,11 +266,11 @@ def test_every_published_number_is_shown():
 
 
 def test_threads_beyond_the_cores_over_as_many_as_cores():
-    gains = threads.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
+    gains = published.row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
     assert gains["1 to 2 threads"] == pytest.approx(1.6)
-    assert gains[threads.BEYOND] == pytest.approx(1.5)
+    assert gains[published.BEYOND] == pytest.approx(1.5)
     assert gains["CPU / GPU"] == pytest.approx(50)
-    unknown = threads.row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
-    assert {unknown[key] for key in ("1 to 2 threads", threads.BEYOND, "CPU / GPU")} == {None}
-    assert threads.finding([gains, unknown]) == "1 of 1"
-    assert threads.finding([unknown]) is None
+    unknown = published.row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
+    assert {unknown[key] for key in ("1 to 2 threads", published.BEYOND, "CPU / GPU")} == {None}
+    assert published.finding([gains, unknown]) == "1 of 1"
+    assert published.finding([unknown]) is None

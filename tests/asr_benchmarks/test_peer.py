@@ -5,8 +5,8 @@ import soundfile
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.utterance import Utterance
-from asr_benchmarks.project.port_input import PortData, port_loader
+from asr_ablations.data.utterances import Utterance
+from asr_benchmarks.project.port import PortData, port_loader
 from tests.helpers.support import component
 
 ALPHABET = Alphabet("abc ")

@@ -7,15 +7,13 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from asr_ablations.runs.layout import UTILISATION
+from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.records import read_run
-from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.platform import plots as platform_plots
+from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
 from asr_benchmarks.platform.platform import RELATIVE, platform, published_tables
-from asr_benchmarks.result import Result
-from asr_benchmarks.side_by_side import join_plots
-from asr_benchmarks.tables import join_tables
+from asr_benchmarks.tables import Result, join_plots, join_tables
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import CONF, compose
 

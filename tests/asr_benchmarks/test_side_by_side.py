@@ -6,9 +6,7 @@ import pytest
 
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.plots import draw, plot
-from asr_benchmarks.result import Result
-from asr_benchmarks.side_by_side import compare_results, read, results
-from asr_benchmarks.tables import join_tables, markdown
+from asr_benchmarks.tables import Result, compare_results, join_tables, markdown, read, results
 
 MINE = {
     "ratio": 1.5,

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.config.build import build
-from asr_benchmarks.project.flops import training_flops
+from asr_benchmarks.project.parts import training_flops
 from asr_benchmarks.project.port import PortedDeepSpeech2
 from asr_benchmarks.project.step import update
 from tests.helpers.support import compose, shared_tool

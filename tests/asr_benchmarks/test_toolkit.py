@@ -15,14 +15,9 @@ from omegaconf import OmegaConf
 from torch.nn.functional import cross_entropy
 
 from asr_ablations.tools.errors import UsageError
-from asr_benchmarks.toolkit.averaged import ways_to_average, with_averaging
-from asr_benchmarks.toolkit.engine import Engine
-from asr_benchmarks.toolkit.frames import Frames, Settings, generate
-from asr_benchmarks.toolkit.minimal import Minimal
-from asr_benchmarks.toolkit.network import Network, frame_error_rate
-from asr_benchmarks.toolkit.plain_loop import PlainLoop
-from asr_benchmarks.toolkit.project_loop import ProjectLoop
-from asr_benchmarks.toolkit.ranks import Ranks
+from asr_benchmarks.toolkit.averaged import Ranks, ways_to_average, with_averaging
+from asr_benchmarks.toolkit.loops import Minimal, PlainLoop, ProjectLoop
+from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings, frame_error_rate, generate
 from asr_benchmarks.toolkit.returnn import LOG, Returnn
 from asr_benchmarks.worker import Worker
 from tests.helpers.support import compose

@@ -12,9 +12,9 @@ import math
 import sys
 from pathlib import Path
 
-from asr_ablations.commands.run import exit_code
+from asr_ablations.commands.console import exit_code
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.campaign import dated, run_campaign
 from tests.campaign.part import PARTS, choose, find_parts
 

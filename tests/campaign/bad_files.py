@@ -16,7 +16,7 @@ import soundfile
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.screening import judge
-from asr_ablations.language_models import install, model
+from asr_ablations.language_models import model
 from tests.campaign.damages import KINDS
 from tests.campaign.direct import Call, Outcome, refused
 from tests.campaign.input_table import FINE
@@ -169,7 +169,7 @@ def _read_model(file: Path, reader: str) -> Outcome:
         return refused(lambda: model.load(str(file)), file.name)
     folder = file.parent / "installed"
     folder.mkdir()
-    return refused(lambda: (install.install(file, folder), model.load(str(folder))), file.name, str(folder))
+    return refused(lambda: (model.install(file, folder), model.load(str(folder))), file.name, str(folder))
 
 
 def _header(change: Callable[[bytearray], None], name: str = "a.wav") -> Callable[[Path], Path]:

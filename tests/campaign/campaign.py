@@ -13,10 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.files import REPOSITORY, Json
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.paths import REPOSITORY
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 from tests.campaign.pages import Ended, keep, kept, write_report
 from tests.campaign.part import Context, Part, continues
 from tests.helpers.interpreter import interpreters

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from asr_ablations.experiment.earlier import earlier_checkpoint
+from asr_ablations.experiment.run import earlier_checkpoint
 from asr_ablations.reproduction.original import load_original
-from asr_ablations.runs.damage import damage
+from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.records import load
 from asr_ablations.training.load import load_run

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.commands import environment, run_command
 from tests.campaign.input_table import Case, Words, taken_apart
 from tests.conftest import write_split

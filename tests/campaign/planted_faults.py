@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY, Json
 from tests.campaign.fault_places import PACKAGES, Fault, draw
 
 CAUGHT, HANG, SURVIVED, UNPROVEN = "caught", "caught by time-out", "survived", "its test fails without the fault"

@@ -4,7 +4,7 @@ import ast
 import shutil
 from pathlib import Path
 
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.fault_places import JUDGING_ROOMS, draw
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from asr_ablations.tools.paths import SOURCE
+from asr_ablations.tools.files import SOURCE
 from tests.campaign.commands import THREADS, Result, environment, run_command
 from tests.campaign.input_places import InputPlaces
 from tests.campaign.input_table import FINE, OUTCOMES, Case, judge

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from asr_ablations.runs.launches import logarithmic
+from asr_ablations.runs.sweep_history import logarithmic
 from tests.helpers.command import SHORT_SPEECH, run, run_folders
 
 TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from asr_ablations.runs.launches import launches
-from asr_ablations.runs.looks import declared
 from asr_ablations.runs.records import load
+from asr_ablations.runs.sweep_history import declared, launches
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.dead_server import dead_server
 from tests.helpers.processes import wait_for

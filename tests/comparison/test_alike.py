@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.declaration import agreement
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.literature import agreement
-from asr_ablations.report.answers import answers
+from asr_ablations.report.results_md import answers
 from tests.helpers.run_folders import write_run
 
 ABLATION = {"question": "Does it matter?", "factor": "schedule"}

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.description import descriptions, one_arm
+from asr_ablations.comparison.derived_tables import descriptions, one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.sections import sections

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.epochs import COLUMN, epoch_times, steady_seconds
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.training_times import COLUMN, epoch_times, steady_seconds
 from asr_ablations.runs.record import RunRecord
 
 

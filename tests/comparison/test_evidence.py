@@ -10,9 +10,9 @@ import pytest
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import gather
-from asr_ablations.runs.looks import Look, looks, record_look
 from asr_ablations.runs.reader import UnreadableFileError
 from asr_ablations.runs.records import Records
+from asr_ablations.runs.sweep_history import Look, looks, record_look
 from tests.helpers.invented_records import record
 from tests.helpers.run_folders import declare, write_run, write_sweep
 

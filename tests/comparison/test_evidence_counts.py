@@ -13,7 +13,7 @@ from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
-from asr_ablations.statistics.procedure import FixedLength
+from asr_ablations.statistics.power import FixedLength
 from tests.helpers.invented_records import absent, diverged, finished, record, records
 
 DECLARED = Evidence(FixedLength(), "declared")

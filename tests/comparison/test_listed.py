@@ -8,7 +8,7 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.confounds import ConfoundedError
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.markdown import markdown
+from asr_ablations.report.formats import markdown
 from asr_ablations.runs.record import RunRecord
 from tests.helpers.invented_records import record, records
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.loss_against_wer import loss_against_wer
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.derived_tables import loss_against_wer
 from asr_ablations.runs.record import RunRecord
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]

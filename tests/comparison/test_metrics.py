@@ -9,7 +9,7 @@ import pytest
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.reader import read_config, read_summary, read_utterances

@@ -9,8 +9,8 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.noise_of_runs import SetNoise, noise_of_runs
-from asr_ablations.report.noise import noise_section
+from asr_ablations.comparison.seed_variance import SetNoise, noise_of_runs
+from asr_ablations.report.results_md import noise_section
 from asr_ablations.runs.reader import read_summary
 from tests.helpers.run_folders import write_run
 

@@ -9,7 +9,7 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.planned import follow
+from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.verdict_plan import changes
 from tests.helpers.planned_worlds import SETTINGS, Setting, invented, simulate

@@ -8,7 +8,7 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.statistics.procedure import FixedLength
+from asr_ablations.statistics.power import FixedLength
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.invented_records import record, records
 

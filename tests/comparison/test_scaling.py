@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.epochs import COLUMN
-from asr_ablations.comparison.scaling import Scaling, device, processes, scaling
+from asr_ablations.comparison.training_times import COLUMN, Scaling, device, processes, scaling
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.record import RunRecord
 from tests.helpers.run_folders import write_run

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.search import Hyperparameter, hyperparameters
 from asr_ablations.report.figures import search, write_figures
-from asr_ablations.report.search import search_section
+from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from tests.helpers.comparison import comparison
 from tests.helpers.invented_records import diverged, record, records

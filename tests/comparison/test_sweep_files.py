@@ -10,9 +10,9 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.evaluation.decoders import decoder_name
+from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.procedure import FixedLength
+from asr_ablations.statistics.power import FixedLength
 from tests.helpers.invented_records import record, records
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
 

@@ -10,7 +10,7 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.plain import plain_config
-from asr_ablations.runs.looks import evidence
+from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv
 from tests.helpers.invented_records import record

@@ -3,8 +3,8 @@
 import pytest
 
 from asr_ablations.components.until.verdict import Verdict
-from asr_ablations.config.blame import by_key
 from asr_ablations.config.build import build
+from asr_ablations.config.component_arguments import by_key
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import compose, standing_corpus

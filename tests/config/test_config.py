@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, one_line
 from asr_ablations.config.checks import check
-from asr_ablations.data import audio_index
+from asr_ablations.data import audio
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import slug
 from tests.helpers.support import CONF, compose, defaults, group_options, groups
@@ -139,7 +139,7 @@ EXECUTING = [
     "torch.serialization.load",
     "hydra.utils.call",
     "asr_ablations.runs.process.main",
-    "asr_ablations.language_models.programs.lmplz",
+    "asr_ablations.language_models.lmplz.lmplz",
     "asr_ablations.components.lm.ngram.programs.lmplz",
     "asr_ablations.tools.files.write",
     "asr_ablations.experiment.run.run",
@@ -232,7 +232,7 @@ def test_without_a_home_folder_another_one_has_to_be_named(monkeypatch: pytest.M
     for group in ("data", "cache"):
         with pytest.raises(UsageError, match="there is no such home folder: set HOME, or name another folder"):
             build(cfg[group])
-    assert audio_index.load(audio_index.FileRow, [Path("a.wav")]) == [], "works without what is known"
+    assert audio.load(audio.FileRow, [Path("a.wav")]) == [], "works without what is known"
     monkeypatch.setenv("ASR_ABLATIONS_DATA", "/corpora")
     assert build(compose("data=synthetic").data).root == Path("/corpora")
 

@@ -11,10 +11,10 @@ from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.config.keys import ELSEWHERE, known, unread
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.onnx_export.request import check_request as check_export
+from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import CONF
-from asr_ablations.transcription.request import check_request as check_transcription
+from asr_ablations.tools.files import CONF
+from asr_ablations.transcription.request import check_transcription
 from tests.helpers.support import compose
 
 

@@ -15,11 +15,10 @@ from hydra.types import RunMode
 from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.compose import compose
-from asr_ablations.config.languages import look_up_in
-from asr_ablations.config.loader import Loader, use_loader
+from asr_ablations.config.compose import Loader, compose, use_loader
+from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import CONF, REPOSITORY
+from asr_ablations.tools.files import CONF, REPOSITORY
 
 SWEEPS = REPOSITORY / "sweeps"
 FILES = sorted(file.stem for file in SWEEPS.glob("*.yaml"))

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.targets import check_group, groups, named, options_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import SOURCE
+from asr_ablations.tools.files import SOURCE
 from tests.helpers.support import CONF, compose, group_options, loader
 
 GADGETS = [
@@ -141,7 +141,7 @@ def test_a_benchmark_may_put_options_of_other_groups_below_its_keys(name: str) -
 
 
 def test_what_a_benchmark_borrows_opens_nothing_in_the_group_that_it_is_from() -> None:
-    layer, borrower = "asr_ablations.components.rnn.lstm.LSTM", "asr_benchmarks.lstm.torch_cells.TorchCells"
+    layer, borrower = "asr_ablations.components.rnn.lstm.LSTM", "asr_benchmarks.lstm.torch_implementations.TorchCells"
     assert layer in named("benchmark").below(borrower, "layer")
     assert not named("benchmark").below(layer, "layer")
 

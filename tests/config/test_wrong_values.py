@@ -9,12 +9,12 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
-from asr_ablations.config.words import arranged
+from asr_ablations.config.entry import arranged
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.onnx_export.request import check_request as check_export
+from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import CONF, REPOSITORY
-from asr_ablations.transcription.request import check_request as check_transcription
+from asr_ablations.tools.files import CONF, REPOSITORY
+from asr_ablations.transcription.request import check_transcription
 
 COMMANDS = {
     "train": ("config", check),

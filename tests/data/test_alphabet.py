@@ -6,7 +6,7 @@ import operator
 import numpy as np
 import pytest
 
-from asr_ablations.config.languages import alphabets
+from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path, shortest_paths
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import CONF

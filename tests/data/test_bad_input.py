@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data import audio, audio_checks, audio_index
+from asr_ablations.data import audio, audio_checks
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.audio_index import FileRow
+from asr_ablations.data.audio import FileRow
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.screening import TOO_SHORT, judge
 from asr_ablations.tools.errors import UsageError
@@ -164,8 +164,8 @@ def test_what_was_decoded_is_decoded_again_where_a_fault_of_it_is_lost(folder: P
     make(folder / name)
     write(folder, "train", line("good.flac"), line(name))
     assert faults(folder, thorough=True) == {"bad": "silent audio"}
-    (row,) = (row for row in audio_index.load_faulty() if row.path == str(folder / name))
-    audio_index.store([row._replace(size=1, fault="")])
+    (row,) = (row for row in audio.load_faulty() if row.path == str(folder / name))
+    audio.store([row._replace(size=1, fault="")])
     assert faults(folder, thorough=True) == {"bad": "silent audio"}
 
 
@@ -322,4 +322,4 @@ def test_without_a_database_everything_works(
     (utterance,) = corpus(folder).read("train")
     assert utterance.fault == ""
     assert "is not kept" in caplog.text
-    assert audio_index.load(FileRow, [folder / "good.flac"]) == []
+    assert audio.load(FileRow, [folder / "good.flac"]) == []

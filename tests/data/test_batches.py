@@ -13,8 +13,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component
 

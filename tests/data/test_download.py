@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from asr_ablations.data import download as module
-from asr_ablations.data.archives import fetch, unpack
-from asr_ablations.data.download import download
+from asr_ablations.data.download import download, fetch, unpack
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.archive_server import Server, archive, serving, sha256
 from tests.helpers.support import component, shared_data

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data.named_paths import name_paths
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.corpus import name_paths
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component, shared_data
 

@@ -11,10 +11,9 @@ import pytest
 
 from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
-from asr_ablations.data import audio, audio_checks, audio_index, split_index
+from asr_ablations.data import audio, audio_checks, split_index
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from tests.helpers.support import compose, tiny_overrides
 
 FORK = multiprocessing.get_context("fork")
@@ -146,8 +145,8 @@ def test_a_class_that_reads_more_than_its_place_says_is_read_always(root: Path, 
 def test_faults_that_decoding_found_since_are_known(root: Path) -> None:
     before = read(root)
     u = before[1]
-    row = audio_index.DecodedRow(str(u.audio), u.offset, u.duration, u.audio.stat().st_size, OLD, "silent audio: all 0")
-    audio_index.store([row])
+    row = audio.DecodedRow(str(u.audio), u.offset, u.duration, u.audio.stat().st_size, OLD, "silent audio: all 0")
+    audio.store([row])
     after = read(root)
     assert [x.fault for x in after] == ["silent audio: all 0" if i == 1 else "" for i in range(len(before))]
 

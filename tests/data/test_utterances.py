@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.data.audio_index import FileState
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Columns, Utterances
+from asr_ablations.data.audio import FileState
+from asr_ablations.data.utterances import Columns, Utterance, Utterances
 
 TEXT = "zażółć gęślą jaźń and so on " * 6
 LISTED = [

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.log_probs import LogProbs, halved, stored_log_probs, unique_utterances
-from asr_ablations.evaluation.rows import Rows
+from asr_ablations.data.utterances import Utterance
+from asr_ablations.evaluation.log_probs import LogProbs, Rows, halved, stored_log_probs, unique_utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.load import load_run
 from tests.helpers.trained_runs import write_trained

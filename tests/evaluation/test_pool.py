@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
 from asr_ablations.tools.errors import UsageError

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.error_report import error_report
-from asr_ablations.evaluation.record import evaluation_name, speakers
+from asr_ablations.data.utterances import Utterance
+from asr_ablations.evaluation.record import error_report, evaluation_name, speakers
 from asr_ablations.experiment.utterances import rates, utterance_row
 
 SPOKEN = [

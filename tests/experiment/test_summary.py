@@ -12,12 +12,11 @@ from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.experiment.summary import finish, log_planned, log_result
-from asr_ablations.report.wandb_afterwards import final_rates, log_afterwards
+from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.planned_run import PlannedRun
+from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.files import CONF, write_json
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
 from tests.helpers.support import compose
 from tests.helpers.wandb_file import read_run

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.epochs import COLUMN
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.training_times import COLUMN
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished

@@ -8,8 +8,8 @@ import numpy as np
 
 from asr_ablations.comparison.evidence import ANYTIME
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
-from asr_ablations.statistics.family import holm_decisions
-from asr_ablations.statistics.procedure import FixedLength, Procedure
+from asr_ablations.statistics.multiple_testing import holm_decisions
+from asr_ablations.statistics.power import FixedLength, Procedure
 from asr_ablations.statistics.sample import Sample
 from tests.helpers.worlds import World, first_runs
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, Outcome, Question
-from asr_ablations.comparison.course import Course
-from asr_ablations.comparison.planned import follow
+from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
+from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
-from asr_ablations.statistics.sequential import planned_looks
+from asr_ablations.statistics.alpha_spending import planned_looks
 from tests.helpers.worlds import World
 
 SET = "test"

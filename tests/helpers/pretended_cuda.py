@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from torch.utils._pytree import tree_flatten, tree_map
 
 from asr_ablations.components.loss import ctc
-from asr_ablations.components.model import parallel
+from asr_ablations.components.model import directions
 from asr_ablations.components.norm import batch
 
 aten = torch.ops.aten
@@ -187,7 +187,7 @@ def pretending(own_ctc: bool = True) -> Iterator[Waits]:
             patch.object(torch.cuda, "_lazy_init", lambda: None),
             patch.object(batch, "usable", lambda device: True),
             patch.object(ctc, "usable", lambda device: own_ctc),
-            patch.object(parallel, "in_two_streams", lambda first, second, x, y, n: (first(x, n), second(y, n))),
+            patch.object(directions, "in_two_streams", lambda first, second, x, y, n: (first(x, n), second(y, n))),
             waits,
             _LikeOther(),
         ):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import rates, utterance_row
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.support import compose
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.tools.files import write_json
 from tests.helpers.invented_records import record
 

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.arpa import Entry, write_arpa
 from asr_ablations.language_models.model import SPACE
+from asr_ablations.language_models.ngram import Entry, write_arpa
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose
 

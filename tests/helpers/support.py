@@ -17,8 +17,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from asr_ablations.config.build import build
-from asr_ablations.config.languages import look_up_in
-from asr_ablations.config.loader import use_loader
+from asr_ablations.config.compose import use_loader
+from asr_ablations.config.resolvers import look_up_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"

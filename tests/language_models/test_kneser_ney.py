@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.language_models import programs
-from asr_ablations.language_models.arpa import Entry, write_arpa
-from asr_ablations.language_models.kneser_ney import estimate
+from asr_ablations.language_models import lmplz
+from asr_ablations.language_models.ngram import Entry, estimate, write_arpa
 
 HERE = Path(__file__).parent
 
@@ -58,12 +57,12 @@ def test_as_lmplz(name: str, prune: list[int]) -> None:
 
 @pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (4, [0, 0, 0, 0]), (5, [0, 0, 1, 1, 2])])
 def test_as_lmplz_of_this_machine(order: int, prune: list[int], tmp_path: Path) -> None:
-    program = programs.find("lmplz")
+    program = lmplz.find("lmplz")
     if program is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
     sentences = text(400, 40, seed=order)
     (tmp_path / "text").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
-    programs.lmplz(program, tmp_path / "text", tmp_path / "lm.arpa", order, prune)
+    lmplz.lmplz(program, tmp_path / "text", tmp_path / "lm.arpa", order, prune)
     same(estimate(sentences, order, prune), tmp_path / "lm.arpa")
 
 
@@ -107,4 +106,4 @@ def test_a_failing_program_is_reported(tmp_path: Path) -> None:
 
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
     with pytest.raises(UsageError, match="false failed: exit code 1"):
-        programs.binary(Path(false), tmp_path / "a", tmp_path / "b")
+        lmplz.binary(Path(false), tmp_path / "a", tmp_path / "b")

@@ -16,10 +16,9 @@ from asr_ablations.commands.make_lm import make
 from asr_ablations.config.checks import check
 from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models import programs
-from asr_ablations.language_models.fit import fit
-from asr_ablations.language_models.install import install
-from asr_ablations.language_models.model import load, load_words
+from asr_ablations.language_models import lmplz
+from asr_ablations.language_models.lmplz import fit
+from asr_ablations.language_models.model import install, load, load_words
 from asr_ablations.language_models.text import collect
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
@@ -63,7 +62,7 @@ def test_training_transcripts_make_a_model(tiny_corpus: Path, tmp_path: Path) ->
 
 
 def test_lmplz_makes_the_same_model_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
-    if programs.find("lmplz") is None or programs.find("build_binary") is None:
+    if lmplz.find("lmplz") is None or lmplz.find("build_binary") is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
     ours, _ = make_model(tmp_path / "a", tiny_corpus, "lm.program=null")
     theirs, record = make_model(tmp_path / "b", tiny_corpus)

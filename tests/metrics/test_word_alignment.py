@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from asr_ablations.metrics.error_counts import count_errors
-from asr_ablations.metrics.word_alignment import align
+from asr_ablations.metrics.error_counts import align, count_errors
 
 
 @pytest.mark.parametrize("seed", range(200))

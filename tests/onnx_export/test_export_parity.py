@@ -10,9 +10,8 @@ import torch
 
 from asr_ablations.data.audio import duration, read
 from asr_ablations.data.batch import Batch
-from asr_ablations.onnx_export.card import card
+from asr_ablations.onnx_export.export import card, largest_difference, metadata, write_graph
 from asr_ablations.onnx_export.graph import Graph
-from asr_ablations.onnx_export.job import largest_difference, metadata, write_graph
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.load import load_run

@@ -14,8 +14,7 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.files import write_texts
-from asr_ablations.report.latex import escape, latex
-from asr_ablations.report.markdown import markdown, table
+from asr_ablations.report.formats import escape, latex, markdown, table
 from asr_ablations.report.sections import sections
 from asr_ablations.report.terminal import print_comparison
 from tests.helpers.run_folders import write_run, write_sweep

@@ -8,9 +8,9 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.contrast import SHOWN
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.contrasts import contrast_row, interval_text
-from asr_ablations.report.definitions import DEFINITIONS
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.report.page.content import DEFINITIONS
+from asr_ablations.report.tables import contrast_row, interval_text
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.invented_records import record, records
 
 

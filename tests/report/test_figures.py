@@ -10,23 +10,20 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.image import imread
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.loss_against_wer import loss_against_wer as loss_against_wer_of
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.derived_tables import loss_against_wer as loss_against_wer_of
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
-    batch_phases,
-    curves,
-    loss_against_wer,
-    scaling,
-    seeds,
-    time_to_accuracy,
-    training_loss,
+    error_rates,
+    search,
+    training_curves,
+    training_times,
     utilisation,
     write_figures,
 )
+from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import COLUMNS
 from asr_ablations.tools import plotting
 from asr_ablations.tools.plotting import HATCHES, LINES, LOOK, MARKERS, legend, panels
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
@@ -86,15 +83,15 @@ def test_the_training_loss_is_of_every_step_over_the_time_of_its_epoch(tmp_path:
     assert drawn.x[-1] == ends.x[-1]
     assert (np.diff(drawn.x) > 0).all()
     assert loss_curve(run, "step").x.tolist() == list(range(1, steps + 1))
-    assert [path.stem for path in training_loss.draw(compared, tmp_path)] == ["training_loss"] * 3
-    assert training_loss.SMOOTHED == 10
+    assert [path.stem for path in training_curves.draw_training_loss(compared, tmp_path)] == ["training_loss"] * 3
+    assert training_curves.SMOOTHED == 10
 
 
 def test_losses_of_different_kinds_share_no_axis(handmade: Comparison, tmp_path: Path) -> None:
     first, *others = handmade.arms
     changed = [replace(run, config={**run.config, "loss": {"_target_": "x.Other"}}) for run in first.runs]
     mixed = replace(handmade, arms=[replace(first, runs=changed), *others])
-    assert training_loss.draw(mixed, tmp_path) == []
+    assert training_curves.draw_training_loss(mixed, tmp_path) == []
 
 
 def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handmade: Comparison, tmp_path: Path) -> None:
@@ -116,7 +113,7 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     second as in the other tests, whose batches are shorter, there is no figure.
     """
     compared = comparison(tmp_path / "runs", seeds=1)
-    assert batch_phases.draw(compared, tmp_path) == []
+    assert training_times.draw_batch_phases(compared, tmp_path) == []
     run = compared.arms[0].runs[0]
     parts = ["data"] * 5 + ["forward"] * 10 + ["backward"] * 20 + ["update"] * 5
     lines = ",".join(COLUMNS) + "\n" + "".join(
@@ -124,14 +121,14 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     )  # fmt: skip
     (run.folder / "utilisation.csv").write_text(lines)
     dense = replace(run, summary={**run.summary, "steps": 25, "train_batch_seconds": 100.0})
-    rows = batch_phases.window(dense)
+    rows = training_times.window(dense)
     assert rows[-1]["seconds"] - rows[0]["seconds"] == pytest.approx(25)
     first, *others = compared.arms
-    write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [batch_phases])
+    write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [training_times])
     text = (tmp_path / "batch_phases.svg").read_text()
-    assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *batch_phases.PARTS))
+    assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *training_times.PARTS))
     assert (
-        text.count(batch_phases.PARTS["backward"]) == 1 + 7
+        text.count(training_times.PARTS["backward"]) == 1 + 7
     )  # in the legend, and from the middle of one batch to the middle of the seventh
 
 
@@ -140,7 +137,7 @@ def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, t
     """A dotted line per target."""
     bare = replace(handmade, times_to_accuracy=[])
     for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
-        write_figures(drawn_comparison, folder, [curves])
+        write_figures(drawn_comparison, folder, [training_curves])
     drawn = {
         folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
     }
@@ -169,7 +166,7 @@ def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> No
 
 def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
     """With the price of an epoch, since these runs have one."""
-    write_figures(scaled(handmade), tmp_path, [scaling])
+    write_figures(scaled(handmade), tmp_path, [training_times])
     text = (tmp_path / "scaling.svg").read_text()
     assert all(f">{label}<" in text for label in ("minutes per epoch", "speed-up over 1", "price of an epoch", "ideal"))
     assert ">GPUs<" in text
@@ -178,7 +175,7 @@ def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path
 def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp_path: Path) -> None:
     """Of the lowest validations: the last weights of these runs recorded no loss."""
     (measured,) = loss_against_wer_of(handmade.arms, handmade.sets)
-    write_figures(handmade, tmp_path, [loss_against_wer])
+    write_figures(handmade, tmp_path, [search])
     text = (tmp_path / "loss_against_wer.svg").read_text()
     assert measured.correlation is not None
     assert f"rank correlation {measured.correlation.value:.2f} (" in text
@@ -187,10 +184,10 @@ def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp
 
 def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -> None:
     alone = replace(handmade, arms=handmade.arms[:1])
-    assert {path.stem for path in write_figures(alone, tmp_path, [seeds])} == {"seeds"}
+    assert {path.stem for path in write_figures(alone, tmp_path, [error_rates])} == {"seeds"}
     text = (tmp_path / "seeds.svg").read_text()
     assert text.count("(n = 3)") == 4  # WER and CER on two test sets
-    assert write_figures(handmade, tmp_path / "compared", [seeds]) == []
+    assert write_figures(handmade, tmp_path / "compared", [error_rates]) == []
 
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
@@ -200,7 +197,7 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
     lost = replace(last, seconds=None, steps=None, audio_hours=None, epochs=None)
     drawn = {}
     for name, shown in (("all", times), ("lost", [lost if time is last else time for time in times])):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [time_to_accuracy])
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times])
         drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
     assert "2 of 3 reached" not in drawn["all"]
     assert drawn["lost"].count(">2 of 3 reached<") == 3  # seconds, hours of audio, epochs
@@ -209,7 +206,7 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
 def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
     chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
     for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [time_to_accuracy])
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times])
     assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
     assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 
@@ -232,10 +229,10 @@ def test_a_run_without_times_has_no_curve_over_time(handmade: Comparison) -> Non
 
 
 def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
-    curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
-    spanned = band(curves)
+    training_curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
+    spanned = band(training_curves)
     assert spanned is not None
-    values = np.array([c.y for c in curves])
+    values = np.array([c.y for c in training_curves])
     np.testing.assert_allclose(spanned.mean, values.mean(0))
     np.testing.assert_allclose(spanned.low, values.min(0))
     np.testing.assert_allclose(spanned.high, values.max(0))

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from asr_ablations.metrics.error_counts import word_errors
-from asr_ablations.metrics.word_alignment import align
+from asr_ablations.metrics.error_counts import align, word_errors
 from asr_ablations.report.figures.inspected import as_address, draw_inspected
 from asr_ablations.report.inspection import (
     Inspected,

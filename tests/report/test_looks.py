@@ -13,8 +13,8 @@ from rich.console import Console
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.spent import spent
-from asr_ablations.report.figures import looks, write_figures
+from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.report.figures import error_rates, write_figures
 from asr_ablations.report.files import write_texts
 from asr_ablations.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
 from asr_ablations.report.page.content import content
@@ -166,7 +166,7 @@ def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -
 
 
 def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_path: Path) -> None:
-    paths = write_figures(ended, tmp_path, [looks])
+    paths = write_figures(ended, tmp_path, [error_rates])
     assert {path.name for path in paths} == {"looks.png", "looks.svg", "looks.pdf"}
     text = (tmp_path / "looks.svg").read_text()
     seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
@@ -189,7 +189,7 @@ def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison,
         for look in ended.course.looks
     ]
     comparison = replace(ended, course=replace(ended.course, looks=bare))
-    assert write_figures(comparison, tmp_path, [looks]) != []
+    assert write_figures(comparison, tmp_path, [error_rates]) != []
     assert all(row[4] == "NA" for row in looks_section(comparison).rows)
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.report.noise import HEADING
-from asr_ablations.report.results_md import is_open, write_results
-from asr_ablations.runs.kept import unpack
+from asr_ablations.report.results_md import HEADING, is_open, write_results
+from asr_ablations.runs.archive import unpack
 from tests.helpers.support import REPOSITORY
 
 PUBLISHED = REPOSITORY / "sweeps"

@@ -9,13 +9,27 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.reproduction.causes import ANY_ORDER, DETERMINING, Cause, causes, environment_causes
-from asr_ablations.reproduction.checkout import announce
-from asr_ablations.reproduction.evidence import compare_runs, refuse_damaged
-from asr_ablations.reproduction.noise import from_seeds, noise, published
-from asr_ablations.reproduction.original import Original, load_original
-from asr_ablations.reproduction.terminal import cause_line, noise_line
-from asr_ablations.reproduction.verdict import CANNOT_TELL, DIFFERS, DRIFT, MATCH, Verdict, judge
+from asr_ablations.reproduction.evidence import (
+    ANY_ORDER,
+    DETERMINING,
+    Cause,
+    causes,
+    compare_runs,
+    environment_causes,
+    refuse_damaged,
+)
+from asr_ablations.reproduction.original import Original, announce, load_original
+from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
+from asr_ablations.reproduction.verdict import (
+    CANNOT_TELL,
+    DIFFERS,
+    DRIFT,
+    MATCH,
+    Verdict,
+    cause_line,
+    judge,
+    noise_line,
+)
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.records import read_run

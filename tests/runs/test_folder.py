@@ -8,7 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.runs.damage import damage
+from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import MACHINE_KEYS, identity, short_name
 from asr_ablations.tools.errors import UsageError

@@ -10,13 +10,13 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
-from asr_ablations.report.markdown import body
+from asr_ablations.report.formats import body
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.kept import keep, unpack
+from asr_ablations.runs.archive import keep, unpack
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
 from asr_ablations.runs.records import read_run
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.until.sharing import take_over
+from asr_ablations.sweep.until.ablation import take_over
 from asr_ablations.tools.files import write_json
 from tests.helpers.run_folders import write_run, write_sweep
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.looks import Look, declared, evidence, looks, record_look
 from asr_ablations.runs.reader import UnreadableFileError
+from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
 from asr_ablations.tools.files import write_json
 
 LOOK = Look("2026-01-01T00:00:00+00:00", {"lstm": 3, "gru": 2}, evidence(["a", "b"]), True, "lstm", "wer", "test", "t")

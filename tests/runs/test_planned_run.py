@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.layout import STANDING, SWEEP
-from asr_ablations.runs.planned_run import PlannedRun, planned_run
+from asr_ablations.runs.sweep_history import PlannedRun, planned_run
 from asr_ablations.tools.files import write_json
 from tests.helpers.invented_records import config
 from tests.helpers.planned import plan

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.damage import damage
-from asr_ablations.runs.edits import EDITED, RENAMED
+from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
-from asr_ablations.runs.records import load, read_run
+from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
 from asr_ablations.runs.status import fate_of
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.tools.errors import UsageError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.topology import buses, links, topology
+from asr_ablations.runs.environment import buses, links, topology
 
 MATRIX = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m

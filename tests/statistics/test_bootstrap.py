@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
+from asr_ablations.statistics.intervals import shared_variance, speaker_interval
 
 
 def corpus(generator: np.random.Generator, speakers: int, utterances: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 
-from asr_ablations.statistics.divergence import fisher
+from asr_ablations.statistics.distributions import fisher
 
 
 def test_the_lady_tasting_tea() -> None:

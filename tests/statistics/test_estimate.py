@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.bootstrap import shared_variance, speaker_interval
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
-from asr_ablations.statistics.procedure import FixedLength
+from asr_ablations.statistics.intervals import shared_variance, speaker_interval
+from asr_ablations.statistics.power import FixedLength
 from asr_ablations.statistics.sample import Sample
 from tests.helpers.worlds import World
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from asr_ablations.statistics.estimate import Estimate
-from asr_ablations.statistics.family import holm_decisions
-from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.statistics.multiple_testing import holm_decisions
+from asr_ablations.statistics.power import Anytime, FixedLength, Procedure
 
 
 def by_definition(ps: list[float]) -> list[float]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
+from asr_ablations.statistics.estimate import Part, RunNoise, combined, over_seeds
 
 
 def invented(generator: np.random.Generator) -> tuple[list[RunNoise], Part]:

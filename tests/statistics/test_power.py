@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.estimate import Estimate
-from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
-from asr_ablations.statistics.power import found, found_in_four_of_five, levers, seeds_for, speakers_for
-from asr_ablations.statistics.procedure import Anytime
+from asr_ablations.statistics.estimate import Estimate, Part, RunNoise, combined, over_seeds
+from asr_ablations.statistics.power import Anytime, found, found_in_four_of_five, levers, seeds_for, speakers_for
 
 
 def design(deviation: float, runs: int, speakers: tuple[float, int] | None = None, shared: float = 0.0) -> Estimate:

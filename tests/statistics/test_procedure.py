@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate
-from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
+from asr_ablations.statistics.power import Anytime, FixedLength, Procedure
 from asr_ablations.statistics.sample import Sample
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.seeds import holm, mean_and_deviation, welch_error
+from asr_ablations.statistics.sample import holm, mean_and_deviation, welch_error
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.estimate import Estimate, contrast_estimate
-from asr_ablations.statistics.sample import Sample
-from asr_ablations.statistics.sequential import (
+from asr_ablations.statistics.alpha_spending import (
     GroupSequential,
     levels,
     planned_looks,
@@ -16,6 +14,8 @@ from asr_ablations.statistics.sequential import (
     seeds_to_find,
     spent,
 )
+from asr_ablations.statistics.estimate import Estimate, contrast_estimate
+from asr_ablations.statistics.sample import Sample
 
 LOOKS = (3, 5, 8, 12, 20)
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.sample import Sample
-from asr_ablations.statistics.spread import Correlation, describe, equal_seed_correlation, spearman
+from asr_ablations.statistics.sample import Correlation, Sample, describe, equal_seed_correlation, spearman
 from tests.helpers.worlds import World
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.tails import chi_square_quantile, normal_above, normal_bound, t_above, t_bound
+from asr_ablations.statistics.distributions import chi_square_quantile, normal_above, normal_bound, t_above, t_bound
 
 DEGREES = [0.3, 1, 1.5, 2, 3.7, 10, 100, 1e6, np.inf]
 PROBABILITIES = [1e-300, 1e-14, 0.001, 0.025, 0.2, 0.5, 0.9]

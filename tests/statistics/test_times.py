@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.times import ratio
+from asr_ablations.statistics.time_to_accuracy import ratio
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.runs.launches import launches
-from asr_ablations.runs.looks import declared
 from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
-from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.runs.sweep_history import declared, launches
+from asr_ablations.sweep.arm import STOPPED, FrozenArm, State
+from asr_ablations.sweep.executors import this_machine
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
 from asr_ablations.sweep.manifest import write_manifest
-from asr_ablations.sweep.places import this_machine
-from asr_ablations.sweep.states import STOPPED, State
 from asr_ablations.tools.errors import UsageError
 
 

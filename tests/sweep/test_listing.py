@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
-from asr_ablations.sweep.listing import each_arm_of
-from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.sweep.arm import each_arm_of
+from asr_ablations.sweep.live import what_varies
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose
 

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from asr_ablations.runs.status import DONE, FAILED, RUNNING
-from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.arm import FrozenArm, State
 from asr_ablations.sweep.live import LiveArms
-from asr_ablations.sweep.states import State
 
 
 @pytest.fixture

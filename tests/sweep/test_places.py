@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.places import Machine
-from asr_ablations.sweep.slots import Slots
+from asr_ablations.sweep.executors import Machine
+from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.tools.errors import UsageError
 
 SCRIPT = Path("train.py")

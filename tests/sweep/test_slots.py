@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.cost import Cost
-from asr_ablations.sweep.plan import memory_warning
-from asr_ablations.sweep.slots import Slots, machine_slots, share_of_cores
+from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
+from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import visible_gpus
 
@@ -63,7 +62,7 @@ def arms(*needed: tuple[int | None, int]) -> list[FrozenArm]:
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Eight cores with 64 GiB of free memory, without GPUs."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
-    monkeypatch.setattr("asr_ablations.sweep.slots.available_memory", lambda: 64 * 2**30)
+    monkeypatch.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: 64 * 2**30)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return monkeypatch
@@ -94,7 +93,7 @@ def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(
     machine: pytest.MonkeyPatch, gibibytes: float | None, jobs: int
 ) -> None:
     free = None if gibibytes is None else int(gibibytes * 2**30)
-    machine.setattr("asr_ablations.sweep.slots.available_memory", lambda: free)
+    machine.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: free)
     assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
 
 

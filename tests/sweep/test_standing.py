@@ -8,7 +8,7 @@ import pytest
 
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.layout import STANDING
-from asr_ablations.sweep.until.standing import standing, write_standing
+from asr_ablations.sweep.until.ablation import standing, write_standing
 from asr_ablations.tools.files import Json
 from tests.helpers.planned import LOOKS, planned
 

@@ -8,8 +8,7 @@ import pytest
 
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
-from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.states import ELSEWHERE, STOPPED, State
+from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
 
 RECORDED = "RuntimeError: no space left on device"
 INTERRUPTED = "interrupted: SIGTERM"

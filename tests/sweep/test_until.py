@@ -12,8 +12,8 @@ from asr_ablations.runs.records import load
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
+from asr_ablations.sweep.until.ablation import take_over
 from asr_ablations.sweep.until.planning import Variant, continued, make_plan
-from asr_ablations.sweep.until.sharing import take_over
 from asr_ablations.sweep.until.start import arms_and_seeds
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json

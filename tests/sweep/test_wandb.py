@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import QuotedString
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args, load_sweep_config
 
 from asr_ablations.config.compose import compose
-from asr_ablations.sweep.wandb import METHODS, count_arms, definition, parameter
+from asr_ablations.sweep.wandb_sweep import METHODS, count_arms, definition, parameter
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import CONF, REPOSITORY, group_options
 

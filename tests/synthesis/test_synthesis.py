@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.languages import alphabets
-from asr_ablations.synthesis import espeak, speakers
+from asr_ablations.config.resolvers import alphabets
+from asr_ablations.synthesis import recordings, speakers
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
@@ -26,7 +26,7 @@ from asr_ablations.synthesis.sentences import (
     ranking,
     vocabulary,
 )
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.files import CONF
 
 LEAST_WORDS = {"en": 3000, "pl": 1500}
 FOREIGN = {"en": "", "pl": "qvx'"}
@@ -43,10 +43,10 @@ def letters(language: str) -> set[str]:
 
 def test_speech_does_not_depend_on_what_was_spoken_before():
     first = ("the old man walked home", "en-us+m3", 160, 50, 50)
-    alone = espeak.synthesize(*first)
+    alone = recordings.synthesize(*first)
     for text, voice in [("seven apples", "en-gb-scotland+f2"), ("dzień dobry", "pl+klatt4"), ("no", "en-us+m3")]:
-        espeak.synthesize(text, voice, 200, 70, 20, 2)
-    assert np.array_equal(alone, espeak.synthesize(*first))
+        recordings.synthesize(text, voice, 200, 70, 20, 2)
+    assert np.array_equal(alone, recordings.synthesize(*first))
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_speech_does_not_depend_on_what_was_spoken_before():
 def test_every_parameter_changes_the_speech(change):
     base = {"voice": "en-us+m1", "rate": 150, "pitch": 50, "pitch_range": 50, "word_gap": 0}
     assert not np.array_equal(
-        espeak.synthesize("one two three", **base), espeak.synthesize("one two three", **base | change)
+        recordings.synthesize("one two three", **base), recordings.synthesize("one two three", **base | change)
     )
 
 
 def test_refusal_names_text_and_voice():
     with pytest.raises(RuntimeError, match=r"'good day'.*'nowhere'"):
-        espeak.synthesize("good day", "nowhere", 150, 50, 50)
+        recordings.synthesize("good day", "nowhere", 150, 50, 50)
 
 
 def test_every_voice_of_the_tables_exists():
@@ -71,7 +71,7 @@ def test_every_voice_of_the_tables_exists():
     available = {path.name for path in (Path(espeakng_loader.get_data_path()) / "voices" / "!v").iterdir()}
     assert available.issuperset((speakers.CLEAN_VARIANTS + " " + speakers.OTHER_VARIANTS).split())
     for accent in {accent for code in codes() for kind in load_language(code).accents.values() for accent in kind}:
-        assert len(espeak.synthesize("no", accent, 150, 50, 50)) > 0
+        assert len(recordings.synthesize("no", accent, 150, 50, 50)) > 0
 
 
 # words and sentences

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.config.build import build
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.extras import BROUGHT_BY, require
+from asr_ablations.tools.errors import BROUGHT_BY, UsageError, require
 from tests.helpers.support import REPOSITORY, described
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import library
 
-from asr_ablations.tools.own_kernels import trusted
+from asr_ablations.tools.products import trusted
 
 
 @pytest.fixture(scope="module")

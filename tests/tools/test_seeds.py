@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asr_ablations.tools.seeds import generator, stream, uniforms
+from asr_ablations.tools.random_streams import generator, stream, uniforms
 from tests.helpers.support import REPOSITORY
 
 ARGUMENTS: list[tuple[Any, ...]] = [
@@ -36,7 +36,7 @@ def test_a_stream_is_the_hash_that_it_has_always_been(names: tuple[int, ...], b2
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_draws_are_the_same_in_every_process(hash_seed: str) -> None:
     draws = "s.stream(3, 'a'), s.generator(3, 'x').random(), *s.uniforms(9, 3, 'é')"
-    code = f"import asr_ablations.tools.seeds as s; print({draws})"
+    code = f"import asr_ablations.tools.random_streams as s; print({draws})"
     environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(REPOSITORY / "src"), "PATH": ""}
     told = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

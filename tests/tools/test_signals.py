@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from asr_ablations.tools.paths import SOURCE
+from asr_ablations.tools.files import SOURCE
 
 # A timer's signals, handled in Python, while an LSTM trains on the CPU: what a SIGTERM does once, a thousand times.
 TRAINING = """

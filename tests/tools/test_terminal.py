@@ -3,8 +3,7 @@
 import pytest
 from rich.table import Table
 
-from asr_ablations.tools.progress_bar import bar
-from asr_ablations.tools.terminal import console, harmless, harmless_line
+from asr_ablations.tools.terminal import bar, console, harmless, harmless_line
 
 
 def test_nothing_that_a_terminal_obeys_is_left() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from asr_ablations.config.build import build
-from asr_ablations.training.drawing import drawing
+from asr_ablations.training.model_summary import drawing
 from tests.helpers.support import compose, group_options
 
 

@@ -13,8 +13,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.callbacks.loss_scale import LossScale
 from asr_ablations.training.master_weights import sixteen_bit_copies
+from asr_ablations.training.optimizer_steps import LossScale
 from asr_ablations.training.precision import lightning_precision, notice, set_tf32
 from tests.helpers.fits import SMALL, WARNINGS, fit, same
 from tests.helpers.support import compose, tiny_overrides

@@ -12,8 +12,8 @@ from torch import nn
 
 from asr_ablations.config.build import build
 from asr_ablations.training import assembly
+from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimizer_of
 from asr_ablations.training.precision import Scaled
-from asr_ablations.training.scaled_steps import FUSED, DeviceScaler, optimizer_of
 from tests.helpers.fits import WARNINGS, fit
 from tests.helpers.support import compose, group_options
 

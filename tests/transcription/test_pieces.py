@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.transcription.pieces import cut
+from asr_ablations.transcription.recogniser import cut
 
 
 def speech(*seconds: float, pause: float = 0.0) -> np.ndarray:

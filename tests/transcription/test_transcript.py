@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.transcription.doubt import doubt
-from asr_ablations.transcription.output import Stream, writer
-from asr_ablations.transcription.recogniser import Piece
+from asr_ablations.transcription.recogniser import Piece, Word
 from asr_ablations.transcription.sources import Source
-from asr_ablations.transcription.transcript import Transcript, as_srt, subtitles
-from asr_ablations.transcription.word_times import Word
+from asr_ablations.transcription.transcribe import Stream, writer
+from asr_ablations.transcription.transcript import Transcript, as_srt, doubt, subtitles
 
 HOUR = 3600.0
 

@@ -11,7 +11,7 @@ import torch
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.metrics.ctc_alignment import letter_frames
-from asr_ablations.transcription.word_times import align
+from asr_ablations.transcription.recogniser import align
 from tests.helpers.support import shared_data
 
 ALPHABET = Alphabet("ab ")

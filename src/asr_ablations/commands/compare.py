@@ -17,10 +17,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr_ablations.commands.run import as_folder, exit_code
+from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import CONF, REPOSITORY, typed
+from asr_ablations.tools.files import CONF, REPOSITORY, typed
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.result import Comparison
@@ -92,7 +92,7 @@ def write_results(options: argparse.Namespace) -> int:
 
 def unpack_records(options: argparse.Namespace) -> int:
     from asr_ablations.report.results_md import RECORDS
-    from asr_ablations.runs.kept import ENDING, unpack
+    from asr_ablations.runs.archive import ENDING, unpack
 
     records = (options.out or REPOSITORY / "sweeps") / RECORDS
     if not (archives := sorted(records.glob(f"*{ENDING}"))):
@@ -102,13 +102,13 @@ def unpack_records(options: argparse.Namespace) -> int:
 
 
 def benchmark_results(folder: str) -> list[Path]:
-    from asr_benchmarks.side_by_side import results
+    from asr_benchmarks.tables import results
 
     return [] if folder.startswith("wandb=") else results(Path(folder))
 
 
 def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
-    from asr_benchmarks.side_by_side import compare_results
+    from asr_benchmarks.tables import compare_results
 
     first = Path(options.folders[0])
     folder = options.out or (first.parent if first.is_file() else first) / COMPARISON
@@ -157,7 +157,7 @@ def inspect_single(comparison: "Comparison") -> "list[Inspected]":
     """Chosen utterances of a comparison of one run, passed through its model; of several runs, or without the model or
     the recordings, none.
     """
-    from asr_ablations.config.languages import look_up_in
+    from asr_ablations.config.resolvers import look_up_in
     from asr_ablations.report.inspection import inspect
 
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:

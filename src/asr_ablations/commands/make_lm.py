@@ -9,13 +9,12 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.config.keys import unread
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import programs
-from asr_ablations.language_models.fit import fit
+from asr_ablations.language_models import lmplz
+from asr_ablations.language_models.lmplz import fit
 from asr_ablations.language_models.model import ARPA, BINARY, RECORD, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
-from asr_ablations.tools.files import Json, write_json
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.files import Json, typed, write_json
 from asr_ablations.tools.terminal import console
 
 READS = ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger")
@@ -42,12 +41,12 @@ def make(cfg: DictConfig) -> Path:
 
 
 def _binary(folder: Path) -> bool:
-    program = programs.find("build_binary")
+    program = lmplz.find("build_binary")
     if program is None:
         print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "
               "more slowly")  # fmt: skip
         return False
-    programs.binary(program, folder / ARPA, folder / BINARY)
+    lmplz.binary(program, folder / ARPA, folder / BINARY)
     return True
 
 

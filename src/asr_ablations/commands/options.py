@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from asr_ablations.tools.files import write
-from asr_ablations.tools.paths import CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.files import CONF, REPOSITORY, SOURCE, write
 
 PAGE = REPOSITORY / "docs" / "options.md"
 INTERNAL = ("_target_", "_partial_", "defaults", "hydra")

@@ -10,8 +10,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.config.keys import unread
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.description import SetDescription, describe_set
-from asr_ablations.data.fingerprint import fingerprint
+from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
 from asr_ablations.data.screening import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless_line

@@ -24,8 +24,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr_ablations.commands.run import as_folder, exit_code
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.commands.console import as_folder, exit_code
+from asr_ablations.tools.files import REPOSITORY
 
 if TYPE_CHECKING:
     from asr_ablations.reproduction.original import Original
@@ -68,8 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _original(options: argparse.Namespace) -> "Original":
-    from asr_ablations.reproduction.checkout import announce
-    from asr_ablations.reproduction.original import load_original
+    from asr_ablations.reproduction.original import announce, load_original
 
     original = load_original(Path(options.run))
     if options.checkout:
@@ -78,10 +77,9 @@ def _original(options: argparse.Namespace) -> "Original":
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    from asr_ablations.report.wandb_afterwards import log_afterwards
+    from asr_ablations.report.wandb import log_afterwards
     from asr_ablations.reproduction.reproduce import reproduce
-    from asr_ablations.reproduction.terminal import print_verdict
-    from asr_ablations.reproduction.verdict import DRIFT, MATCH
+    from asr_ablations.reproduction.verdict import DRIFT, MATCH, print_verdict
 
     original = _original(options)
     folder = (options.outputs or original.sweep.parent / "reproductions").absolute()

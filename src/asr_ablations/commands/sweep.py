@@ -10,8 +10,8 @@ outputs=<folder>), no arm is trained twice: what is done is skipped, and an arm 
 import argparse
 from pathlib import Path
 
-from asr_ablations.commands.run import exit_code
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.commands.console import exit_code
+from asr_ablations.tools.files import REPOSITORY
 
 METHODS = ("grid", "random", "bayes")
 
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 def write_wandb(options: argparse.Namespace) -> int:
     import yaml
 
-    from asr_ablations.sweep.wandb import count_arms, definition
+    from asr_ablations.sweep.wandb_sweep import count_arms, definition
     from asr_ablations.tools.files import write
 
     sweep = definition(options.file, REPOSITORY, options.overrides, method=options.method, project=options.project)

@@ -17,8 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.runs.listed_arms import read_arms
-from asr_ablations.tools.files import write
-from asr_ablations.tools.paths import CONF, REPOSITORY
+from asr_ablations.tools.files import CONF, REPOSITORY, write
 
 SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, completed
 from asr_ablations.runs.layout import DATA
-from asr_ablations.runs.plain_yaml import load_yaml
+from asr_ablations.runs.reader import load_yaml
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.files import CONF, Json
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = DATA

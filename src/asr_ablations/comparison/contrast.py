@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.power import Levers
-from asr_ablations.statistics.range import Range
 
 ALPHA = 0.05
 """The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""

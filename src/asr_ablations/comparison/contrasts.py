@@ -4,16 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA, Contrast, Outcome, Question
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate, weighted
-from asr_ablations.statistics.family import holm_decisions
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
-from asr_ablations.statistics.power import found_in_four_of_five, levers
-from asr_ablations.statistics.procedure import Procedure
-from asr_ablations.statistics.sample import Sample
-from asr_ablations.statistics.seeds import holm
+from asr_ablations.statistics.multiple_testing import holm_decisions
+from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
+from asr_ablations.statistics.sample import Sample, holm
 
 NOT_LEARNED = 0.9
 """WER above which a model has not learned to transcribe: it writes almost nothing right."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.arms import find_baseline, group
+from asr_ablations.comparison.arms import Arm, find_baseline, group
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
     Differing,
@@ -18,7 +17,10 @@ from asr_ablations.comparison.confounds import (
 )
 from asr_ablations.comparison.contrast import Question
 from asr_ablations.comparison.declaration import Declaration, declaration
-from asr_ablations.comparison.listed import (
+from asr_ablations.comparison.derived_tables import is_search
+from asr_ablations.comparison.metrics import Metric, check_comparable, find_metric, measured_sets
+from asr_ablations.comparison.planned_looks import planned_arms
+from asr_ablations.comparison.questions import (
     beyond_the_list,
     changes_of,
     default_baseline,
@@ -26,11 +28,8 @@ from asr_ablations.comparison.listed import (
     in_order,
     listed_arms,
     of_the_list,
+    questions,
 )
-from asr_ablations.comparison.metrics import Metric, check_comparable, find_metric, measured_sets
-from asr_ablations.comparison.planned import planned_arms
-from asr_ablations.comparison.questions import questions
-from asr_ablations.comparison.search import is_search
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.runs.layout import EVALUATIONS
-from asr_ablations.runs.looks import Look, declared, evidence, looks, record_look
 from asr_ablations.runs.records import Records
-from asr_ablations.statistics.procedure import Anytime, FixedLength, Procedure
-from asr_ablations.statistics.sequential import GroupSequential
+from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
+from asr_ablations.statistics.alpha_spending import GroupSequential
+from asr_ablations.statistics.power import Anytime, FixedLength, Procedure
 from asr_ablations.tools.machine import iso
 
 

@@ -3,8 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.time_to_accuracy import ratio
 from asr_ablations.tools.errors import UsageError, choices
 
 LARGEST_RATE = 2.0
@@ -125,3 +129,23 @@ def validation_values(run: RunRecord, metric: Metric) -> list[float]:
     """The metric at every validation on the first validation set, in order."""
     key = metric.curve_key(validation_set(run))
     return [value for row in run.metrics if (value := row.get(key)) is not None]
+
+
+class Ratio(NamedTuple):
+    """A ratio of geometric means with its 95 % interval over runs; None where a side has a single run."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def ratio_of_times(arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False) -> Ratio | None:
+    """What the runs of an arm took over what those of the baseline did, in any unit; None where a side has no time, or
+    one of 0. itself: both are the same runs, whose ratio is 1 without any doubt.
+    """
+    if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
+        return None
+    known = None if itself else ratio(arm, baseline)
+    if known is None:
+        return Ratio(float(np.exp(np.mean(np.log(arm)) - np.mean(np.log(baseline)))), None, None)
+    return Ratio(known.value, known.low, known.high)

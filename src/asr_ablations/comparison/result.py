@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import Contrast, Verdict
-from asr_ablations.comparison.course import Course
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
+from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan

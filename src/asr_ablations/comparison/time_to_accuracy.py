@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.metrics import Metric, validation_set
-from asr_ablations.comparison.ratios import Ratio, ratio_of_times
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.metrics import Metric, Ratio, ratio_of_times, validation_set
 from asr_ablations.comparison.result import EqualCost, TimeToAccuracy
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.seeds import mean_and_deviation
+from asr_ablations.statistics.sample import mean_and_deviation
 from asr_ablations.statistics.time_to_accuracy import (
     AXES,
     Axis,

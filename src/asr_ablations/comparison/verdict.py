@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Verdict
 from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
 from asr_ablations.comparison.metrics import Metric, find_metric
-from asr_ablations.statistics.divergence import fisher
+from asr_ablations.statistics.distributions import fisher
 
 
 def verdict(contrast: Contrast, arms: Sequence[Arm], noise: str) -> Verdict:

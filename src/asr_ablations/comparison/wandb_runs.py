@@ -11,16 +11,14 @@ import yaml
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.layout import UTTERANCES
-from asr_ablations.runs.looks import evidence
 from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
-from asr_ablations.statistics.procedure import FixedLength
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.paths import CONF
-from asr_ablations.tools.wandb_errors import refusals
+from asr_ablations.runs.sweep_history import evidence
+from asr_ablations.statistics.power import FixedLength
+from asr_ablations.tools.errors import UsageError, refusals
+from asr_ablations.tools.files import CONF, Json
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""

@@ -6,13 +6,10 @@ from typing import Any
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.blame import by_key
+from asr_ablations.config.component_arguments import by_key, check_kinds, refuse_nulls
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
-from asr_ablations.config.kinds import check_kinds
-from asr_ablations.config.nulls import refuse_nulls
 from asr_ablations.config.targets import check_free, check_group, check_node, groups
-from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory
-from asr_ablations.tools.extras import missing
+from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
 from asr_ablations.tools.terminal import harmless_line
 
 

@@ -4,11 +4,13 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
 import yaml
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
@@ -17,18 +19,45 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
 from asr_ablations.config.checks import check
-from asr_ablations.config.compose import sweep_name
-from asr_ablations.config.languages import look_up_in
-from asr_ablations.config.loader import use_loader
-from asr_ablations.config.words import arranged
+from asr_ablations.config.compose import sweep_name, use_loader
+from asr_ablations.config.keys import known
+from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
-from asr_ablations.tools.extras import installs
-from asr_ablations.tools.paths import CARRIED, CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, installs, is_lack_of_memory, of_the_system
+from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
+
+COMPLETION = ("-sc", "--shell-completion")
+
+
+def arranged(words: Sequence[str], config_name: str) -> list[str]:
+    """The words with Hydra's options before the overrides: its parser takes no override after an option that follows
+    one, as in seed=1 -m rnn=lstm,gru.
+
+    config_name: the file of conf/ that the command begins with. Raises UsageError for a word that is neither.
+    """
+    if any(word in COMPLETION for word in words):
+        return list(words)
+    parsed, unknown = get_args_parser().parse_known_intermixed_args(list(words))
+    for word in unknown:
+        if "=" in word:
+            raise UsageError(f"{word}: keys have no dashes; expected {word.lstrip('-')}")
+        raise UsageError(f"{word}: there is no such option; keys are set as dropout=0.2, and --help lists them")
+    for word in parsed.overrides:
+        if "=" not in word and not word.startswith("~"):
+            raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
+    return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
+
+
+def _example(word: str, config_name: str) -> str:
+    """The end of the message, for a word that is likely a folder, or else."""
+    if "/" not in word and not Path(word).exists():
+        return "; --help lists the keys"
+    return f", as {'run' if 'run' in known(config_name)[0] else 'data.root'}={word}"
+
 
 PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
 """The extras that bring launchers of Hydra's."""

@@ -11,8 +11,7 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.files import CONF, Json
 
 MARKS = ("_target_", "_partial_")
 """Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""

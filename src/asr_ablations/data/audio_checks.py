@@ -1,16 +1,38 @@
 """Faults of the audio files of utterances: `inspect` reads headers and bytes, `decode_all` every sample."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from asr_ablations.data import audio, audio_index
-from asr_ablations.data.audio import AudioError
-from asr_ablations.data.audio_index import DecodedRow, FileRow, FileState
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import MISSING, NUMBERS, Utterances
-from asr_ablations.tools.threads import in_threads
+from asr_ablations.data import audio
+from asr_ablations.data.audio import AudioError, DecodedRow, FileRow, FileState
+from asr_ablations.data.utterances import MISSING, NUMBERS, Utterance, Utterances
+from asr_ablations.tools.machine import cores
+from asr_ablations.tools.terminal import bar
+
+A = TypeVar("A")
+B = TypeVar("B")
+CHUNK = 64
+"""Files per task: a task per file would cost more than what is looked up."""
+
+
+def in_threads(work: Callable[[A], B], items: Sequence[A], title: str) -> Iterator[list[B]]:
+    """Apply `work` to all items in order, in chunks, with a progress bar. Threads suffice: reading, hashing and
+    decoding release the interpreter's lock.
+    """
+    chunks = [items[i : i + CHUNK] for i in range(0, len(items), CHUNK)]
+    pool = ThreadPoolExecutor(cores())
+    try:
+        with bar(title, len(items)) as advance:
+            for done in pool.map(lambda chunk: [work(item) for item in chunk], chunks):
+                yield done
+                advance(len(done))
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
+
 
 BLOCK = 1 << 20
 ROUNDING = 0.05
@@ -33,11 +55,11 @@ class AudioFile:
 def inspect(utterances: Sequence[Utterance], title: str) -> Utterances:
     """Return the utterances with durations, content hashes and the faults that files show without being decoded."""
     paths = list({str(u.audio): u.audio for u in utterances if not u.fault}.values())
-    rows = {row.path: row for row in audio_index.load(FileRow, paths)}
+    rows = {row.path: row for row in audio.load(FileRow, paths)}
     files: dict[str, AudioFile] = {}  # by text: a Path is costly to compare
     for chunk in in_threads(lambda path: _inspect_file(path, rows.get(str(path))), paths, title):
         files |= {str(file.path): file for file in chunk}
-        audio_index.store([_file_row(file) for file in chunk if not (file.fault or file.indexed)])
+        audio.store([_file_row(file) for file in chunk if not (file.fault or file.indexed)])
     placed = [u if u.fault else _placed(u, files[str(u.audio)]) for u in utterances]
     states = [FileState.of(u.audio) if u.fault else files[str(u.audio)].state for u in utterances]
     return Utterances.of(placed, [state or MISSING for state in states])
@@ -90,7 +112,7 @@ Part = tuple[str, float, float]
 
 def known_faults(utterances: Utterances) -> Utterances:
     """Return the utterances with the faults that `decode_all` found in an earlier run, where files are unchanged."""
-    rows = {(row.path, row.begin, row.seconds): row for row in audio_index.load_faulty()}
+    rows = {(row.path, row.begin, row.seconds): row for row in audio.load_faulty()}
     paths = {path for path, _, _ in rows}
     suspects = [index for index, path in enumerate(utterances.strings("audio")) if path in paths] if paths else []
     faults = {index: _known_fault(utterances[index], rows) for index in suspects if not utterances[index].fault}
@@ -102,7 +124,7 @@ def decode_all(utterances: Utterances, title: str) -> Utterances:
     silent. Where an earlier run has decoded the very same, no file is looked at but those that had a fault.
     """
     digest = _digest(utterances)
-    if (faulty := audio_index.faults_of_decoded(digest)) is not None:
+    if (faulty := audio.faults_of_decoded(digest)) is not None:
         known = known_faults(utterances)
         if int(known.has("fault").sum()) == faulty:
             return known
@@ -111,9 +133,9 @@ def decode_all(utterances: Utterances, title: str) -> Utterances:
     checked = 0
     for chunk in in_threads(lambda u: _check(u, rows), utterances, title):
         faults |= {index: fault for index, (fault, _) in enumerate(chunk, checked) if fault}
-        audio_index.store([row for _, row in chunk if row is not None])
+        audio.store([row for _, row in chunk if row is not None])
         checked += len(chunk)
-    audio_index.store_decoded(digest, len(faults))
+    audio.store_decoded(digest, len(faults))
     return utterances.replaced({index: replace(utterances[index], fault=fault) for index, fault in faults.items()})
 
 
@@ -130,7 +152,7 @@ def _digest(utterances: Utterances) -> str:
 
 def _decoded_rows(utterances: Sequence[Utterance]) -> dict[Part, DecodedRow]:
     paths = {str(u.audio): u.audio for u in utterances if not u.fault}.values()
-    return {(row.path, row.begin, row.seconds): row for row in audio_index.load(DecodedRow, paths)}
+    return {(row.path, row.begin, row.seconds): row for row in audio.load(DecodedRow, paths)}
 
 
 def _part(utterance: Utterance) -> Part:

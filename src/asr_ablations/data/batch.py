@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.tools.masks import valid_frames
 
 
@@ -76,3 +79,88 @@ def _padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     valid = valid_frames(lengths, size, values.device)
     padded = values.new_zeros(*valid.shape, values.shape[1])
     return padded.masked_scatter_(valid[..., None], values)
+
+
+MULTIPLE = 8
+"""Matrix units are fastest with batches of a multiple of this."""
+
+
+class BatchSize(Protocol):
+    """The size of the batch of one step, which all ranks share."""
+
+    def count(self, longest: float) -> int:
+        """Return the number of utterances of a batch whose longest one lasts `longest` seconds."""
+
+    def cut(self, durations: np.ndarray) -> list[int]:
+        """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
+        cuts does not depend on the order of the sequence.
+        """
+
+
+class Count:
+    """`size` utterances for each of `ranks`."""
+
+    def __init__(self, size: int, ranks: int) -> None:
+        self.size = size * ranks
+
+    def count(self, longest: float) -> int:
+        return self.size
+
+    def cut(self, durations: np.ndarray) -> list[int]:
+        return list(range(self.size, len(durations), self.size))
+
+
+class Seconds:
+    """`seconds` of audio for each of `ranks`, padding included where the longest utterance is known beforehand; from
+    eight utterances on, a multiple of eight.
+    """
+
+    def __init__(self, seconds: float, ranks: int) -> None:
+        self.seconds, self.ranks = seconds, ranks
+
+    def count(self, longest: float) -> int:
+        fits = max(1, int(self.seconds / max(longest, 1e-3)))
+        return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
+
+    def cut(self, durations: np.ndarray) -> list[int]:
+        """Cut into stretches of equal audio, without padding; none is empty, because each is at least as long as an
+        utterance.
+        """
+        ends = durations.cumsum()
+        batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
+        middles = ends - durations / 2
+        return np.searchsorted(middles, ends[-1] * np.arange(1, batches) / batches).tolist()
+
+
+def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:
+    """Return the rule for whichever of `size` and `seconds` is set."""
+    return Count(size, ranks) if size is not None else Seconds(seconds or 0.0, ranks)
+
+
+@runtime_checkable
+class AlphabetFactory(Protocol):
+    """alphabet: from a corpus to the alphabet of its transcripts."""
+
+    def __call__(self, corpus: Corpus) -> Alphabet:
+        """May read the training text; a fixed alphabet leaves the corpus alone, which need not be prepared then."""
+
+
+@runtime_checkable
+class Augmentation(Protocol):
+    """augment: another version of each training utterance in every epoch; never called in validation or test.
+
+    What is drawn depends on (seed, epoch, utterance id) only: batch mates, workers and ranks change nothing.
+    """
+
+    changes_waveforms: bool
+    """Whether `waveform` does anything: it excludes a cache of features."""
+
+    def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
+        """int16 samples (S,) at 16 kHz → int16 (S',), in the process that reads, one utterance alone. S may be 0."""
+
+    def __call__(
+        self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
+    ) -> torch.Tensor:
+        """Normalised features (B, T, F) → the same shape, on the model's device; lengths (B,) in frames on the CPU.
+        Frames past a length do not matter.
+        """

@@ -9,14 +9,11 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch_size import batch_size
-from asr_ablations.data.contracts import Augmentation
+from asr_ablations.data.batch import Augmentation, batch_size
+from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.dataset import Perturbation, Speech
-from asr_ablations.data.description import DataDescription, describe_set
-from asr_ablations.data.fingerprint import fingerprint
-from asr_ablations.data.loader import SpeechLoader, explained
-from asr_ablations.data.sampler import BatchOrder, Order
+from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
+from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
 from asr_ablations.data.screening import UNUSED, Screened, screen
 from asr_ablations.data.store import Cache
 from asr_ablations.data.utterances import Utterances

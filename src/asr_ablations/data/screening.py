@@ -13,8 +13,7 @@ import torch
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from types import ModuleType
 
 import numpy as np
 
-from asr_ablations.data import alphabet, audio, audio_checks, audio_index
+from asr_ablations.data import alphabet, audio, audio_checks
 from asr_ablations.data.utterances import MISSING, Columns, FileState, Texts, Utterances
 from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
@@ -66,7 +66,7 @@ class SplitIndex:
         self.code = _source_hash([*modules, alphabet, audio, audio_checks])
         names = (reader.__qualname__, *map(str, place), os.getcwd(), os.path.expanduser("~"))
         name = hashlib.sha256(repr(names).encode(errors="surrogatepass")).hexdigest()[:16]
-        database = audio_index.index_path()
+        database = audio.index_path()
         self.path = database.with_name(f"{database.stem}-splits") / f"{name}.npz"
 
     def load(self) -> Utterances | None:

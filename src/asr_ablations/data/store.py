@@ -26,12 +26,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import MISSING, Utterances
+from asr_ablations.data.utterances import MISSING, Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import read_json, write_json
 from asr_ablations.tools.machine import cores, one_at_a_time
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,33 @@
 """Many utterances in little memory: their fields in columns, and an Utterance made of a row when it is needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from asr_ablations.data.audio_index import FileState
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.audio import FileState
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One spoken sentence; `offset` and `duration` in seconds within the file at `audio`.
+
+    A corpus that lists an utterance without a duration sets infinity, for the end of the file; Corpus.read replaces it
+    with a number. content: a hash of the whole audio file; fault: why the utterance cannot be used, "<reason>:
+    <detail>", empty if it can.
+    """
+
+    id: str
+    speaker: str
+    audio: Path
+    offset: float
+    duration: float
+    text: str
+    content: str = ""
+    fault: str = ""
+
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "size": np.int64, "changed": np.int64}

@@ -7,26 +7,86 @@ from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
 from asr_ablations.evaluation.activations import check_layers, stored_activations
-from asr_ablations.evaluation.decoders import decoder_name, files, searches
 from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
 from asr_ablations.evaluation.record import Evaluation, evaluation_name, set_content, set_rows
-from asr_ablations.evaluation.request import finished_runs
-from asr_ablations.evaluation.terminal import print_evaluations
+from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
 from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.language_models.model import RECORD
+from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json, sha256
+from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.lightning import quiet
 from asr_ablations.training.load import Trained, load_run
-from asr_ablations.training.quiet import quiet
+
+HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utterances/s", "real-time factor")
+
+
+def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> None:
+    """Print one row per set of every evaluation, under the overrides that distinguish it (Baunsgaard2020 table 3).
+
+    overrides: the command line of each evaluation.
+    """
+    terminal = console()
+    table = Table(title="evaluations", title_justify="left")
+    for column in ("decoder", *HEAD):
+        table.add_column(column, justify="left" if column in ("decoder", "set") else "right", overflow="fold")
+    for evaluation, label in zip(evaluations, _labels(evaluations, overrides), strict=True):
+        for number, name in enumerate(evaluation.content["sets"]):
+            table.add_row("" if number else label, *_cells(evaluation, name))
+    if evaluations:
+        terminal.print(table)
+    for evaluation in evaluations:
+        _print_tuning(terminal, evaluation)
+        terminal.print(f"{evaluation.folder / EVALUATIONS / evaluation.name}.json", soft_wrap=True, markup=False)
+
+
+def _labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> list[str]:
+    """The decoder, the overrides that differ among the command lines, and the run if there are several."""
+    several = len({evaluation.folder for evaluation in evaluations}) > 1
+    shared = set.intersection(*map(set, overrides)) if overrides else set()
+    labels = []
+    for evaluation, own in zip(evaluations, overrides, strict=True):
+        varied = [o.removeprefix("decoder.") for o in own if o not in shared and not o.startswith(("run=", "decoder="))]
+        run = [evaluation.content["run"]] if several else []
+        labels.append(" ".join([evaluation.content["name"], *varied, *run]))
+    return labels
+
+
+def _cells(evaluation: Evaluation, name: str) -> list[str]:
+    result = evaluation.content["sets"][name]
+    return [
+        name,
+        *(f"{100 * result[key]:.2f}" for key in ("wer", "cer", "cer_longer")),
+        *(str(result[key]) for key in ("substitutions", "deletions", "insertions")),
+        f"{result['decode_seconds']:.2f}",
+        f"{result['utterances_per_second']:.1f}",
+        f"{result['real_time_factor']:.4f}",
+    ]
+
+
+def _print_tuning(terminal: Console, evaluation: Evaluation) -> None:
+    tuning = evaluation.content["tuning"]
+    if tuning:
+        chosen = ", ".join(f"{key}={value:.3f}" for key, value in tuning["chosen"].items())
+        terminal.print(
+            f"tuned on {tuning['set']} in {tuning['trials']} trials: {chosen}; its WER went from "
+            f"{100 * tuning['wer_untuned']:.2f} to {100 * tuning['wer']:.2f} % ({tuning['file']})",
+            soft_wrap=True,
+            markup=False,
+        )
+
 
 UNTRAINED = 0.9
 """The greedy WER above which a model counts as untrained: a beam search would take about thirty times as long on it,

@@ -3,8 +3,11 @@
 import hashlib
 import json
 import logging
+import math
+import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,13 +18,46 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.evaluation.rows import Rows
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, sha256, whole_file, write_json
 from asr_ablations.training.load import Trained
+
+
+class Rows:
+    """An array (rows, …) in a file that stays open. Raises ValueError for a file that is no such array, or is shorter
+    than its head says.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb", buffering=0)
+        weakref.finalize(self, self._file.close)
+        if (version := np.lib.format.read_magic(self._file)) != (1, 0):
+            raise ValueError(f"version {version} of NumPy's format, expected (1, 0)")
+        self.shape, in_columns, self.dtype = np.lib.format.read_array_header_1_0(self._file)
+        self._begin = self._file.tell()
+        if in_columns or self.dtype.hasobject or not self.shape:
+            raise ValueError(f"no rows: {self.shape} values of {self.dtype}")
+        expected, size = self._begin + self.shape[0] * self._width, os.fstat(self._file.fileno()).st_size
+        if size < expected:
+            raise ValueError(f"{size} bytes, its head says {expected}")
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """The rows from `begin` to before `end`. Raises UsageError where the file was cut since it was opened."""
+        size = (end - begin) * self._width
+        content = os.pread(self._file.fileno(), size, self._begin + begin * self._width)
+        if len(content) < size:
+            raise UsageError(f"{self.path} was cut while it is read: the same command computes it again")
+        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
+
+    @property
+    def _width(self) -> int:
+        """Bytes of a row."""
+        return int(self.dtype.itemsize * math.prod(self.shape[1:]))
+
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 
 from asr_ablations.config.checks import MOST_PROCESSES
-from asr_ablations.evaluation.log_probs import LogProbs
-from asr_ablations.evaluation.rows import Rows
+from asr_ablations.evaluation.log_probs import LogProbs, Rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores

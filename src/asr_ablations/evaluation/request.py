@@ -1,6 +1,7 @@
 """The request of an evaluation, checked before anything is loaded."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -10,9 +11,31 @@ from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.extras import require
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.errors import UsageError, choices, require
+from asr_ablations.tools.files import typed
+from asr_ablations.training.contracts import Decoder
+
+
+def decoder_name(cfg: DictConfig) -> str:
+    """The name of the config's decoder: that of its file in components/decoder/."""
+    return str(cfg.decoder._target_).split(".")[-2]
+
+
+def tuned_weights(decoder: Decoder) -> tuple[str, ...]:
+    """Names of the attributes that are tuned on a validation set; empty for a decoder without weights."""
+    return tuple(getattr(decoder, "tuned", ()))
+
+
+def files(decoder: Decoder) -> Mapping[str, Path]:
+    """The files that the decoder reads, by key of its config."""
+    paths: Mapping[str, Path] = getattr(decoder, "files", {})
+    return paths
+
+
+def searches(decoder: Decoder) -> bool:
+    """Whether decoding takes long where the model is unsure of everything."""
+    return bool(getattr(decoder, "searches", False))
+
 
 SPACES = ("alpha", "beta", "prune_beams")
 WIDEST = 1000

@@ -11,17 +11,15 @@ from pytorch_lightning.loggers import Logger
 
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.summary import finish, log_planned, log_result, summarise
-from asr_ablations.experiment.terminal import print_run
+from asr_ablations.experiment.summary import finish, log_planned, log_result, print_run, summarise
 from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.planned_run import planned_run
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
+from asr_ablations.runs.sweep_history import planned_run
 from asr_ablations.tools.files import Json, write, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.best_checkpoint import best_checkpoint
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
@@ -30,8 +28,9 @@ from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.transcripts import Transcripts
 from asr_ablations.training.callbacks.utilisation import Utilisation
+from asr_ablations.training.checkpoints import best_checkpoint
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.drawing import drawing
+from asr_ablations.training.model_summary import drawing
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask

@@ -12,25 +12,73 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
-from asr_ablations.config.weights import weights_file
+from asr_ablations.config.resolvers import weights_file
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.earlier import earlier_checkpoint
 from asr_ablations.experiment.finished import print_finished
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.runs.damage import damage
+from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.process import command, wait_for
+from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.reader import read_environment
-from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, status_of
-from asr_ablations.runs.watchdog import LAUNCHER
+from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count
-from asr_ablations.training.quiet import quiet
+from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.lightning import quiet
+from asr_ablations.training.load import start_from
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
-from asr_ablations.training.weights import start_from
+
+log = logging.getLogger(__name__)
+
+
+def earlier_checkpoint(record: Run) -> Checkpoint | None:
+    """The last checkpoint of an earlier attempt at this run. Where it is damaged, or another run's, all checkpoints are
+    put aside, and the run starts anew. Raises UsageError where it cannot be read now: nothing is changed then.
+    """
+    path = last_checkpoint(record.folder)
+    if not path.exists():
+        return None
+    try:
+        checkpoint = read_checkpoint(path)
+        _check_resumable(checkpoint, record.id)
+    except UsageError as error:
+        if not rank():
+            log.warning("%s; the run starts anew, and its checkpoints are kept in %s", error, _put_aside(path.parent))
+        return None
+    except (OSError, MemoryError) as error:
+        raise UsageError(f"{path}: it cannot be read now: {reason(error)}; the same command continues later") from error
+    if not rank():
+        position = checkpoint["position"]
+        epoch, batch = position["epoch"] + 1, position["batches"]
+        print(f"continues from epoch {epoch}, batch {batch}: {record.folder}", flush=True)
+    return checkpoint
+
+
+def _check_resumable(checkpoint: Checkpoint, run: str) -> None:
+    """Raises UsageError for a checkpoint from which a run with this id cannot continue."""
+    try:
+        owner = checkpoint["run"]["id"]
+        numbers = [checkpoint["position"]["epoch"], checkpoint["position"]["batches"], checkpoint["run"]["rows"]]
+        ranks_ = len(checkpoint["ranks"])
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"last.ckpt: no checkpoint to continue from: it lacks {error}") from error
+    if not ranks_ or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise UsageError("last.ckpt: no checkpoint to continue from: its position is no number")
+    if owner != run:
+        raise UsageError(f"last.ckpt: it belongs to the run {owner}, and this one is {run}")
+
+
+def _put_aside(checkpoints: Path) -> Path:
+    """Rename a folder of checkpoints to a free name beside it; nothing is overwritten, the best one is kept with it."""
+    return checkpoints.rename(free_name(checkpoints))
+
 
 log = logging.getLogger(__name__)
 _has_trained = False

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypedDict
 import torch
 
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.metrics.error_counts import character_errors, recorded_errors, sum_errors, word_errors
-from asr_ablations.training.ranks import gathered, share_buffers
+from asr_ablations.training.lightning import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
 
 

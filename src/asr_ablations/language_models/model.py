@@ -5,7 +5,7 @@ import functools
 import math
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,44 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.arpa import check_counts, read_unigrams
 from asr_ablations.language_models.binary import checked_words
-from asr_ablations.language_models.words import unspellable
+from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import Json, write
+
+WORDS = "words.txt"
+"""The word list that src/lm.py writes beside its model."""
+
+
+def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
+    """Return the file of a word list, and its words, each once, in their order. The file has one word per line.
+
+    Raises UsageError for a list that is missing or empty, and for a word that the alphabet cannot spell.
+    """
+    if not path:
+        raise UsageError("decoder.words is not set: a file with one word per line, or a folder written by src/lm.py")
+    if not isinstance(path, str):
+        raise choices("decoder.words", path, "the path of a file or folder")
+    file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
+    try:
+        words = list(dict.fromkeys(file.read_text(encoding="utf-8").split()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
+    if not words:
+        raise UsageError(f"decoder.words={path}: there is no word in it")
+    if odd := unspellable(words, alphabet):
+        raise UsageError(
+            f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
+            f"{alphabet.letters!r}, for example {odd[0]!r}"
+        )
+    return file, words
+
+
+def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
+    """Return the words with a character that is no letter of the alphabet."""
+    letters = set(alphabet.letters)
+    return [word for word in words if not letters.issuperset(word)]
+
 
 NATS = math.log(10)
 """Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
@@ -162,3 +196,16 @@ def _short(error: BaseException) -> str:
     """Return the end of KenLM's message, which begins with lines of its source."""
     text = " ".join(str(error).split()).rstrip(")")
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
+
+
+def install(file: Path, folder: Path) -> Json:
+    """Write the lower-case copy of a model and its list of words, and return what to record about it.
+
+    Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
+    """
+    check_counts(file)
+    lower_case(file, folder / ARPA)
+    check_counts(folder / ARPA)  # of a compressed one the size is known only now
+    words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
+    write(folder / WORDS, "".join(f"{word}\n" for word in words))
+    return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}

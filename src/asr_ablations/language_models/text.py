@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from asr_ablations.data.alphabet import Alphabet, normalise
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models.arpa import open_text
 from asr_ablations.language_models.model import SPACE
+from asr_ablations.language_models.ngram import open_text
 from asr_ablations.tools.errors import UsageError, choices
 
 

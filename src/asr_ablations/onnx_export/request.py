@@ -4,9 +4,8 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import number, path_or_none, whole
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.extras import require
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.errors import UsageError, choices, require
+from asr_ablations.tools.files import typed
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")
@@ -14,7 +13,7 @@ OPSETS = (18, 25)
 """The lowest and the highest version of ONNX's operators that can be written."""
 
 
-def check_request(cfg: DictConfig) -> None:
+def check_export(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
     if not cfg.run:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.utilisation import by_second, read_utilisation
 
 Values = NDArray[np.float64]
 

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.comparison.arm import Arm
-from asr_ablations.comparison.description import descriptions
-from asr_ablations.comparison.epochs import epoch_times
-from asr_ablations.comparison.gradients import gradients
-from asr_ablations.comparison.loss_against_wer import loss_against_wer
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.derived_tables import descriptions, gradients, loss_against_wer
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.scaling import scaling
-from asr_ablations.comparison.spent import spent
-from asr_ablations.report.contrasts import contrast_row
-from asr_ablations.report.latex import latex
+from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.comparison.training_times import epoch_times, scaling
+from asr_ablations.report.formats import latex, markdown
 from asr_ablations.report.looks import look_rows
-from asr_ablations.report.markdown import markdown
+from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json, write, write_csv, write_json
 

@@ -1,18 +1,39 @@
 """A single run from the inside: what its model makes of chosen utterances, and what it takes for what."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from asr_ablations.data import audio
-from asr_ablations.metrics.error_counts import recorded_errors
-from asr_ablations.metrics.word_alignment import Pair, align
-from asr_ablations.report.recordings import recorded_audio
+from asr_ablations.metrics.error_counts import Pair, align, recorded_errors
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
+
+
+class OutsideCorpusError(UsageError):
+    """A record names a file that is no part of its corpus."""
+
+
+def recorded_audio(run: RunRecord, row: Json) -> Path:
+    """The audio file of an utterance, links resolved. Raises OutsideCorpusError for one that does not lie in the
+    folder data.root of the run's config, and where that folder holds everything of this user.
+    """
+    path = Path(row["audio"]).resolve()
+    data = run.config.get("data")
+    named = data.get("root") if isinstance(data, dict) else None
+    root = Path(os.path.expanduser(str(named or "."))).resolve()  # a Path refuses an unknown ~user
+    if not path.is_relative_to(root):
+        raise OutsideCorpusError(f"{path}: lies outside of data.root={root}, the corpus of the run: not read")
+    if Path(os.path.expanduser("~")).resolve().is_relative_to(root):
+        raise OutsideCorpusError(f"{path}: data.root={root} holds more than a corpus: not read")
+    return path
+
 
 SHOWN = 15
 """Confusions in a table, the most frequent first."""
@@ -62,7 +83,7 @@ def inspect(run: RunRecord, sets: Sequence[str]) -> list[Inspected]:
 
     from asr_ablations.data.batch import unlabelled_batch
     from asr_ablations.training.load import load_run
-    from asr_ablations.transcription.word_times import align as times_of_words
+    from asr_ablations.transcription.recogniser import align as times_of_words
 
     task = load_run(run.folder).task
     seen = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.spent import Spent, spent
+from asr_ablations.comparison.sequential_result import Spent, spent
 from asr_ablations.report.section import Section
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json

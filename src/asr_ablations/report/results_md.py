@@ -6,19 +6,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent
 
+import numpy as np
 from rich.progress import track
 
 from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.description import one_arm
+from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.declaration import agreement, expectation
+from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.identical_arms import did_nothing
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.answers import answers
-from asr_ablations.report.figures import differences, looks, seeds, write_figures
-from asr_ablations.report.markdown import body, preamble
-from asr_ablations.report.noise import noise_section
+from asr_ablations.comparison.seed_variance import COMMON, SetNoise, noise_of_runs
+from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_seeds
+from asr_ablations.report.formats import body, preamble, table
+from asr_ablations.report.looks import hours
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
-from asr_ablations.runs.kept import ENDING, keep, unpack
+from asr_ablations.runs.archive import ENDING, keep, unpack
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import read_standing
 from asr_ablations.runs.status import fate_of
@@ -26,6 +33,127 @@ from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 from asr_ablations.tools.terminal import console
+
+ANSWERS_HEAD = ("question", "difference", "verdict", "seeds", "the source expects", "agreement", "runs")
+
+
+def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
+    """Paragraphs of Markdown: what the columns mean, and the table. comparisons: with the names of their sections, to
+    which the rows link. Empty where no comparison has a verdict.
+    """
+    rows = [row for name, comparison in comparisons for row in _rows(name, comparison)]
+    if not rows:
+        return []
+    return [
+        "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
+        "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
+        "with other sweeps.",
+        table(ANSWERS_HEAD, rows),
+    ]
+
+
+def _rows(name: str, comparison: Comparison) -> list[list[str]]:
+    return [
+        [
+            f"[{name}](#{name}): {_question(verdict.contrast)}",
+            _difference(verdict.contrast),
+            _outcome(verdict, comparison),
+            " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
+            *_source(verdict, comparison),
+            _runs(comparison) if first else "",
+        ]
+        for first, verdict in zip([True, *[False] * len(comparison.answer)], comparison.answer, strict=False)
+    ]
+
+
+def _question(contrast: Contrast) -> str:
+    question = contrast.question
+    return f"{question.arm} against {question.baseline}{f', {question.within}' if question.within else ''}"
+
+
+def _outcome(verdict: Verdict, comparison: Comparison) -> str:
+    nothing = did_nothing(verdict.contrast.question, comparison.arms)
+    return f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
+
+
+def _difference(contrast: Contrast) -> str:
+    metric = find_metric(contrast.metric)
+    ends: tuple[float | None, float | None] = (contrast.low, contrast.high)
+    if contrast.look is not None and contrast.outcome == "equivalent":
+        ends = (contrast.look.low, contrast.look.high)
+    size = f"{metric.text(contrast.difference, sign=True)} {metric.label}"
+    if ends[0] is None or ends[1] is None:
+        return size
+    return f"{size} ({metric.text(ends[0], sign=True)} to {metric.text(ends[1], sign=True)})"
+
+
+def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
+    """What the source makes one expect, and whether it agrees."""
+    verdicts = expectation(verdict.contrast.question, comparison.expected, comparison.arms)
+    return [" or ".join(verdicts), agreement(verdict, verdicts, comparison.arms)] if verdicts else ["–", "–"]
+
+
+def _runs(comparison: Comparison) -> str:
+    """How many runs the sweep's verdicts used, and their hours of training."""
+    if comparison.plan is None or comparison.course is None:
+        return str(len(comparison.runs))
+    cost = spent(comparison.plan, comparison.course, comparison.arms)
+    return f"{cost.runs} of {cost.fixed}{f', {hours(cost.hours)}' if cost.hours is not None else ''}"
+
+
+HEADING = "Noise of seeds"
+FEWEST = 3
+"""Seeds of an arm whose own deviation is shown."""
+DEVIATIONS = ("corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest")
+CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
+
+
+def noise_section(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
+    """Paragraphs of Markdown, below a heading; empty where no arm has two seeds. comparisons: with their sweeps'
+    names.
+    """
+    sets = noise_of_runs(comparisons)
+    if not sets:
+        return []
+    parts = [
+        f"## {HEADING}",
+        "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in "
+        f"points. Least and greatest: of the arms with {FEWEST} seeds and more.",
+        table(DEVIATIONS, [_deviations(noise) for noise in sets]),
+    ]
+    correlated = [noise for noise in sets if noise.correlations]
+    if correlated:
+        parts += [
+            f"Correlation of the error rates of equal seeds, over the pairs of arms of a sweep that share {COMMON} "
+            "seeds and more; the pairs that are one training under two names are left out.",
+            table(CORRELATIONS, [_correlations(noise) for noise in correlated]),
+        ]
+    return parts
+
+
+def _deviations(noise: SetNoise) -> list[str]:
+    metric = find_metric(noise.metric)
+    arms = sorted((arm for arm in noise.arms if len(arm.values) >= FEWEST), key=lambda arm: (arm.deviation, arm.name))
+    ends = [f"{metric.text(arm.deviation)} ({arm.name}, {len(arm.values)} seeds)" for arm in arms]
+    return [
+        f"{noise.corpus}: {noise.set}",
+        f"{noise.utterances:,}",
+        str(noise.runs),
+        str(len(noise.arms)),
+        str(noise.degrees),
+        f"{metric.text(noise.deviation)} {metric.label}",
+        ends[0] if ends else "–",
+        ends[-1] if ends else "–",
+    ]
+
+
+def _correlations(noise: SetNoise) -> list[str]:
+    pairs = sorted((r, f"{one} and {other.partition(': ')[2]}") for (one, other), r in noise.correlations.items())
+    values = [r for r, _ in pairs]
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+    ends = [f"{r:+.2f} ({name})" for r, name in (pairs[0], pairs[-1])]
+    return [f"{noise.corpus}: {noise.set}", str(len(pairs)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
+
 
 HEAD = """# Results
 
@@ -100,7 +228,9 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
             continue
         if len(comparison.arms) > 1 or one_arm(comparison.arms):
             drawn = _light(
-                write_figures(comparison, target.parent / "figures" / sweep.name, [differences, looks, seeds])
+                write_figures(
+                    comparison, target.parent / "figures" / sweep.name, [draw_differences, draw_looks, draw_seeds]
+                )
             )
             parts += [*_section(comparison, sweep), *_figures(drawn, target)]
             figures += drawn

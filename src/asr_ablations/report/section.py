@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.comparison.ratios import Ratio
+from asr_ablations.comparison.metrics import Ratio
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,19 @@ import math
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
-from asr_ablations.report.contrasts import interval_text
-from asr_ablations.report.description import description_section
-from asr_ablations.report.gradients import gradient_section
 from asr_ablations.report.looks import cost_section, looks_section
-from asr_ablations.report.losses import loss_section
-from asr_ablations.report.search import search_section
 from asr_ablations.report.section import Section, number, spread
-from asr_ablations.report.times import epochs_section, equal_cost_section, scaling_section, time_to_accuracy_section
+from asr_ablations.report.tables import (
+    description_section,
+    epochs_section,
+    equal_cost_section,
+    gradient_section,
+    interval_text,
+    loss_section,
+    scaling_section,
+    search_section,
+    time_to_accuracy_section,
+)
 
 
 def sections(comparison: Comparison) -> list[Section]:

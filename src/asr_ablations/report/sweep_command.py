@@ -10,8 +10,7 @@ import yaml
 
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY, Json
 
 SCRIPT = "src/train.py"
 LOCAL_KEYS = ("outputs", "workers", "progress", "sweep")

@@ -10,11 +10,10 @@ from rich.text import Text
 
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
-from asr_ablations.report.contrasts import interval_text
 from asr_ablations.report.looks import cost_line
-from asr_ablations.report.search import search_section
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
+from asr_ablations.report.tables import interval_text, search_section
 from asr_ablations.tools.terminal import VERDICT_STYLES
 from asr_ablations.tools.terminal import console as standard_console
 

@@ -1,11 +1,19 @@
 """Bit-for-bit comparison of the results of two runs of one config."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from asr_ablations.runs.checkpoint import weights_hash
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from asr_ablations.reproduction.original import Original
+from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
+from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
 from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Beginnings of the keys of metrics.csv that do not depend on the speed of the machine."""
@@ -116,3 +124,116 @@ def _rates(original: RunRecord, reproduction: RunRecord) -> dict[str, tuple[floa
     sets, new_sets = original.summary["sets"], reproduction.summary["sets"]
     names = [name for name in original.summary["test_sets"] if name in sets and name in new_sets]
     return {name: (float(sets[name]["wer"]), float(new_sets[name]["wer"])) for name in names}
+
+
+DETERMINING = ("config", "data", "code")
+"""Kinds that make another experiment. The other kinds belong to the machine, and change the last bits only."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package;
+    original, reproduction: its value in either run, None where a run has none.
+    """
+
+    kind: str
+    what: str
+    original: object
+    reproduction: object
+
+
+ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients by atomics"] * 2)
+"""Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
+
+
+def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
+    """All differences, those of config, data and code first."""
+    cfg = OmegaConf.create(reproduction.config)
+    environment = original.record.environment
+    result = [
+        *changed_since(original),
+        *_differing("config", content(original.cfg), content(cfg)),
+        *_data(original.record.data, reproduction.data),
+    ]
+    # a resumed run may have continued with other code, or on another machine
+    for other in (*_resumed(environment), reproduction.environment, *_resumed(reproduction.environment)):
+        result += [cause for cause in environment_causes(environment, other) if cause not in result]
+    if reproduction.config.get("gpus") != 0 and reproduction.environment.get("hardware", {}).get("gpus"):
+        result.append(ANY_ORDER)
+    return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
+
+
+def changed_since(original: Original) -> list[Cause]:
+    """Edits of config.yaml since the run: the differences to the config in the run's checkpoint, or to its identity."""
+    if (cfg := _checkpoint_config(original)) is not None:
+        return _differing("config", content(cfg), content(original.cfg))
+    environment = original.record.environment
+    recorded, current = environment.get("id"), identity(original.cfg, str(environment.get("data_fingerprint", "")))
+    if environment.get("behaviour") != BEHAVIOUR or recorded in (None, current):
+        return []
+    return [Cause("config", "config.yaml, some key of it", f"id {recorded}", f"id {current}")]
+
+
+def _checkpoint_config(original: Original) -> DictConfig | None:
+    """The config that the run's last checkpoint holds; None without a checkpoint, or for one that holds none."""
+    path = last_checkpoint(original.folder)
+    if not path.exists():
+        return None
+    run = read_checkpoint(path).get("run")
+    config = run.get("config") if isinstance(run, dict) else None
+    try:
+        return OmegaConf.create(config) if isinstance(config, dict) else None
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{path}: damaged, its config: {' '.join(str(error).split())}") from error
+
+
+def _data(original: Json, reproduction: Json) -> list[Cause]:
+    """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
+    sets, new_sets = original.get("sets", {}), reproduction.get("sets", {})
+    result = []
+    for name in dict.fromkeys([*sets, *new_sets]):
+        if changes := differences(sets.get(name), new_sets.get(name)):
+            old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
+            result.append(Cause("data", name, old, new))
+    return result + _differing("data", _without_sets(original), _without_sets(reproduction))
+
+
+def _without_sets(data: Json) -> Json:
+    return {key: value for key, value in data.items() if key not in ("sets", "fingerprint")}
+
+
+def environment_causes(original: Json, other: Json) -> list[Cause]:
+    """Differences of two environment.json: code, versions, hardware, threads."""
+    hardware, new_hardware = dict(original.get("hardware", {})), dict(other.get("hardware", {}))
+    threads, new_threads = hardware.pop("threads", None), new_hardware.pop("threads", None)
+    return [
+        *_code(original, other),
+        *_differing("versions", original.get("versions", {}), other.get("versions", {})),
+        *_differing("hardware", hardware, new_hardware),
+        *_differing("threads", {"threads": threads}, {"threads": new_threads}),
+    ]
+
+
+def _code(original: Json, other: Json) -> Iterator[Cause]:
+    """Differing source files by name. Commits are compared only if a record has no hashes of files: equal files are
+    equal code.
+    """
+    yield from _differing("code", {"behaviour": original.get("behaviour")}, {"behaviour": other.get("behaviour")})
+    code, new_code = original.get("code", {}), other.get("code", {})
+    files, new_files = code.get("files"), new_code.get("files")
+    if files and new_files:
+        for name in sorted({*files, *new_files}):
+            if files.get(name) != new_files.get(name):
+                yield Cause("code", name, files.get(name), new_files.get(name))
+        return
+    for key in ("commit", "dirty_diff"):
+        yield from _differing("code", {key: code.get(key)}, {key: new_code.get(key)})
+
+
+def _differing(kind: str, original: Json, reproduction: Json) -> list[Cause]:
+    return [Cause(kind, key, old, new) for key, old, new in differences(original, reproduction)]
+
+
+def _resumed(environment: Json) -> list[Json]:
+    """The environments in which a run was resumed."""
+    return list(environment.get("resumed", []))

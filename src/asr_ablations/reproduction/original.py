@@ -1,12 +1,20 @@
 """The run that is to be reproduced, as its folder records it."""
 
+import os
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.runs.layout import CONFIG, STATUS, is_run, runs_in
+from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS, is_run, runs_in
+from asr_ablations.runs.reader import read_status
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
@@ -60,3 +68,107 @@ def _refuse_other_folders(folder: Path) -> None:
     if runs:
         raise UsageError(f"{folder}: is the folder of a sweep; expected one of its runs, like {folder.name}/{runs[0]}")
     raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; expected outputs/<sweep>/<run>-<hash>")
+
+
+MOST_NAMES = 20
+"""Changed files that are named."""
+
+
+def announce(original: Original, repository: Path, *, trust: bool) -> None:
+    """Print which code `--checkout` will run. Raises UsageError, unless it is trusted, where the folder was not written
+    by this user on this machine: the record brings code of its own.
+    """
+    commit, diff = _recorded(original.record.environment.get("code", {}))
+    files = _changed_files(repository, diff)
+    named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
+    print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
+    if not trust and (reason := _why_foreign(original.folder)):
+        raise UsageError(f"--checkout: {original.folder}: {reason}; --trust runs the code that it names all the same")
+
+
+def _why_foreign(folder: Path) -> str | None:
+    """Why a folder may be somebody else's; None for one that this user has written on this machine."""
+    host = read_status(folder).get("host")
+    if host != socket.gethostname():
+        return f"written on the machine {host!r}"
+    files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
+    return "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else None
+
+
+def _recorded(code: Mapping[str, object]) -> tuple[str, str]:
+    """Commit and uncommitted changes of a record. Raises UsageError for what is no commit: git would take it for an
+    option, or for a branch.
+    """
+    commit, diff = str(code.get("commit", "")), str(code.get("dirty_diff") or "")
+    if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+        raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
+    return commit, diff
+
+
+def _changed_files(repository: Path, diff: str) -> list[str]:
+    """The files that a diff changes, as git quotes them; nothing is applied."""
+    listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
+    return [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
+
+
+@contextmanager
+def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
+    """The folder of the code to run: `source`, or with `checkout` a worktree of the recorded code.
+
+    Raises UsageError for recorded code that cannot be checked out.
+    """
+    if not checkout:
+        yield source
+        return
+    code = original.record.environment.get("code", {})
+    with checked_out(source, code) as tree:
+        changes = ", with its uncommitted changes" if code.get("dirty_diff") else ""
+        print(f"by the recorded code: commit {code['commit'][:8]}{changes}", flush=True)
+        yield tree
+
+
+@contextmanager
+def checked_out(repository: Path, code: Mapping[str, object]) -> Iterator[Path]:
+    """The recorded commit with the recorded uncommitted changes, in a folder that is removed afterwards.
+
+    Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
+    """
+    commit, diff = _recorded(code)
+    if _git(repository, "rev-parse", "--git-dir").returncode:
+        raise UsageError(f"--checkout: {repository} is no git checkout, so commit {commit[:8]} cannot be taken from it")
+    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
+        raise UsageError(f"--checkout: commit {commit[:8]} is not in {repository}; git fetch may bring it")
+    with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
+        tree = Path(temporary) / commit[:8]
+        added = _git(repository, "worktree", "add", "--detach", str(tree), commit)
+        if added.returncode:
+            raise UsageError(f"--checkout: git worktree: {_last_line(added)}")
+        try:
+            _apply(tree, diff, commit)
+            yield tree
+        finally:
+            _git(repository, "worktree", "remove", "--force", str(tree))
+
+
+def _apply(tree: Path, diff: str, commit: str) -> None:
+    """Apply the uncommitted changes to the worktree. Raises UsageError where they do not fit the commit."""
+    if not diff:
+        return
+    applied = _git(tree, "apply", "--whitespace=nowarn", "-", text=diff)
+    if applied.returncode:
+        raise UsageError(
+            f"--checkout: the recorded uncommitted changes do not apply to {commit[:8]} ({_last_line(applied)})"
+        )
+
+
+def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UsageError(f"--checkout: git cannot be run ({error.strerror})") from error
+
+
+def _last_line(process: subprocess.CompletedProcess[str]) -> str:
+    """The last line of the standard error, or the exit code."""
+    return next(iter(reversed(process.stderr.strip().splitlines())), f"exit code {process.returncode}")

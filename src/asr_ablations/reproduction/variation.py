@@ -12,9 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
-from asr_ablations.reproduction.checkout import code_folder
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
-from asr_ablations.reproduction.original import Original
+from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
 from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep

@@ -8,8 +8,7 @@ from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, read_evaluation, read_utterances
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, slug
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.files import Json, slug, typed
 
 
 def utterances_of(file: Path) -> Path:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.tools.files import Json, slug
+from asr_ablations.tools.files import DEFAULTS, Json, slug
 
 BEHAVIOUR = 2
 """Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
@@ -129,3 +130,23 @@ def differences(first: object, second: object, prefix: str = "") -> list[tuple[s
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
     return [] if first == second else [(prefix.removesuffix("."), first, second)]
+
+
+NOT_FILLED = ("defaults", "hydra", "overrides")
+
+
+def fill(cfg: DictConfig) -> None:
+    """Give a training's config of an earlier version the plain keys that it lacks, and the later groups, as they are
+    by default.
+    """
+    content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
+    for key, value in content.items():
+        if key in NOT_FILLED or value == "???":
+            continue
+        if key not in cfg:
+            cfg[key] = value
+        elif isinstance(value, dict) and isinstance(cfg[key], DictConfig):
+            cfg[key] = {**value, **OmegaConf.to_container(cfg[key])}  # type: ignore[dict-item]
+    for key, value in LATER.items():
+        if "." not in key and key not in cfg:
+            cfg[key] = value

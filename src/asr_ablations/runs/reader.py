@@ -5,17 +5,53 @@ where it is there and cannot be read.
 """
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
-from asr_ablations.runs import layout, shapes
-from asr_ablations.runs.plain_yaml import load_yaml
-from asr_ablations.runs.shapes import Shape, fault
+from asr_ablations.runs import layout, record
+from asr_ablations.runs.record import Shape, fault
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, is_regular, read_json
+
+DEEPEST = 100
+"""Levels: at some ten thousand libyaml overflows the stack, and the process dies without a word."""
+
+
+def load_yaml(text: str) -> object:
+    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
+    _refuse_bombs(text)
+    return yaml.load(text, _Loader)
+
+
+def _refuse_bombs(text: str) -> None:
+    """Raises ValueError for aliases, by which a page of YAML becomes a terabyte, and for great depth: OmegaConf writes
+    neither.
+    """
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"an alias in line {event.start_mark.line + 1}")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} levels in line {event.start_mark.line + 1}")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number. It reads dates as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
 SECONDS_COLUMNS = ("offset", "duration")
@@ -32,10 +68,10 @@ class UnreadableFileError(UsageError):
 
 def read_config(folder: Path) -> Json:
     """The resolved config of a run, as plain values."""
-    return read_yaml(folder / layout.CONFIG, shapes.RUN_CONFIG)
+    return read_yaml(folder / layout.CONFIG, record.RUN_CONFIG)
 
 
-def read_yaml(path: Path, shape: Shape = shapes.CONFIG) -> Json:
+def read_yaml(path: Path, shape: Shape = record.CONFIG) -> Json:
     """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them."""
     with readable(path):
         content = load_yaml(path.read_text(encoding="utf-8"))
@@ -53,22 +89,22 @@ def read_overrides(folder: Path) -> list[str]:
 
 def read_status(folder: Path) -> Json:
     """How far a run came: status, reason, process, host, start and seconds."""
-    return _json(folder / layout.STATUS, shapes.STATUS)
+    return _json(folder / layout.STATUS, record.STATUS)
 
 
 def read_summary(folder: Path) -> Json:
     """Final rates, sizes and times of a run."""
-    return _json(folder / layout.SUMMARY, shapes.SUMMARY)
+    return _json(folder / layout.SUMMARY, record.SUMMARY)
 
 
 def read_environment(folder: Path) -> Json:
     """What a run ran on and with."""
-    return _json(folder / layout.ENVIRONMENT, shapes.ENVIRONMENT)
+    return _json(folder / layout.ENVIRONMENT, record.ENVIRONMENT)
 
 
 def read_data(folder: Path) -> Json:
     """What each set of a run's corpus held."""
-    return _json(folder / layout.DATA, shapes.DATA)
+    return _json(folder / layout.DATA, record.DATA)
 
 
 def read_model(folder: Path) -> str | None:
@@ -82,12 +118,12 @@ def read_model(folder: Path) -> str | None:
 
 def read_progress(folder: Path) -> Json:
     """The latest epoch, loss and WER of a run in progress."""
-    return _json(folder / layout.PROGRESS, shapes.PROGRESS)
+    return _json(folder / layout.PROGRESS, record.PROGRESS)
 
 
 def read_sweep(folder: Path) -> Json:
     """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP, shapes.MANIFEST)
+    return _json(folder / layout.SWEEP, record.MANIFEST)
 
 
 def read_standing(folder: Path) -> Json:
@@ -141,12 +177,12 @@ def read_utterances(path: Path) -> list[Json]:
 
 def read_evaluation(path: Path) -> Json:
     """The record of an evaluation, <run>/evaluations/<name>.json."""
-    return _json(path, shapes.EVALUATION)
+    return _json(path, record.EVALUATION)
 
 
 def read_log_probs(path: Path) -> Json:
     """The record beside a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return _json(path, shapes.LOG_PROBS)
+    return _json(path, record.LOG_PROBS)
 
 
 def _typed(column: str, value: str) -> str | float | int:

@@ -9,9 +9,8 @@ from typing import NamedTuple, TypeVar
 from rich.progress import track
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.edits import edits
 from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
-from asr_ablations.runs.launches import places, searched_arms
+from asr_ablations.runs.identity import BEHAVIOUR, determining, identity_of
 from asr_ablations.runs.reader import (
     UnreadableFileError,
     read_config,
@@ -25,12 +24,39 @@ from asr_ablations.runs.reader import (
     read_utterances,
     read_yaml,
 )
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.shapes import RUN_CONFIG
+from asr_ablations.runs.record import RUN_CONFIG, RunRecord
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
+from asr_ablations.runs.sweep_history import places, searched_arms
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
+
+EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
+RENAMED = "its overrides are not those in its config.yaml: its arm may have the name of another"
+
+
+def edits(run: RunRecord) -> list[str]:
+    """What was changed, in a line each; nothing of evaluations, whose decoder stands in the config's place."""
+    if run.folder.parent.name == layout.EVALUATIONS:
+        return []
+    return [words for words, seen in ((EDITED, _is_edited(run)), (RENAMED, _is_renamed(run))) if seen]
+
+
+def _is_edited(run: RunRecord) -> bool:
+    """Whether the config is not that of the recorded id, by the same behaviour of the code."""
+    recorded, fingerprint = run.environment.get("id"), run.environment.get("data_fingerprint")
+    if recorded is None or fingerprint is None or run.environment.get("behaviour") != BEHAVIOUR:
+        return False
+    return bool(identity_of(determining(run.config), fingerprint) != recorded)
+
+
+def _is_renamed(run: RunRecord) -> bool:
+    """Whether the file of overrides, by which arms are named, says something else than the config, which has them too.
+    They are compared as lines, since a value may hold several.
+    """
+    typed = run.config.get("overrides")
+    return typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides
+
 
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """The end of the name of a folder that an earlier run of the same content had."""

@@ -23,7 +23,7 @@ def speaks() -> bool:
     return True
 
 
-def main(words: list[str]) -> NoReturn:
+def launch_ranks(words: list[str]) -> NoReturn:
     """Start the ranks, and end with the exit code of the first that failed. words: torchrun's own."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -51,4 +51,4 @@ def _name(number: int) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    launch_ranks(sys.argv[1:])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from asr_ablations.statistics.tails import normal_above
+from asr_ablations.statistics.distributions import normal_above
 
 BUFFER = 2
 """Consecutive words that all systems have right between two segments; sc_stats's own default."""

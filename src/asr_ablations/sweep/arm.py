@@ -1,16 +1,26 @@
 """One arm of a sweep: a frozen config, and the folder of its run."""
 
-from collections.abc import Sequence
+import json
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.build import one_line
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.layout import OUTPUT_LOG, frozen_config
-from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_ablations.tools.files import Json, write
+from asr_ablations.runs.identity import content, ranks
+from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
+from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
+from asr_ablations.runs.listed_arms import LIST, OWN, ListedArm, read_arms
+from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 
 @dataclass(frozen=True)
@@ -71,3 +81,149 @@ def _is_launched(arm: str, sweep: Path) -> bool:
         return False
     except UnreadableFileError:
         return True
+
+
+WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
+"""States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
+REFUSED = 2
+"""The exit code of an arm that its machine cannot run, such as one on a GPU where there is none."""
+OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
+
+
+@dataclass
+class State:
+    """One arm: waiting, queued (it was handed to a cluster, which has no machine for it yet), running, done, diverged,
+    failed, stopped (it can be continued), or elsewhere (another launcher runs it).
+
+    reason: why it has this status; skipped: it had its result before the sweep started; not_before: the monotonic time
+    before which it is not tried again.
+    """
+
+    arm: FrozenArm
+    status: str = WAITING
+    reason: str = ""
+    skipped: bool = False
+    not_before: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in (DONE, DIVERGED, FAILED, STOPPED)
+
+    def progress(self) -> Json:
+        """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
+        try:
+            return read_progress(self.arm.folder)
+        except (FileNotFoundError, UnreadableFileError):
+            return {}
+
+    def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
+        """Set status and reason of an arm whose process has ended.
+
+        kill_reason: why the launcher killed the process, if it did; memory_kills: how many processes the system killed
+        for lack of memory while it ran.
+        """
+        recorded = status_of(self.arm.folder) or {}
+        if exit_code == LEASE_HELD_EXIT_CODE:
+            self.status, self.reason = ELSEWHERE, "another launcher is running it"
+        elif kill_reason is None and recorded.get("status") == FAILED and DIVERGED in recorded:
+            self.status, self.reason = DIVERGED, recorded["reason"]
+        elif exit_code == 0:
+            self.status = DONE
+        elif kill_reason is not None:
+            self.status, self.reason = FAILED, kill_reason
+            self._record(recorded)
+        elif exit_code in STOPPED_EXIT_CODES or _was_interrupted(recorded):
+            self.status, self.reason = STOPPED, "stopped; it can be continued"
+        elif recorded.get("status") == FAILED:
+            self.status, self.reason = FAILED, recorded["reason"]
+        else:
+            refused = _last_error(self.arm.log) if exit_code == REFUSED else None
+            self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
+            self._record(recorded)
+
+    def _record(self, recorded: Json) -> None:
+        """Write the failure into the run's status, which the process could not do itself."""
+        write_json(self.arm.folder / STATUS, {**recorded, "status": FAILED, "reason": self.reason})
+
+
+def memory_kills() -> int:
+    """How many processes the system has killed for lack of memory in this container."""
+    try:
+        lines = OOM_COUNTER.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def _was_interrupted(recorded: Json) -> bool:
+    """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
+    return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
+
+
+def _last_error(log: Path) -> str | None:
+    """The last line of an arm's output that says why it did not begin."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), None)
+
+
+def _cause_of_death(exit_code: int, memory_kills: int) -> str:
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number == signal.SIGKILL and memory_kills:
+        return "out of memory: killed by the system"
+    if number in set(signal.Signals):
+        return f"killed by {signal.Signals(number).name}"
+    return f"exit code {exit_code}"
+
+
+Words = Sequence[str]
+Compose = Callable[[Words], DictConfig]
+
+
+def each_arm_of(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
+    """The overrides of all runs, arm by arm for each combination: what is stopped early has whole seeds.
+
+    batch: overrides of the combinations; compose: the resolved config that overrides make. An arm's own value of a key
+    takes the place of the one for all arms. Raises UsageError for a list of another form, for a key that does not
+    exist, and for arms that are the same experiment.
+    """
+    listed = OmegaConf.to_container(compose(batch[0]))
+    assert isinstance(listed, dict)
+    arms = read_arms(listed[LIST])
+    if not arms:
+        return [list(words) for words in batch]
+    varied = {key for words in batch for key, value in map(_pair, words) if (key, value) not in map(_pair, batch[0])}
+    for arm in arms:
+        if both := [key for key in arm.keys if key in varied]:
+            raise UsageError(f"{LIST}: {both[0]} is varied beside the list too; expected it in one of them")
+    refuse_equal(arms, [_composed(arm, _together(batch[0], arm), compose) for arm in arms])
+    return [_together(words, arm) for words in batch for arm in arms]
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    return key.lstrip("+~"), value
+
+
+def _together(words: Words, arm: ListedArm) -> list[str]:
+    return [*(word for word in words if _pair(word)[0] not in (*arm.keys, OWN)), *arm.overrides]
+
+
+def _composed(arm: ListedArm, words: Words, compose: Compose) -> DictConfig:
+    try:
+        return compose(words)
+    except MissingConfigException:
+        raise  # names the option and the choices by itself
+    except (UsageError, HydraException, OmegaConfBaseException) as error:
+        raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
+
+
+def refuse_equal(arms: Sequence[ListedArm], configs: Sequence[DictConfig]) -> None:
+    """Raises UsageError for two arms whose configs differ in nothing that can change a result."""
+    names: dict[str, str] = {}
+    for arm, cfg in zip(arms, configs, strict=True):
+        other = names.setdefault(json.dumps(content(cfg), sort_keys=True, default=str), arm.name)
+        if other != arm.name:
+            raise UsageError(f"{LIST}: {other} and {arm.name} are the same experiment; expected a change in each arm")

@@ -22,8 +22,8 @@ import psutil
 import ray
 
 from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.remote_arm import ANSWER, Job, RemoteArm, reason
-from asr_ablations.sweep.slots import machine_slots
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores, visible_gpus

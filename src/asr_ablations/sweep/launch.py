@@ -11,23 +11,21 @@ from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
-from asr_ablations.runs.logged import project_of
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
-from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
-from asr_ablations.sweep.live import LiveArms
+from asr_ablations.runs.wandb_rows import project_of
+from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, forget, freeze_arm
+from asr_ablations.sweep.executors import Places
+from asr_ablations.sweep.gpu_slots import machine_slots
+from asr_ablations.sweep.live import LiveArms, what_varies
 from asr_ablations.sweep.manifest import write_manifest
-from asr_ablations.sweep.places import Places
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import Runner
-from asr_ablations.sweep.slots import machine_slots
-from asr_ablations.sweep.states import STOPPED, State
-from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import Json
 
-SHOW = "asr_ablations.sweep.terminal.print_arms"
+SHOW = "asr_ablations.sweep.live.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
 
 

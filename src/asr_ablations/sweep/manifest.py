@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.runs.launches import launches
 from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.sweep_history import launches
 from asr_ablations.runs.verdict_plan import KEY, VerdictPlan, changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.errors import UsageError

@@ -15,10 +15,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from asr_ablations.runs.process import LAUNCHED, child_environment, command, main
-from asr_ablations.runs.watchdog import LAUNCHER, announce_launcher
-from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.states import memory_kills
+from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
+from asr_ablations.sweep.arm import FrozenArm, memory_kills
 from asr_ablations.tools.signals import STOPPING, held_back
 
 PRELOAD = [
@@ -174,7 +172,7 @@ def _send_result(
 ) -> None:
     """Runs in the new process."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
-    from asr_ablations.runs.watchdog import follow_launcher
+    from asr_ablations.runs.process import follow_launcher
 
     os.environ[LAUNCHER] = launcher
     follow_launcher()

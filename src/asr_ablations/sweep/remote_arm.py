@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, owner
-from asr_ablations.runs.watchdog import GRACE
+from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import ArmProcess, in_interpreter
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, let_in

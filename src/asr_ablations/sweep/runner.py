@@ -8,11 +8,10 @@ from types import FrameType
 from typing import NamedTuple, TypeAlias
 
 from asr_ablations.runs.lease import owner
+from asr_ablations.runs.process import GRACE
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
-from asr_ablations.runs.watchdog import GRACE
-from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.places import Places, Process
-from asr_ablations.sweep.states import ELSEWHERE, QUEUED, STOPPED, WAITING, State
+from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenArm, State
+from asr_ablations.sweep.executors import Places, Process
 from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1

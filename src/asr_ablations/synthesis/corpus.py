@@ -3,15 +3,82 @@
 import hashlib
 import json
 import math
+import os
 import shutil
-from collections.abc import Sequence
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from asr_ablations.synthesis.recordings import Job, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, Request
-from asr_ablations.synthesis.work import do_all
 from asr_ablations.tools.files import Json, read_json
-from asr_ablations.tools.machine import one_at_a_time
+from asr_ablations.tools.machine import cores, one_at_a_time
+from asr_ablations.tools.terminal import bar
+
+SPEED = 200  # seconds of speech per second and core: for plans only
+WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more than it saves
+
+
+def do_all(work: Callable[[Job], object], jobs: list[Job], title: str) -> None:
+    """Apply `work` to every job without a record, with progress; in one process per core if that is worth it."""
+    open_jobs = [job for job in jobs if not job.record.exists()]
+    expected = sum(job.expected_seconds for job in open_jobs)
+    processes = min(cores(), len(open_jobs))
+    print(title, file=sys.stderr, flush=True)
+    with bar(title, sum(job.expected_seconds for job in jobs)) as advance:
+        advance(sum(job.expected_seconds for job in jobs) - expected)
+        if processes <= 1 or expected / SPEED < WORTH_PROCESSES:
+            _do_in_this_process(work, open_jobs, advance)
+        else:
+            _do_in_processes(work, open_jobs, advance, processes)
+
+
+def _do_in_this_process(work: Callable[[Job], object], jobs: list[Job], advance: Callable[[float], None]) -> None:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for job in jobs:
+            work(job)
+            advance(job.expected_seconds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _do_in_processes(
+    work: Callable[[Job], object], jobs: list[Job], advance: Callable[[float], None], processes: int
+) -> None:
+    # spawn: the parent may hold threads or CUDA, which a fork would break.
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker) as pool:
+        futures = {pool.submit(work, job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                advance(futures[future].expected_seconds)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _start_worker() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
+
+    def follow_parent() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)  # the parent was killed: nobody will read this worker's results
+
+    threading.Thread(target=follow_parent, daemon=True).start()
+
 
 # Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
@@ -89,7 +156,7 @@ def plan(root: Path, request: Request, split: str) -> list[Job]:
 
 def _finish(folder: Path, jobs: list[Job]) -> None:
     """Write SPEAKERS.TXT and split.json of a split whose speakers are complete, and move it to its own name."""
-    from asr_ablations.synthesis import espeak
+    from asr_ablations.synthesis import recordings
 
     first = jobs[0]
     records = [read_json(job.record) for job in jobs]
@@ -101,7 +168,7 @@ def _finish(folder: Path, jobs: list[Job]) -> None:
         "vocabulary": first.words,
         "seed": first.seed,
         "generator_version": GENERATOR_VERSION,
-        "espeak_version": espeak.version(),
+        "espeak_version": recordings.version(),
         "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),  # of everything
         "speakers": len(records),
         "utterances": sum(record["utterances"] for record in records),

@@ -2,6 +2,7 @@
 
 import errno
 import signal
+from importlib.util import find_spec
 
 DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The disk is full, or fails: no mistake in what was typed."""
@@ -46,3 +47,36 @@ def is_lack_of_memory(error: BaseException) -> bool:
     """Whether an error means too little memory: it comes under a dozen names."""
     words = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc")
     return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
+
+
+BROUGHT_BY = {"pyctcdecode": "decode"}
+"""Packages that a module imports at its top, by the extra that brings each."""
+
+
+def require(extra: str, purpose: str, *packages: str) -> None:
+    """Raises UsageError with the line that installs the extra, where one of its packages is missing.
+
+    purpose: what needs it, as the user typed it; packages: names to import.
+    """
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise UsageError(f"{purpose}: needs {', '.join(missing)}; {installs(extra)}")
+
+
+def missing(purpose: str, error: BaseException | None) -> UsageError | None:
+    """What to say of an import that failed for want of one of BROUGHT_BY; None for any other error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    extra = BROUGHT_BY.get(package)
+    return None if extra is None else UsageError(f"{purpose}: needs {package}; {installs(extra)}")
+
+
+def installs(extra: str) -> str:
+    """The line that installs an extra, in a sentence."""
+    return f"make install EXTRAS={extra} (or pip install '.[{extra}]') installs it"
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """The exceptions of W&B's client for a server that refuses something, does not answer, or is not reached."""
+    import wandb
+    from wandb.sdk.lib.service.service_connection import WandbApiFailedError  # no subclass of wandb.errors.Error
+
+    return wandb.errors.Error, WandbApiFailedError, OSError

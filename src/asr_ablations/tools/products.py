@@ -4,7 +4,13 @@ torch leaves them to MKL, which on a processor that is not Intel's takes twice t
 against 230 GFLOP/s).
 """
 
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
 import torch
+from torch import library
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 """Whether torch has the operator that its own compiler gives linear layers on a CPU to."""
@@ -27,3 +33,42 @@ def packed(weights: torch.Tensor, rows: int) -> torch.Tensor:
         result: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weights, rows)
         return result
     return weights
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Within the context CUDA rounds no input of a float32 product, whatever tf32 says."""
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+TOLERANCE = 1e-3
+"""Largest difference from the reference. float32 sums in another order differ by 1e-6 or so; a wrong kernel by 1."""
+
+
+def trusted(
+    load: Callable[[], Mapping[str, Any]],
+    operators: library.Library,
+    difference: Callable[[], float],
+    otherwise: str,
+) -> bool:
+    """Put the kernels that `load` imports behind the operators, for CUDA, and return whether they can be used:
+    `difference` measures how far they are from the reference.
+
+    A machine without Triton or a compiler goes on without them: `otherwise` says what that means, in a line with the
+    reason.
+    """
+    try:
+        for name, kernel in load().items():
+            operators.impl(name, kernel, "CUDA")
+        off = difference()
+        reason = "" if off <= TOLERANCE else f"off by {off:.1g}"
+    except Exception as error:  # whatever a compiler may raise: no reason to end a training
+        reason = str(error).partition("\n")[0] or type(error).__name__
+    if reason:
+        print(f"{otherwise}: {reason}", file=sys.stderr)
+    return not reason

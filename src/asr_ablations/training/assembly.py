@@ -13,18 +13,16 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
-from asr_ablations.config.blame import by_key
 from asr_ablations.config.build import build
+from asr_ablations.config.component_arguments import by_key
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch_size import Count
+from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank
-from asr_ablations.tools.seeds import stream
-from asr_ablations.training.callbacks.loss_scale import LossScale
-from asr_ablations.training.callbacks.step_on_validation import StepOnValidation
+from asr_ablations.tools.random_streams import stream
 from asr_ablations.training.chunks import cutting_order
 from asr_ablations.training.contracts import (
     AcousticModel,
@@ -36,8 +34,9 @@ from asr_ablations.training.contracts import (
     Stopping,
     WeightAveraging,
 )
+from asr_ablations.training.learning_rate import StepOnValidation
+from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
-from asr_ablations.training.scaled_steps import optimizer_of
 from asr_ablations.training.task import CTCTask
 
 STREAMS = ("init", "order", "augment", "dropout")

@@ -11,7 +11,7 @@ from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
 from torch.optim import Optimizer
 
-from asr_ablations.training.scaled_steps import DeviceScaler
+from asr_ablations.training.optimizer_steps import DeviceScaler
 from asr_ablations.training.task import task_of
 
 Name = Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]

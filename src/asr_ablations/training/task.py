@@ -13,11 +13,9 @@ from torch.optim import Optimizer
 from torchmetrics import Metric
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch import Batch
-from asr_ablations.data.contracts import Augmentation
-from asr_ablations.tools.float32 import exact_products
+from asr_ablations.data.batch import Augmentation, Batch
 from asr_ablations.tools.masks import normalise_utterances
-from asr_ablations.training.accumulation import missing_share
+from asr_ablations.tools.products import exact_products
 from asr_ablations.training.chunks import Chunks
 from asr_ablations.training.contracts import (
     AcousticModel,
@@ -33,8 +31,9 @@ from asr_ablations.training.contracts import (
     ScheduleFactory,
 )
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
+from asr_ablations.training.lightning import share_buffers
 from asr_ablations.training.master_weights import sixteen_bit_copies
-from asr_ablations.training.ranks import share_buffers
+from asr_ablations.training.optimizer_steps import missing_share
 
 
 class Scored(NamedTuple):
@@ -187,7 +186,7 @@ class CTCTask(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
-        """Step a schedule of steps; training/callbacks/step_on_validation.py steps those of validations."""
+        """Step a schedule of steps; training/learning_rate.py steps those of validations."""
         if not isinstance(scheduler, MonitoredSchedule):
             cast(torch.optim.lr_scheduler.LRScheduler, scheduler).step()
 

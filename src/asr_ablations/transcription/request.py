@@ -4,9 +4,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import auto_or_one, number, path_or_none, switch, whole
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.extras import require
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.errors import UsageError, choices, require
+from asr_ablations.tools.files import typed
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")
@@ -14,7 +13,7 @@ MOST = {"longest": 86_400, "batch_seconds": 10**6, "limits.megabytes": 10**6, "l
 """A day of audio at once, two terabytes, ten weeks: more is a slip of the keyboard."""
 
 
-def check_request(cfg: DictConfig) -> None:
+def check_transcription(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
     check_targets(cfg)
     if not cfg.run:

@@ -1,25 +1,118 @@
 """One command for whoever has a GPU: every figure that this project has goals for, and which of them are missed."""
 
+import copy
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, open_dict
+from pytorch_lightning.loggers import CSVLogger
+from torch.profiler import ProfilerActivity, profile
 
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.tools.checks import is_whole, number, whole
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.paths import REPOSITORY
-from asr_ablations.training.assembly import device_count
-from asr_benchmarks.gpu.training import losses as losses_on
-from asr_benchmarks.gpu.training import waits as waits_of
-from asr_benchmarks.result import Result
+from asr_ablations.tools.files import REPOSITORY
+from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.throughput import Throughput
+from asr_benchmarks.tables import Result
+
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
+"""Calls in which the host waits. A copy to pageable memory waits, too, in a cudaStreamSynchronize of its own."""
+
+
+class WaitCount:
+    """Counts the waits of the host within the context: `counts` by the name of the call, once it has ended."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+
+    def __enter__(self) -> "WaitCount":
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._profile.__exit__(*error)
+        for event in self._profile.events() or ():
+            if event.name in WAITS:
+                self.counts[event.name] += 1
+
+
+BEFORE = 5
+"""Steps that are not counted: what is allocated, chosen and compiled once waits."""
+
+
+class _Counted(pl.Callback):
+    """Counts waits from the step after BEFORE to the last."""
+
+    def __init__(self) -> None:
+        self.count = WaitCount()
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, n: int) -> None:
+        if n == BEFORE:
+            torch.cuda.synchronize()
+            self.count.__enter__()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.count.__exit__(None, None, None)
+
+
+class _Losses(pl.Callback):
+    """The loss of each step, kept on the device until the end."""
+
+    def __init__(self) -> None:
+        self.kept: list[torch.Tensor] = []
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+        assert isinstance(loss, torch.Tensor)
+        self.kept.append(loss.detach())
+
+
+def waits(cfg: DictConfig, corpus: Corpus, steps: int) -> dict[str, float]:
+    """Waits of the host per training step on the GPU, by the name of the call in CUDA, and `all`."""
+    counted = _Counted()
+    _train(cfg, corpus, BEFORE + steps, [counted])
+    return {
+        name: number / steps for name, number in [("all", counted.count.counts.total()), *counted.count.counts.items()]
+    }
+
+
+def losses(cfg: DictConfig, corpus: Corpus, steps: int, gpus: int) -> list[float]:
+    """The loss of each of the first steps in exact float32, on one GPU or, with 0, on the CPU."""
+    exact = copy.deepcopy(cfg)
+    with open_dict(exact):
+        exact.gpus, exact.precision, exact.tf32 = gpus, 32, False
+    kept = _Losses()
+    _train(exact, corpus, steps, [kept])
+    return [float(loss) for loss in kept.kept]
+
+
+def _train(cfg: DictConfig, corpus: Corpus, steps: int, callbacks: Sequence[pl.Callback]) -> None:
+    pl.seed_everything(cfg.seed, verbose=False)
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    with TemporaryDirectory() as folder:
+        watching = [Throughput(), Progress(False, quiet=True), *callbacks]
+        loggers = [CSVLogger(folder, name="", version="")]
+        fitter = trainer(
+            cfg, device_count(cfg), loggers, watching, max_epochs=1, limit_train_batches=steps, limit_val_batches=0
+        )
+        fitter.fit(task, data)
+
 
 LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
 """Goals that are to be reached; the others are not to be passed."""
@@ -132,7 +225,7 @@ def _tests(measured: Measured, cfg: DictConfig) -> None:
 
 def _losses(measured: Measured, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
     _needs_gpus(cfg)
-    there, here = losses_on(cfg, corpus, steps, 1), losses_on(cfg, corpus, steps, 0)
+    there, here = losses(cfg, corpus, steps, 1), losses(cfg, corpus, steps, 0)
     rows = [{"step": step, "GPU": a, "CPU": b} for step, (a, b) in enumerate(zip(there, here, strict=True), start=1)]
     measured.result.tables["losses"] = rows
     measured.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in zip(there, here, strict=True))
@@ -145,7 +238,7 @@ def _waits(measured: Measured, cfg: DictConfig, corpus: Corpus, steps: int) -> N
         point = cfg.copy()
         with open_dict(point):
             point.precision = precision
-        rows.append({"precision": precision, **waits_of(point, corpus, steps)})
+        rows.append({"precision": precision, **waits(point, corpus, steps)})
     measured.result.tables["waits_per_step"] = rows
     measured.reached["waits_per_step"] = max(float(row["all"]) for row in rows)
 

@@ -7,7 +7,7 @@ and what follows from them by division, as each ratio says. The paper rounds the
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from asr_benchmarks.result import Row
+from asr_benchmarks.tables import Row
 
 CE_SHORT, CE_LONG = "1x320/CE-short", "1x320/CE-long"
 DEEP_CE, DEEP_CTC = "4x320/CE-long", "4x320/CTC-long"

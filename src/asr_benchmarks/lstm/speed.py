@@ -8,14 +8,13 @@ from functools import partial
 from omegaconf import DictConfig
 
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 from asr_benchmarks.lstm.agreement import Agreement, Expected, refused
-from asr_benchmarks.lstm.configuration import Configuration, choose
-from asr_benchmarks.lstm.implementation import Implementation
+from asr_benchmarks.lstm.configuration import Configuration, Implementation, choose
 from asr_benchmarks.lstm.published import rows as published_rows
 from asr_benchmarks.lstm.published import times_faster
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.result import Result, Row
+from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from asr_benchmarks.networks import jax_lax
 from asr_benchmarks.networks import layers as kinds
-from asr_benchmarks.networks.framework import EPSILON, LEARNING_RATE, MOMENTUM
-from asr_benchmarks.networks.network import Network, samples, values
+from asr_benchmarks.networks.network import EPSILON, LEARNING_RATE, MOMENTUM, Network, samples, values
 
 if TYPE_CHECKING:
     import keras

@@ -8,16 +8,15 @@ from typing import TypedDict
 from omegaconf import DictConfig
 
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 from asr_ablations.training.assembly import device_count
 from asr_benchmarks.networks import published
-from asr_benchmarks.networks.framework import Framework
-from asr_benchmarks.networks.network import Network
-from asr_benchmarks.networks.threads import BEYOND, GainRow, finding
-from asr_benchmarks.networks.threads import row as gain_row
+from asr_benchmarks.networks.network import Framework, Network
+from asr_benchmarks.networks.published import BEYOND, GainRow, finding
+from asr_benchmarks.networks.published import row as gain_row
 from asr_benchmarks.networks.variants import Reference, Variant, check, chosen, variants
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.result import Result, Row
+from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
 

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.precision import set_tf32
 from asr_benchmarks.networks import layers as kinds
-from asr_benchmarks.networks.framework import LEARNING_RATE
-from asr_benchmarks.networks.network import Network, samples, values
+from asr_benchmarks.networks.network import LEARNING_RATE, Network, samples, values
 
 
 @dataclass(frozen=True)

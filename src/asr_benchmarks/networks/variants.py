@@ -9,9 +9,8 @@ import numpy as np
 from asr_ablations.tools.checks import is_number, is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores
-from asr_benchmarks.networks.framework import Framework
 from asr_benchmarks.networks.layers import BatchNorm
-from asr_benchmarks.networks.network import Network, walk
+from asr_benchmarks.networks.network import Framework, Network, walk
 from asr_benchmarks.worker import Worker, WorkerError
 
 TOLERANCE = {False: 1e-4, True: 1e-2}

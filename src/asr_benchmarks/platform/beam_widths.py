@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.evaluate import log_probs_of
 from asr_ablations.metrics.error_counts import Errors, character_errors, word_errors
 from asr_ablations.training.contracts import Decoder

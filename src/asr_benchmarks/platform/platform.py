@@ -22,11 +22,11 @@ from asr_ablations.tools.checks import is_number, is_whole, number
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import write
 from asr_ablations.training.contracts import Decoder
-from asr_benchmarks.platform import plots as platform_plots
+from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
 from asr_benchmarks.platform.beam_widths import by_beam_width
 from asr_benchmarks.published import published
-from asr_benchmarks.result import Result, Table
+from asr_benchmarks.tables import Result, Table
 from asr_benchmarks.timing import check_counts, noise_notes
 
 SCRIPT = Path(__file__).with_name("timed_training.py")

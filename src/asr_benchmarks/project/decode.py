@@ -12,12 +12,11 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet, shortest_path
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.language_models.arpa import write_arpa
-from asr_ablations.language_models.kneser_ney import estimate
+from asr_ablations.data.utterances import Utterance
+from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import transcripts, units
 from asr_ablations.training.contracts import Decoder
-from asr_benchmarks.result import Result, Row
+from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
 

@@ -14,14 +14,14 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.loader import SpeechLoader
+from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.data.store import Cache
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores, device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.task import CTCTask
-from asr_benchmarks.result import Result, Row
+from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
 
 STEPS = 4

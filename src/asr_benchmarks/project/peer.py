@@ -10,15 +10,15 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
-from asr_ablations.data.batch_size import Count
-from asr_ablations.data.loader import SpeechLoader
+from asr_ablations.data.batch import Count
+from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import device_clock
-from asr_ablations.tools.seeds import generator
+from asr_ablations.tools.random_streams import generator
 from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_benchmarks.project.port_input import PortBatch, PortData, port_loader
+from asr_benchmarks.project.port import PortBatch, PortData, port_loader
 from asr_benchmarks.project.step import B, stepper, usual_port
-from asr_benchmarks.result import Result
+from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
 Batches = Sequence[list[int]]

@@ -20,12 +20,16 @@ from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.task import CTCTask
-from asr_benchmarks.project.flops import training_flops
-from asr_benchmarks.project.layers import model_of, recurrent_layers
-from asr_benchmarks.project.parts import Context, microseconds_per_frame, seconds_of_parts
-from asr_benchmarks.project.port import PortedDeepSpeech2
-from asr_benchmarks.project.port_input import PortBatch
-from asr_benchmarks.result import Result, Row
+from asr_benchmarks.project.parts import (
+    Context,
+    microseconds_per_frame,
+    model_of,
+    recurrent_layers,
+    seconds_of_parts,
+    training_flops,
+)
+from asr_benchmarks.project.port import PortBatch, PortedDeepSpeech2
+from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}

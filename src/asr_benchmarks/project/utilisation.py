@@ -19,7 +19,7 @@ from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.utilisation import Utilisation
-from asr_benchmarks.result import Result
+from asr_benchmarks.tables import Result
 
 FEWEST_PAIRS = 6
 """With five pairs, no interval of a median holds 95 %."""

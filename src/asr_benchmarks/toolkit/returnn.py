@@ -6,13 +6,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch.nn.functional import cross_entropy
 
 from asr_ablations.tools.machine import device_clock
-from asr_benchmarks.toolkit.engine import About, CountedEpoch
-from asr_benchmarks.toolkit.frames import Frames, Settings
+from asr_benchmarks.toolkit.network import About, CountedEpoch, Frames, Network, Settings
 
 if TYPE_CHECKING:
-    from asr_benchmarks.toolkit.returnn_network import CountingNetwork
+    from returnn.tensor import TensorDict
+
+    pass
+
+
+class CountingNetwork(Network):
+    """The network, with a count of the frames that it was trained on."""
+
+    trained_frames = 0
+
+    def take_frames(self) -> int:
+        """The frames since the last call."""
+        frames, self.trained_frames = self.trained_frames, 0
+        return frames
+
+
+def get_model(**options: object) -> CountingNetwork:
+    """The network for RETURNN's engine, which calls this."""
+    from returnn.config import get_global_config
+
+    return CountingNetwork(get_global_config().typed_value("settings"))
+
+
+def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: object) -> None:
+    """Give RETURNN's engine, which calls this, the loss of a step: its mean over the frames is minimised."""
+    import returnn.frontend as rf
+
+    data, classes = extern_data["data"], extern_data["classes"]
+    logits = model(data.raw_tensor)  # (B, T, V)
+    labels = classes.raw_tensor.long()
+    loss = cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+    model.trained_frames += labels.numel()
+    rf.get_run_ctx().mark_as_loss(loss, "ce", dims=list(classes.dims), use_normalized_loss=True)
+
 
 LOG = "returnn.log"
 """RETURNN's output, in the folder of the data."""
@@ -81,7 +114,7 @@ class Returnn:
 
 def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, object]:
     """RETURNN's config for the settings. data: the file of write_hdf."""
-    from asr_benchmarks.toolkit.returnn_network import get_model, train_step
+    pass
 
     return {
         "backend": "torch",

@@ -18,8 +18,7 @@ from asr_ablations.components.schedule.constant import constant
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.training.contracts import AcousticModel, OptimizerFactory
 from asr_ablations.training.task import CTCTask
-from asr_benchmarks.toolkit.frames import Frames, Settings
-from asr_benchmarks.toolkit.network import Network
+from asr_benchmarks.toolkit.network import Frames, Network, Settings
 
 
 @dataclass

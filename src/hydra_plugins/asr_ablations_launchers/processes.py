@@ -12,11 +12,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
-    from asr_ablations.sweep.arm import FrozenArm
-    from asr_ablations.sweep.places import Places
-    from asr_ablations.sweep.states import State
+if TYPE_CHECKING:
+    from asr_ablations.sweep.arm import FrozenArm, State
+    from asr_ablations.sweep.executors import Places
     from asr_ablations.tools.files import Json
+
 
 OPTIONS = {
     "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
@@ -74,7 +74,7 @@ class ProcessesLauncher(Launcher):
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         """Where these arms run."""
-        from asr_ablations.sweep.places import this_machine
+        from asr_ablations.sweep.executors import this_machine
 
         return this_machine(Path(sys.argv[0]).resolve(), arms, self.jobs, self.per_gpu)
 
@@ -157,3 +157,39 @@ for _name in ("processes", "basic"):
         node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}", **OPTIONS},
         provider="asr_ablations",
     )
+
+
+class TogetherLauncher(Launcher):
+    """Calls the task once for all arms."""
+
+    def __init__(self) -> None:
+        self.config: DictConfig | None = None
+        self.hydra_context: HydraContext | None = None
+        self.task_function: TaskFunction | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        assert self.task_function is not None
+        arms = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
+        results = self.task_function(arms)
+        return [
+            JobReturn(overrides=overrides, cfg=arm, status=JobStatus.COMPLETED, _return_value=value)
+            for overrides, arm, value in zip(job_overrides, arms, results, strict=True)
+        ]
+
+    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
+        from asr_ablations.config.compose import compose_arm
+
+        assert self.hydra_context is not None
+        assert self.config is not None
+        return compose_arm(self.hydra_context, self.config, overrides, number)
+
+
+ConfigStore.instance().store(
+    group="hydra/launcher",
+    name="together",
+    node={"_target_": f"{__name__}.{TogetherLauncher.__name__}"},
+    provider="asr_ablations",
+)

@@ -11,12 +11,12 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from asr_ablations.tools.extras import require
+from asr_ablations.tools.errors import require
 from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLauncher
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
     from asr_ablations.sweep.arm import FrozenArm
-    from asr_ablations.sweep.places import Places
+    from asr_ablations.sweep.executors import Places
 
 RAY_OPTIONS = {
     **OPTIONS,

@@ -8,13 +8,47 @@ from typing import TYPE_CHECKING, Any
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from hydra_plugins.asr_ablations_launchers.arms import each_arm
+from asr_ablations.tools.errors import UsageError
 from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started
 
-if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a sweep
+if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm
+
+
+class ArmsSweeper(BasicSweeper):
+    """Runs every combination of values, each with every arm of the list where there is one."""
+
+    def get_job_batch(self) -> Sequence[Sequence[str]]:
+        assert self.config is not None
+        assert self.hydra_context is not None
+        return each_arm(self.hydra_context, self.config, super().get_job_batch())
+
+
+def each_arm(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """The overrides of all runs: those of `batch`, each with every arm. Raises UsageError for a list that is none, and
+    where there is no run at all.
+    """
+    if not batch:
+        raise UsageError("a key of -m has no values: there is nothing to run")
+    if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
+        return batch
+    from asr_ablations.config.compose import compose_arm
+    from asr_ablations.sweep.arm import each_arm_of
+
+    return each_arm_of(batch, partial(compose_arm, context, config, number=0))
+
+
+# As for the launcher: Hydra's own name, so that every config gets it, a user's own sweep file included.
+ConfigStore.instance().store(
+    group="hydra/sweeper",
+    name="basic",
+    node={"_target_": f"{__name__}.{ArmsSweeper.__name__}", "max_batch_size": None, "params": None},
+    provider="asr_ablations",
+)
+
 
 QUIET = "asr_ablations.sweep.until.terminal.print_nothing"
 
@@ -28,7 +62,7 @@ class VerdictSweeper(BasicSweeper):
     def sweep(self, arguments: list[str]) -> Any:
         assert self.config is not None
         assert self.hydra_context is not None
-        from asr_ablations.sweep.slots import machine_slots
+        from asr_ablations.sweep.gpu_slots import machine_slots
         from asr_ablations.sweep.until.start import Sweep, run_until
 
         started = time.time()

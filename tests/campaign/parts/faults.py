@@ -1,6 +1,6 @@
 """Small faults planted in the source, a tree's copy for each, and whether a test of the room catches them."""
 
-from asr_ablations.tools.paths import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.fault_places import draw
 from tests.campaign.part import Context, Report
 from tests.campaign.planted_faults import CAUGHT, HANG, described, measure, prove, read_record, table, untried

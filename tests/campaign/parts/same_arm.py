@@ -11,10 +11,10 @@ from asr_ablations.comparison.design import Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME
 from asr_ablations.comparison.samples import measure_set
 from asr_ablations.runs.records import load
+from asr_ablations.statistics.alpha_spending import GroupSequential, planned_looks
 from asr_ablations.statistics.estimate import contrast_estimate
-from asr_ablations.statistics.procedure import FixedLength, Procedure
+from asr_ablations.statistics.power import FixedLength, Procedure
 from asr_ablations.statistics.sample import Sample
-from asr_ablations.statistics.sequential import GroupSequential, planned_looks
 from asr_ablations.tools.errors import UsageError
 from tests.campaign.part import Context, Report
 

@@ -96,8 +96,8 @@ def refused(case: Turned, places: InputPlaces) -> str | None:
 CHECKS: dict[str, tuple[str, Callable[[DictConfig], None]]] = {
     "train": ("config", check),
     "evaluate": ("evaluation", check_requests),
-    "transcribe": ("transcribe", transcribe.check_request),
-    "export": ("export", export.check_request),
+    "transcribe": ("transcribe", transcribe.check_transcription),
+    "export": ("export", export.check_export),
     "lm": ("language_model", check),
 }
 """The file of conf/ that a command begins with, and what checks its config."""

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from asr_ablations.config.checks import check
-from asr_ablations.config.languages import alphabets
+from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import CONF, component, compose, group_options

@@ -8,9 +8,9 @@ import soundfile
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch_order import EpochBatch
 from asr_ablations.data.dataset import Perturbation, Speech
-from asr_ablations.data.sampler import EpochBatch
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.every_key import file_keys
 from tests.helpers.support import component, group_options

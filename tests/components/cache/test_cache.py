@@ -20,7 +20,7 @@ from asr_ablations.data import audio, store
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Items, collate
 from asr_ablations.data.store import CacheFolder, cache_key
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer

@@ -8,12 +8,11 @@ import wandb
 
 from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.config.compose import compose
-from asr_ablations.config.loader import several
+from asr_ablations.config.compose import compose, several
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
-from asr_ablations.tools.paths import CONF
+from asr_ablations.tools.files import CONF
 from tests.helpers.wandb_file import read_run
 
 SUMMARY: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from asr_ablations.components.norm import fused, fused_operations
+from asr_ablations.components.norm import fused
 from asr_ablations.components.norm.batch import BatchNorm
 from tests.helpers.support import component
 from tests.helpers.triton_interpreter import interpret, without_its_warnings
@@ -110,7 +110,7 @@ def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
     x = torch.tensor([[float("nan")] * 2, [1.0, 3.0], [float("nan"), 5.0]], dtype=torch.bfloat16)
     values = (torch.tensor([2]), *torch.tensor([[0.0] * 2, [1.0] * 2, [1.0] * 2, [0.0] * 2]), 3, 1, 0.0, 0.0, 2.0)
     y = fused.operations.norm_apply(x, *values)
-    expected = fused_operations.apply(x, *values)
+    expected = fused.apply(x, *values)
     assert y.dtype == torch.bfloat16
     assert y[0].isnan().all()
     assert y[1:].tolist() == [[1.0, 2.0], [0.0, 0.0]]

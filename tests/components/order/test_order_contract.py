@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.data.batch_size import Count, Seconds
-from asr_ablations.data.sampler import BatchOrder
+from asr_ablations.data.batch import Count, Seconds
+from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.seeds import generator
+from asr_ablations.tools.random_streams import generator
 from tests.helpers.every_key import exempt, refused
 from tests.helpers.support import component, group_options, knobs, turned
 

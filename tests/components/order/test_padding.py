@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from asr_ablations.data.batch_size import BatchSize, Count, Seconds
-from asr_ablations.data.sampler import BatchOrder
-from asr_ablations.tools.seeds import generator
+from asr_ablations.data.batch import BatchSize, Count, Seconds
+from asr_ablations.data.batch_order import BatchOrder
+from asr_ablations.tools.random_streams import generator
 from tests.helpers.support import component
 
 UTTERANCES = 281_241

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asr_ablations.components.model.lookahead import Lookahead
+from asr_ablations.components.model.ds2 import Lookahead
 from asr_ablations.tools.errors import UsageError
 
 LENGTHS = torch.tensor([6, 0, 1, 4])

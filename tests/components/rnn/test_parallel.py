@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from asr_ablations.components.model import parallel
-from asr_ablations.components.model.directions import flipped, reversal
-from asr_ablations.components.model.parallel import _helper, both
+from asr_ablations.components.model import directions
+from asr_ablations.components.model.directions import _helper, both, flipped, reversal
 from asr_ablations.components.rnn.gru import GRU
 from asr_ablations.components.rnn.lstm import LSTM
 
@@ -112,11 +111,11 @@ def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.M
 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main"))
     monkeypatch.setattr(torch.cuda, "stream", within)
-    monkeypatch.setattr(parallel, "_side_stream", lambda device: Stream("side"))
+    monkeypatch.setattr(directions, "_side_stream", lambda device: Stream("side"))
     kept = lambda tensor, stream: events.append((tensor.data_ptr(), stream.name))  # noqa: E731
     monkeypatch.setattr(torch.Tensor, "record_stream", kept)
     first, second, x, y = Layer(3, 2), Layer(3, 2), torch.randn(1, 4, 3), torch.randn(1, 4, 3)
-    one, other = parallel.in_two_streams(first, second, x, y, torch.tensor([4]))
+    one, other = directions.in_two_streams(first, second, x, y, torch.tensor([4]))
     assert events == [
         "side waits for main",
         "second in side",

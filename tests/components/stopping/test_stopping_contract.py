@@ -9,7 +9,7 @@ import pytest
 
 from asr_ablations.experiment import run as experiment
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_results import results, same

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from asr_ablations.config.build import build
-from asr_ablations.data.batch_size import batch_size
+from asr_ablations.data.batch import batch_size
+from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
-from asr_ablations.data.sampler import BatchOrder
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, device_count
 from tests.helpers.fits import WARNINGS, fit, model_of, same

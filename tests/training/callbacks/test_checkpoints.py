@@ -14,13 +14,13 @@ from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
-from asr_ablations.experiment.earlier import earlier_checkpoint
+from asr_ablations.experiment.run import earlier_checkpoint
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks import resume
-from asr_ablations.training.checkpoint_io import AtomicCheckpointIO
+from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from asr_ablations.config.build import build
-from asr_ablations.data.batch import Batch
-from asr_ablations.data.batch_size import Count, Seconds
+from asr_ablations.data.batch import Batch, Count, Seconds
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch

@@ -14,8 +14,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
-from asr_ablations.report.figures.batch_phases import PARTS
-from asr_ablations.runs.utilisation import COLUMNS, by_second, read_utilisation
+from asr_ablations.report.figures.training_times import PARTS
+from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.throughput import Throughput

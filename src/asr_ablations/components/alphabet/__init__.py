@@ -1,5 +1,5 @@
 """The characters that a model writes. Contract: AlphabetFactory."""
 
-from asr_ablations.data.contracts import AlphabetFactory
+from asr_ablations.data.batch import AlphabetFactory
 
 __all__ = ["AlphabetFactory"]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
-from asr_ablations.data.contracts import Augmentation
+from asr_ablations.data.batch import Augmentation
 
 
 class Chain(NoAugmentation):

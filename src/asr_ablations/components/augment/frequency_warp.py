@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
-from asr_ablations.tools.seeds import uniforms
+from asr_ablations.tools.random_streams import uniforms
 
 
 class FrequencyWarp(NoAugmentation):

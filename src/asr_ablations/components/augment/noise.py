@@ -9,8 +9,8 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data import audio
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.paths import expanded
-from asr_ablations.tools.seeds import uniforms
+from asr_ablations.tools.files import expanded
+from asr_ablations.tools.random_streams import uniforms
 
 
 class Noise(NoAugmentation):

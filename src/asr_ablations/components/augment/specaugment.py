@@ -6,7 +6,7 @@ import torch
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.masks import valid_frames
-from asr_ablations.tools.seeds import uniforms
+from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
 """Beyond what hides all: a number is drawn for each mask of each utterance."""

@@ -8,7 +8,7 @@ from scipy.signal import resample_poly
 
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.tools.checks import is_number
-from asr_ablations.tools.seeds import uniforms
+from asr_ablations.tools.random_streams import uniforms
 
 
 class Speed(NoAugmentation):

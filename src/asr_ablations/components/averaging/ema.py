@@ -5,8 +5,8 @@ import torch
 
 from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.accumulation import ends_update
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.optimizer_steps import ends_update
 from asr_ablations.training.task import task_of
 
 

@@ -11,10 +11,9 @@ from torch import nn
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.paths import expanded
+from asr_ablations.tools.files import expanded
 from asr_ablations.training.contracts import Features
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from asr_ablations.data import audio
 from asr_ablations.data.store import Recording
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import number
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
-from asr_ablations.data.utterance import Utterance
-from asr_ablations.data.utterances import Utterances
-from asr_ablations.tools.paths import expanded
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.tools.files import expanded
 
 
 class PCM:

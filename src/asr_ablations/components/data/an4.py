@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_whole, whole
 from asr_ablations.tools.errors import choices
 

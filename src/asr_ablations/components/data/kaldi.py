@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import entries, faulty, text_of
-from asr_ablations.data.named_paths import Paths
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.corpus import Paths, entries, faulty, text_of
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 
 

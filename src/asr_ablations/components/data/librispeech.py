@@ -22,7 +22,7 @@ from asr_ablations.data.corpus import (
     text_of,
 )
 from asr_ablations.data.download import check_source
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LibriSpeech(Folders):
 
     def fetch(self) -> None:
         """Download, verify and unpack the splits that are missing."""
-        from asr_ablations.data.archives import fetch
+        from asr_ablations.data.download import fetch
 
         if self.root is not None:
             fetch(self.missing(), self.root, **self.download)

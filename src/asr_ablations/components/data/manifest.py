@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import faulty, text_of
-from asr_ablations.data.named_paths import Paths
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.corpus import Paths, faulty, text_of
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json

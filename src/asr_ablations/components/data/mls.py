@@ -12,7 +12,7 @@ from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.download import check_source
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class MLS(Folders):
 
     def fetch(self) -> None:
         """Download, verify and unpack the language's archive, unless every split is present."""
-        from asr_ablations.data.archives import fetch_together
+        from asr_ablations.data.download import fetch_together
 
         if self.root is not None:
             address, md5 = self.download["address"], self.download["md5"].get(self.archive)

@@ -2,9 +2,7 @@
 
 import torch
 
-from asr_ablations.components.decoder.checks import distance, width
-from asr_ablations.components.decoder.prefixes import best_text, prefix_search
-from asr_ablations.components.decoder.rows import rows
+from asr_ablations.components.decoder.beam_search import best_text, distance, prefix_search, rows, width
 from asr_ablations.data.alphabet import Alphabet
 
 

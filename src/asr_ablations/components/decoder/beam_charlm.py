@@ -7,8 +7,7 @@ import kenlm
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, finite, width
-from asr_ablations.components.decoder.rows import rows
+from asr_ablations.components.decoder.beam_search import distance, finite, rows, width
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
 

@@ -4,9 +4,7 @@ import kenlm
 import torch
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.checks import distance, finite, width
-from asr_ablations.components.decoder.prefixes import best_text, prefix_search
-from asr_ablations.components.decoder.rows import rows
+from asr_ablations.components.decoder.beam_search import best_text, distance, finite, prefix_search, rows, width
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, WordModel, load_words
 

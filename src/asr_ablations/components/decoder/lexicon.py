@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.checks import distance, width
-from asr_ablations.components.decoder.rows import rows
+from asr_ablations.components.decoder.beam_search import distance, rows, width
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.words import read_words
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.extras import installs
+from asr_ablations.language_models.model import read_words
+from asr_ablations.tools.errors import UsageError, installs
 
 if TYPE_CHECKING:
     from torchaudio.models.decoder import CTCDecoder

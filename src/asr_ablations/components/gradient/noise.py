@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
-from asr_ablations.tools.seeds import stream
+from asr_ablations.tools.random_streams import stream
 from asr_ablations.training.contracts import Log
 
 

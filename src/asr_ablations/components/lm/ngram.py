@@ -5,12 +5,10 @@ from pathlib import Path
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import programs
-from asr_ablations.language_models.arpa import write_arpa
-from asr_ablations.language_models.kneser_ney import estimate
-from asr_ablations.language_models.model import ARPA, SPACE
+from asr_ablations.language_models import lmplz
+from asr_ablations.language_models.model import ARPA, SPACE, WORDS
+from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import collect, units
-from asr_ablations.language_models.words import WORDS
 from asr_ablations.tools.checks import is_whole, path_or_none, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json, write
@@ -51,7 +49,7 @@ class NGram:
         self.include = list(include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
-        if self.program not in (None, USUAL) and programs.find(str(self.program)) is None:
+        if self.program not in (None, USUAL) and lmplz.find(str(self.program)) is None:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
@@ -67,7 +65,7 @@ class NGram:
                 "vocabulary": vocabulary, "sources": text.sources}  # fmt: skip
 
     def _estimate(self, sentences: list[list[str]], folder: Path) -> str:
-        program = programs.find(self.program) if self.program else None
+        program = lmplz.find(self.program) if self.program else None
         if program is None:
             if self.program:
                 print(f"no {self.program} on the PATH (make lmplz builds it): estimated in Python, which holds all "
@@ -77,7 +75,7 @@ class NGram:
         text = folder / ".text"
         write(text, "".join(" ".join(sentence) + "\n" for sentence in sentences))
         try:
-            programs.lmplz(program, text, folder / ARPA, self.order, self.prune)
+            lmplz.lmplz(program, text, folder / ARPA, self.order, self.prune)
         finally:
             text.unlink()
         return "lmplz"

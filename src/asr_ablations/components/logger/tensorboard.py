@@ -7,7 +7,7 @@ from types import ModuleType
 from pytorch_lightning.loggers import TensorBoardLogger
 
 from asr_ablations.runs.folder import Run
-from asr_ablations.tools.extras import require
+from asr_ablations.tools.errors import require
 
 require("tensorboard", "logger=tensorboard", "tensorboard")  # here, so that a run is refused before it begins
 

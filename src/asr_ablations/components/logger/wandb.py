@@ -11,15 +11,13 @@ from asr_ablations.components.logger.wandb_run import end
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
-from asr_ablations.runs.launches import places
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
-from asr_ablations.runs.logged import Logged
-from asr_ablations.runs.looks import declared, evidence
 from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.sweep_history import declared, evidence, places
+from asr_ablations.runs.wandb_rows import Logged
 from asr_ablations.tools.checks import label_or_null
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import choices, refusals
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.wandb_errors import refusals
 
 if TYPE_CHECKING:
     import wandb

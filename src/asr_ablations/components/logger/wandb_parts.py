@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.logger.wandb_run import begin
-from asr_ablations.runs.logged import Logged
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
+from asr_ablations.runs.wandb_rows import Logged
+from asr_ablations.tools.errors import refusals
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.wandb_errors import refusals
 
 if TYPE_CHECKING:
     import wandb

@@ -14,12 +14,12 @@ from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.data.utterance import Utterance
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256, whole_file
 from asr_ablations.tools.machine import one_at_a_time
-from asr_ablations.tools.progress_bar import bar
+from asr_ablations.tools.terminal import bar
 from asr_ablations.training.load import find, load
 
 log = logging.getLogger(__name__)

@@ -7,16 +7,56 @@ from typing import cast
 
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
-from asr_ablations.components.model.convolution import InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import CEILING, InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.components.model.fully_connected import hidden_layers
-from asr_ablations.components.model.lookahead import Lookahead
 from asr_ablations.components.norm import NormFactory
 from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.config.checks import MOST
-from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.checks import is_whole, number, whole
+from asr_ablations.tools.errors import choices
+from asr_ablations.tools.masks import valid_frames
+
+
+class FullyConnected(nn.Module):
+    """(x (B, T, D), lengths (B,)) → (B, T, H): product, norm, clipped ReLU and dropout, each frame by itself."""
+
+    def __init__(self, inputs: int, outputs: int, *, norm: NormFactory, dropout: float) -> None:
+        super().__init__()
+        self.product = nn.Linear(inputs, outputs)
+        self.norm = norm([outputs])
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.norm(self.product(x), lengths).clamp(0.0, CEILING))
+
+
+def hidden_layers(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
+    """The layers before the output where there are `count` with it. Raises UsageError for a count below 1."""
+    hidden = whole("model.fully_connected", count, 1) - 1
+    return [FullyConnected(width if n else inputs, width, norm=norm, dropout=dropout) for n in range(hidden)]
+
+
+class Lookahead(nn.Module):
+    """(x (B, T, D), lengths (B,)) → (B, T, D): r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
+
+    Each unit has its own weights. Frames past a length count as 0. Raises UsageError for fewer than 1 frame.
+    """
+
+    def __init__(self, size: int, frames: int) -> None:
+        super().__init__()
+        if not is_whole(frames, 1):
+            raise choices("model.lookahead", frames, "a whole number of frames, 0 for none")
+        self.frames = frames
+        self.convolve = nn.Conv1d(size, size, frames + 1, groups=size, bias=False)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
+        ahead = pad((x * valid).transpose(1, 2), (0, self.frames))  # (B, D, T + frames)
+        return self.convolve(ahead).transpose(1, 2) * valid
+
 
 log = logging.getLogger(__name__)
 

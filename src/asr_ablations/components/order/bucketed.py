@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.data.batch import BatchSize
 from asr_ablations.tools.checks import whole
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from asr_ablations.components.order.shuffled import shuffled
-from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.data.batch import BatchSize
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError
 

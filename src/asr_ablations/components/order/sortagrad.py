@@ -3,7 +3,7 @@
 import numpy as np
 
 from asr_ablations.components.order.bucketed import bucketed, by_bucket
-from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.data.batch import BatchSize
 
 
 def sortagrad(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from asr_ablations.data.batch_size import BatchSize
+from asr_ablations.data.batch import BatchSize
 
 
 def sorted_(

@@ -3,7 +3,7 @@
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
 
 
 class Newbob(LambdaLR):

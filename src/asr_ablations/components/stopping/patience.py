@@ -4,7 +4,7 @@ import math
 
 import pytorch_lightning as pl
 
-from asr_ablations.runs.metrics import FIGURES
+from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asr_ablations.statistics.sequential import planned_looks
+from asr_ablations.statistics.alpha_spending import planned_looks
 from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_ablations.tools.errors import choices
 

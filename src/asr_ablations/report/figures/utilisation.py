@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.utilisation import by_second, read_utilisation
+from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import HATCHES, LINES, panels, save, whole_legend
 
@@ -22,7 +22,7 @@ MEMORY = {"host_memory_gib": ("host", "-", "#0072b2"), "gpu_memory_gib": ("GPU",
 POWER = {"gpu_power_watts": ("GPU", "--", "#d55e00")}
 
 
-def draw(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     """utilisation: a column per arm (its first seed), a line per GPU, training left white; phases: a bar per arm."""
     return [*_over_time(comparison, folder), *_phases(comparison, folder)]
 

@@ -12,7 +12,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.files import plain
 from asr_ablations.report.inspection import Inspected
 from asr_ablations.report.page.content import content
-from asr_ablations.report.page.single import single
+from asr_ablations.report.page.utterances import single
 from asr_ablations.tools.files import write
 
 _PLACE = re.compile(r"@@(\w+)@@")

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.comparison.arm import Arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
-from asr_ablations.metrics.error_counts import recorded_errors, sum_errors
-from asr_ablations.metrics.word_alignment import align
-from asr_ablations.report.recordings import OutsideCorpusError, recorded_audio
+from asr_ablations.metrics.error_counts import align, recorded_errors, sum_errors
+from asr_ablations.report.figures.inspected import as_address
+from asr_ablations.report.inspection import (
+    Inspected,
+    OutsideCorpusError,
+    letter_confusions,
+    recorded_audio,
+    word_confusions,
+)
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
@@ -82,3 +88,26 @@ def _recognised(arm: Arm, set_: str, id_: str) -> Json | None:
 def _rate(rows: Sequence[Json]) -> float:
     """Word error rate of the rows together."""
     return sum_errors(recorded_errors(row) for row in rows).rate
+
+
+def single(comparison: Comparison, inspected: Sequence[Inspected]) -> Json:
+    """Empty lists for a comparison of several runs."""
+    rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
+    alone = len(comparison.runs) == 1
+    return {
+        "inspected": [_utterance(comparison.runs[0], seen) for seen in inspected],
+        "words": word_confusions(rows) if alone else [],
+        "letters": letter_confusions(rows) if alone else [],
+    }
+
+
+def _utterance(run: RunRecord, seen: Inspected) -> Json:
+    return {
+        "kind": seen.kind,
+        "set": seen.row["set"],
+        "id": seen.row["id"],
+        "rate": recorded_errors(seen.row).rate,
+        "pairs": seen.pairs,
+        "picture": as_address(seen),
+        **recording(run, seen.row, AUDIO_BYTES),
+    }

@@ -1,24 +1,109 @@
 """Round by round until every question has its verdict."""
 
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.course import Course
-from asr_ablations.comparison.planned import follow, planned_arms
-from asr_ablations.runs.records import Records, load
+from asr_ablations.comparison.contrast import Contrast
+from asr_ablations.comparison.planned_looks import follow, planned_arms
+from asr_ablations.comparison.sequential_result import Course
+from asr_ablations.runs.identity import BEHAVIOUR, content, differences
+from asr_ablations.runs.layout import STANDING, STATUS
+from asr_ablations.runs.process import load_frozen
+from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment
+from asr_ablations.runs.records import KEPT_ASIDE, Records, load
 from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.runs.sweep_history import searched_arms
+from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
+from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.manifest import write_manifest
-from asr_ablations.sweep.terminal import what_varies
 from asr_ablations.sweep.until.planning import Planned
-from asr_ablations.sweep.until.sharing import take_over
-from asr_ablations.sweep.until.standing import write_standing
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.files import Json, write_json
+
+
+def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
+    """Write STANDING into the sweep's folder: the folders of runs may belong to other sweeps too."""
+    write_json(folder / STANDING, standing(plan, course))
+
+
+def standing(plan: VerdictPlan, course: Course) -> Json:
+    """What STANDING holds: by arm its latest look, its seeds, its state, and its questions, rates as fractions.
+
+    The state of an arm is the outcome of its question. The baseline, and an arm of several questions, are open or
+    decided.
+    """
+    return {
+        "look": len(course.looks),
+        "looks": len(plan.looks),
+        "ended": course.ended,
+        "arms": {arm.name: _arm(arm.name, plan, course) for arm in plan.arms},
+    }
+
+
+def _arm(name: str, plan: VerdictPlan, course: Course) -> Json:
+    own = [contrast for contrast in course.contrasts if name in contrast.question.weights]
+    numbers = [contrast.look.number for contrast in own if contrast.look is not None]
+    return {
+        "look": max(numbers, default=0),
+        "seeds": course.runs(plan)[name],
+        "state": _state(name, own),
+        "questions": {contrast.arm: _question(contrast) for contrast in own},
+    }
+
+
+def _state(name: str, contrasts: Sequence[Contrast]) -> str:
+    if len(contrasts) == 1 and contrasts[0].arm == name:
+        return contrasts[0].outcome
+    return "open" if not contrasts or any(contrast.outcome == "open" for contrast in contrasts) else "decided"
+
+
+def _question(contrast: Contrast) -> Json:
+    ends = {"low": contrast.low, "high": contrast.high}
+    return {
+        "state": contrast.outcome,
+        "difference": contrast.difference,
+        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
+    }
+
+
+def take_over(arm: FrozenArm) -> Path | None:
+    """Link the arm's folder to a run of another sweep beside this one that has the same content and a result.
+
+    Returns the folder that was linked; None where there is none. A run that a search proposed is none: it may have been
+    chosen for its luck.
+    """
+    if arm.folder.is_symlink() and not arm.folder.exists():
+        arm.folder.unlink()  # what it was taken from has been deleted
+    if arm.folder.exists() or arm.folder.is_symlink():
+        return None
+    for folder in sorted(arm.folder.parent.parent.glob(f"*/*-{arm.id}/{STATUS}")):
+        other = folder.parent.resolve()
+        if not KEPT_ASIDE.search(other.name) and _is_same(other, arm):
+            arm.folder.parent.mkdir(parents=True, exist_ok=True)
+            arm.folder.symlink_to(os.path.relpath(other, arm.folder.parent.resolve()), target_is_directory=True)
+            return other
+    return None
+
+
+def _is_same(other: Path, arm: FrozenArm) -> bool:
+    """Whether a run has a result, is of the arm's content, and was chosen by nobody."""
+    try:
+        environment = read_environment(other)
+        if fate_of(other).state not in RESULTS or environment.get("id") != arm.id:
+            return False
+        if environment.get("behaviour") != BEHAVIOUR or arm.id in searched_arms(other.parent):
+            return False
+        return not differences(content(OmegaConf.create(read_config(other))), content(load_frozen(arm.config)))
+    except (FileNotFoundError, UnreadableFileError):
+        return False
+
 
 Start = Callable[[Sequence[FrozenArm], Sequence[Sequence[str]]], None]
 """What runs arms side by side and waits for them; given with their overrides too."""

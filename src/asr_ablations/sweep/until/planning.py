@@ -19,7 +19,7 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.seed_noise import TOTALS, SeedNoise, noise_of_set
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
-from asr_ablations.statistics.sequential import seeds_to_equal, seeds_to_find
+from asr_ablations.statistics.alpha_spending import seeds_to_equal, seeds_to_find
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import iso

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from asr_ablations.comparison.planned import follow, planned_arms
+from asr_ablations.comparison.planned_looks import follow, planned_arms
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.config.checks import check
 from asr_ablations.runs.layout import runs_in
-from asr_ablations.runs.looks import looks
 from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.runs.sweep_history import looks
 from asr_ablations.runs.verdict_plan import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget
+from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.manifest import freeze_plan
 from asr_ablations.sweep.plan import measure_arms, show_plan
-from asr_ablations.sweep.slots import Slots
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
 from asr_ablations.sweep.until.terminal import print_end, print_plan

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.comparison.contrast import Contrast, Verdict
-from asr_ablations.comparison.course import Course, Look
 from asr_ablations.comparison.metrics import Metric
+from asr_ablations.comparison.sequential_result import Course, Look
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.terminal import what_varies
+from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.until.planning import Planned
-from asr_ablations.tools.paths import typed
+from asr_ablations.tools.files import typed
 from asr_ablations.tools.terminal import VERDICT_STYLES, console
 
 

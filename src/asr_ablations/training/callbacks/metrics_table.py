@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from asr_ablations.runs.layout import LOSSES, METRICS
-from asr_ablations.runs.metrics import truncate
+from asr_ablations.runs.metrics_files import truncate
 from asr_ablations.tools.files import write_csv
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint

@@ -13,8 +13,8 @@ from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.terminal import console
-from asr_ablations.training.accumulation import trained_batches
 from asr_ablations.training.callbacks.metrics_table import step_loss
+from asr_ablations.training.optimizer_steps import trained_batches
 from asr_ablations.training.task import task_of
 
 SECONDS_BETWEEN_FILES = 2.0

@@ -1,13 +1,17 @@
 """The page and its one request: a recording is sent, its transcript is returned."""
 
 import asyncio
+import socket
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from omegaconf import DictConfig
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
@@ -15,10 +19,11 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError, is_lack_of_memory
 from asr_ablations.tools.files import Json
-from asr_ablations.transcription.doubt import doubt
+from asr_ablations.tools.machine import give_memory_back
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.sources import read_whole
-from asr_ablations.transcription.transcript import Transcript, as_srt
+from asr_ablations.transcription.transcribe import recogniser
+from asr_ablations.transcription.transcript import Transcript, as_srt, doubt
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
 HEADERS = {
@@ -112,3 +117,32 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> Json:
     (pieces,) = recognise([samples])
     transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
+
+
+HOST = "127.0.0.1"
+"""The loopback address: there is no login, so no other machine may reach the page."""
+
+MOST = 64
+"""Requests at a time; others are answered with 503."""
+
+
+def serve(cfg: DictConfig) -> None:
+    """Serve the page until interrupted. Raises UsageError if the port is in use."""
+    give_memory_back()
+    with _listen(cfg.port) as listener:
+        app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
+        print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=MOST)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen()  # from now on, so that nobody who read the address is refused
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"port={port}: {error.strerror}; expected one that is free, or 0 for any") from error
+    return listener

@@ -1,0 +1,88 @@
+"""Measure a training config on this machine.
+
+python src/benchmark.py benchmark=loop                 Lightning's loop against a bare one
+python src/benchmark.py benchmark=input                the loader alone: every cache, 0 to 4 workers, beside the model
+python src/benchmark.py benchmark=loop model=ds2 data=an4 data.root=<folder>
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from asr_ablations.config.entry import entry
+from asr_ablations.evaluation.request import check_requests
+from asr_ablations.onnx_export.request import check_export
+from asr_ablations.transcription.request import check_transcription
+
+if TYPE_CHECKING:
+    from asr_ablations.evaluation.record import Evaluation
+
+
+@entry("benchmarks")
+def benchmark(cfg: DictConfig) -> object:
+    from asr_benchmarks.record import measure  # torch is imported only when there is work to do
+
+    return measure(cfg)
+
+
+@entry("evaluation", check_requests)
+def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
+    from asr_ablations.evaluation.evaluate import evaluate  # torch is imported only when there is work to do
+
+    results = evaluate(cfg if isinstance(cfg, list) else [cfg])
+    log([evaluation for of_request in results for evaluation in of_request])
+    return results
+
+
+def log(evaluations: "Sequence[Evaluation]") -> None:
+    """Log evaluations of runs that were logged to W&B beside them."""
+    from asr_ablations.report.wandb import final_rates, log_afterwards
+
+    later = {
+        log_afterwards(
+            evaluation.folder,
+            "evaluation",
+            f"{evaluation.folder.name}: {evaluation.name}",
+            final_rates(evaluation.content["sets"]),
+            {"evaluation": evaluation.name, "checkpoint": evaluation.content["checkpoint"]},
+        )
+        for evaluation in evaluations
+    }
+    for command in sorted(filter(None, later)):
+        print(f"W&B later: {command}")
+
+
+@entry("export", check_export)
+def export(cfg: DictConfig) -> object:
+    from asr_ablations.onnx_export.export import export  # torch is imported only when there is work to do
+
+    return export(cfg)
+
+
+@entry("language_model")
+def make_language_model(cfg: DictConfig) -> object:
+    from asr_ablations.commands.make_lm import make  # torch is imported only when there is work to do
+
+    return make(cfg)
+
+
+@entry("prepare")
+def prepare(cfg: DictConfig) -> None:
+    from asr_ablations.commands.prepare_corpus import prepare  # torch is imported only when there is work to do
+
+    prepare(cfg)
+
+
+@entry("transcribe", check_transcription)
+def transcribe(cfg: DictConfig) -> None:
+    if cfg.serve:
+        from asr_ablations.transcription.server.application import serve
+
+        serve(cfg)
+        return
+    from asr_ablations.transcription.transcribe import transcribe  # torch is imported only when there is work to do
+
+    if transcribe(cfg):
+        sys.exit(1)

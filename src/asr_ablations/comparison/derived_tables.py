@@ -1,0 +1,207 @@
+"""One arm over seeds: described, since there is nothing to compare it with (Ambroszczyk2019 §2.7.2)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.metrics import (
+    LOSS,
+    METRICS,
+    WER,
+    Metric,
+    different_losses,
+    measured_sets,
+    validation_set,
+    validation_values,
+)
+from asr_ablations.comparison.samples import final_value
+from asr_ablations.runs.reader import read_gradient_norms
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.sweep_history import logarithmic
+from asr_ablations.statistics.sample import Correlation, Sample, Spread, describe, spearman
+
+
+@dataclass(frozen=True)
+class Description:
+    """A metric of the last weights on a set, over the runs of an arm; rates as fractions, losses in nats."""
+
+    arm: str
+    set: str
+    metric: Metric
+    spread: Spread
+
+
+def one_arm(arms: Sequence[Arm]) -> bool:
+    """Whether there is one arm with several seeds: a question about chance, not about a factor."""
+    return len(arms) == 1 and len(arms[0].runs) > 1
+
+
+def descriptions(arms: Sequence[Arm]) -> list[Description]:
+    """Every metric on every set, the first validation set before the test sets; empty unless there is one arm."""
+    if not one_arm(arms):
+        return []
+    return [
+        Description(arms[0].name, name, metric, describe(Sample.of_rates(np.array(values))))
+        for metric in METRICS.values()
+        for name in measured_sets(LOSS, arms[0].runs)
+        if len(values := final_values(arms[0], name, metric)) > 1
+    ]
+
+
+def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
+    """The metric of every run that recorded it, in the order of seeds."""
+    return [value for run in arm.runs if (value := final_value(run, name, metric.name)) is not None]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The norm of the whole gradient before clipping, at every step of one run.
+
+    median, high: of the finite ones, high for the 95th percentile; largest: the largest of them, at step largest_at;
+    not_finite: steps without a finite norm; diverged_at: the step whose loss was no number. Steps count from 1.
+    """
+
+    arm: str
+    seed: int
+    steps: int
+    median: float
+    high: float
+    largest: float
+    largest_at: int
+    not_finite: int
+    diverged_at: int | None
+
+
+def observed(arm: Arm) -> list[RunRecord]:
+    """The runs whose gradients are shown: the first seed of an arm, and every run that diverged."""
+    return [*arm.runs[:1], *arm.diverged]
+
+
+def gradients(arms: Sequence[Arm]) -> list[Gradients]:
+    """A row for each observed run that recorded its norms."""
+    rows = [_row(arm.name, run) for arm in arms for run in observed(arm)]
+    return [row for row in rows if row is not None]
+
+
+def _row(name: str, run: RunRecord) -> Gradients | None:
+    norms = np.array(read_gradient_norms(run.folder))
+    finite = np.isfinite(norms)
+    if not finite.any():
+        return None
+    at = int(np.argmax(np.where(finite, norms, -np.inf)))
+    median, high = np.percentile(norms[finite], [50, 95])
+    lost = int((~finite).sum())
+    return Gradients(
+        name, run.seed, len(norms), float(median), float(high), float(norms[at]), at + 1, lost, run.diverged_at
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run: a validation loss in nats, and a WER as a fraction."""
+
+    arm: str
+    loss: float
+    wer: float
+
+
+@dataclass(frozen=True)
+class LossAgainstWer:
+    """What was set against what, over all runs; correlation: None with fewer than four runs, or without any spread."""
+
+    name: str
+    points: list[Point]
+    correlation: Correlation | None
+
+
+def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
+    """The loss of the last weights on the first validation set against their WER on every test set, and the lowest loss
+    of a validation against the lowest WER of one. Empty where runs minimise different losses, or recorded none.
+    """
+    runs = [(arm, run) for arm in arms for run in arm.runs]
+    if len(different_losses([run for _, run in runs])) > 1:
+        return []
+    sets = [name for name in test_sets if name not in {validation_set(run) for _, run in runs}]
+    last = [
+        (
+            f"last weights, WER on {name}",
+            [_point(arm, _last_loss(run), final_value(run, name, WER.name)) for arm, run in runs],
+        )
+        for name in sets
+    ]
+    best = [_point(arm, _lowest(run, LOSS), _lowest(run, WER)) for arm, run in runs]
+    measured = [*last, ("lowest of all validations", best)]
+    return [_correlated(name, [point for point in points if point]) for name, points in measured if any(points)]
+
+
+def _last_loss(run: RunRecord) -> float | None:
+    name = validation_set(run)
+    return None if name is None else final_value(run, name, LOSS.name)
+
+
+def _lowest(run: RunRecord, metric: Metric) -> float | None:
+    return min(validation_values(run, metric), default=None)
+
+
+def _point(arm: Arm, loss: float | None, wer: float | None) -> Point | None:
+    return None if loss is None or wer is None or not math.isfinite(loss) else Point(arm.name, loss, wer)
+
+
+def _correlated(name: str, points: list[Point]) -> LossAgainstWer:
+    return LossAgainstWer(name, points, spearman([point.loss for point in points], [point.wer for point in points]))
+
+
+OBJECTIVE = "best_validation_wer"
+"""The figure of a run's summary that a search minimises."""
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """values: of each run, numbers where all of them are, else as text; rates: the best validation WERs of the runs;
+    best: the place of the lowest in both. logarithmic: whether the search drew it so.
+    """
+
+    key: str
+    values: list[float] | list[str]
+    rates: list[float]
+    best: int
+    logarithmic: bool
+
+
+def hyperparameters(arms: Sequence[Arm], factor: Sequence[str]) -> list[Hyperparameter]:
+    """The keys of the factor in which the runs that a search proposed differ; empty where there are not two runs.
+
+    A run that diverged has no rate and is left out.
+    """
+    tried = [(arm, run) for arm in arms for run in arm.runs if run.searched and run.summary.get(OBJECTIVE) is not None]
+    if len(tried) < 2:
+        return []
+    rates = [float(run.summary[OBJECTIVE]) for _, run in tried]
+    drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
+    return [
+        Hyperparameter(key, _numbers(texts), rates, rates.index(min(rates)), key in drawn)
+        for key in factor
+        if len(set(texts := [arm.levels.get(key, "") for arm, _ in tried])) > 1
+    ]
+
+
+def is_search(arms: Sequence[Arm]) -> bool:
+    """Whether a search proposed all runs, several of them: there is nothing that was started to confirm one."""
+    results = [run for arm in arms for run in arm.results]
+    return len(results) > 1 and all(run.searched for run in results)
+
+
+def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, RunRecord]]:
+    """The runs that a search proposed with their arms, in the order of what it minimises; those that diverged last."""
+    tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
+    return sorted(tried, key=lambda one: one[1].summary.get(OBJECTIVE, math.inf))
+
+
+def _numbers(texts: list[str]) -> list[float] | list[str]:
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        return texts

@@ -1,0 +1,199 @@
+"""Seconds of training per epoch (Ambroszczyk2019 §2.1 and §2.5)."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.confounds import content, value_text, within
+from asr_ablations.comparison.metrics import Ratio, ratio_of_times
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.sample import mean_and_deviation
+
+COLUMN = "train/epoch_seconds"
+"""Of metrics.csv: from the start of an epoch to the end of its last batch, without validation and checkpoints."""
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Seconds per epoch of an arm.
+
+    The first epoch stands apart, always: it fills caches, compiles and tunes kernels, and with order=sortagrad it has
+    another order. first: its mean over runs; None where a run has no later epoch, and all are of first epochs.
+    epochs: the number of all later epochs; mean: of the runs' means over these. over_epochs: their deviation within a
+    run, pooled over runs; over_runs: the deviation of the runs' means; each None where nothing is left to deviate.
+    ratio: to the baseline's.
+    """
+
+    arm: str
+    runs: int
+    epochs: int
+    first: float | None
+    mean: float
+    over_epochs: float | None
+    over_runs: float | None
+    ratio: Ratio | None
+
+
+def epoch_seconds(run: RunRecord) -> list[float]:
+    """Seconds of training batches in every epoch, in order; empty where they were not recorded."""
+    return [value for row in run.metrics if (value := row.get(COLUMN)) is not None]
+
+
+def steady_seconds(run: RunRecord) -> float | None:
+    """The mean over epochs from the second on; of a single epoch, that one."""
+    seconds = epoch_seconds(run)
+    return float(np.mean(seconds[1:] or seconds)) if seconds else None
+
+
+def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
+    """A line for each arm that recorded them."""
+    means = {arm.name: _means(arm) for arm in arms}
+    return [_arm_times(arm, means, baseline) for arm in arms if means[arm.name]]
+
+
+def _means(arm: Arm) -> list[float]:
+    return [mean for run in arm.runs if (mean := steady_seconds(run)) is not None]
+
+
+def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
+    recorded = [seconds for run in arm.runs if (seconds := epoch_seconds(run))]
+    apart = all(len(seconds) > 1 for seconds in recorded)
+    mean, over_runs = mean_and_deviation(means[arm.name])
+    later = [seconds[1:] or seconds for seconds in recorded]
+    return EpochTimes(
+        arm=arm.name,
+        runs=len(recorded),
+        epochs=sum(map(len, later)),
+        first=float(np.mean([seconds[0] for seconds in recorded])) if apart else None,
+        mean=mean,
+        over_epochs=_pooled_deviation(later),
+        over_runs=over_runs,
+        ratio=ratio_of_times(means[arm.name], means.get(baseline, []), itself=arm.name == baseline),
+    )
+
+
+def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
+    """Within groups, weighted by their degrees of freedom."""
+    degrees = sum(len(group) - 1 for group in groups)
+    squares = sum(float(np.var(group)) * len(group) for group in groups)
+    return math.sqrt(squares / degrees) if degrees else None
+
+
+BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """n runs with a number of processes, within runs that are otherwise alike: a series.
+
+    series: what tells it from the others, empty for the only one. device: GPU or CPU. batch: of one process, as text.
+    epoch_seconds: the mean over runs of their mean from the second epoch on, with its deviation over runs (None for a
+    single run). audio_hours_per_second: of all processes. speed_up: the epoch with the fewest processes of the series
+    over this one; efficiency: the speed-up over what so many more processes could give. price: of an epoch, in the
+    currency of hardware.price_per_hour; None without it.
+    """
+
+    series: str
+    device: str
+    processes: int
+    n: int
+    batch: str
+    epoch_seconds: float
+    deviation: float | None
+    audio_hours_per_second: float | None
+    speed_up: Ratio
+    efficiency: float
+    price: float | None
+
+
+Runs = dict[int, list[RunRecord]]
+"""Runs by the number of their processes."""
+
+
+def scaling(arms: Sequence[Arm]) -> list[Scaling]:
+    """All series in which several numbers of processes trained, by number; empty where there is none.
+
+    Where the batch of a process is not the same for all numbers, as in strong scaling, the series is measured
+    nevertheless: what of it is the batch's then cannot be told.
+    """
+    runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
+    series = _series(runs, ()) or _series(runs, BATCH)
+    names = _names([next(iter(by_count.values()))[0] for by_count in series])
+    return [
+        _row(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
+    ]
+
+
+def processes(run: RunRecord) -> int:
+    """Processes that trained together, one per GPU where there are GPUs: those that the run recorded, else, for a
+    record that lacks them as W&B's do, those of its config. gpus=auto is one.
+    """
+    known, gpus = run.summary.get("ranks") or run.config.get("ranks"), run.config.get("gpus")
+    if known:
+        return int(known)
+    return gpus if isinstance(gpus, int) and gpus > 1 else 1
+
+
+def device(run: RunRecord) -> str:
+    """GPU or CPU."""
+    gpus = run.config.get("gpus", "auto")
+    available = run.environment.get("hardware", {}).get("gpus")
+    return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
+
+
+def _series(runs: Sequence[RunRecord], apart_from: tuple[str, ...]) -> list[Runs]:
+    """Groups of runs that differ in the number of processes, the seed, and `apart_from`, in several numbers each."""
+    groups: dict[str, Runs] = {}
+    for run in runs:
+        alike = json.dumps([device(run), _rest(run, apart_from)], sort_keys=True)
+        groups.setdefault(alike, {}).setdefault(processes(run), []).append(run)
+    unambiguous = [group for group in groups.values() if all(len({*map(_batch, own)}) == 1 for own in group.values())]
+    return [group for group in unambiguous if len(group) > 1]
+
+
+def _rest(run: RunRecord, apart_from: tuple[str, ...]) -> dict[str, object]:
+    return {key: value for key, value in content(run).items() if not within(key, ["gpus", "ranks", *apart_from])}
+
+
+def _names(runs: Sequence[RunRecord]) -> list[str]:
+    """What tells these runs apart: nothing for a single one."""
+    rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
+    keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
+    return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
+
+
+def _batch(run: RunRecord) -> str:
+    batch = run.config.get("batch") or {}
+    times = f"{batch['accumulate']} × " if batch.get("accumulate", 1) > 1 else ""
+    return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
+
+
+def _row(series: str, count: int, by_count: Runs) -> Scaling:
+    own, fewest = by_count[count], min(by_count)
+    seconds, base = _seconds(own), _seconds(by_count[fewest])
+    mean, deviation = mean_and_deviation(seconds)
+    speed_up = ratio_of_times(base, seconds, itself=count == fewest)
+    assert speed_up is not None  # runs without times are in no series
+    speeds = [speed for run in own if (speed := run.summary.get("audio_hours_per_second"))]
+    prices = [price for run in own if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
+    return Scaling(
+        series=series,
+        device=device(own[0]),
+        processes=count,
+        n=len(own),
+        batch=_batch(own[0]),
+        epoch_seconds=mean,
+        deviation=deviation,
+        audio_hours_per_second=float(np.mean(speeds)) if speeds else None,
+        speed_up=speed_up,
+        efficiency=speed_up.value * fewest / count,
+        price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(own) else None,
+    )
+
+
+def _seconds(runs: Sequence[RunRecord]) -> list[float]:
+    return [seconds for run in runs if (seconds := steady_seconds(run))]

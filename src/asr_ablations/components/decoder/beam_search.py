@@ -1,0 +1,76 @@
+"""Values of decoders, checked where they are used."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from pyctcdecode import Alphabet as SearchAlphabet
+from pyctcdecode import BeamSearchDecoderCTC
+from pyctcdecode.language_model import AbstractLanguageModel
+
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.tools.checks import is_number, whole
+from asr_ablations.tools.errors import choices
+
+WIDEST = 65_536
+"""Hypotheses: with more, a single utterance takes hours and the machine's memory."""
+
+
+def width(value: object) -> int:
+    """The value of decoder.beam_width. Raises UsageError for one that is no whole number from 1 to WIDEST."""
+    return whole("decoder.beam_width", value, 1, WIDEST)
+
+
+def finite(name: str, value: object) -> float:
+    """The value of decoder.<name>. Raises UsageError for one that is not a finite number."""
+    if is_number(value):
+        return float(value)
+    raise choices(f"decoder.{name}", value, "a finite number")
+
+
+def distance(name: str, value: object) -> float:
+    """The value of decoder.<name>. Raises UsageError for one that is not a number above 0; .inf is one."""
+    if value == math.inf or (is_number(value) and value > 0):
+        return float(value)
+    raise choices(f"decoder.{name}", value, "a number above 0 (nats; .inf for none)")
+
+
+def rows(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphabet) -> Iterator[np.ndarray]:
+    """From log_probs (B, T, V) and lengths (B,) to B arrays (length, 1 + letters) in float64, in which sums of many
+    small numbers stay exact enough.
+
+    A separation character stands for nothing, as a blank does: with a blank in its place every path has the same text.
+    So its probability is added to the blank's, and a search works with the letters alone.
+    """
+    everything = log_probs.detach().cpu().double().numpy()
+    if alphabet.separation:
+        (separation,) = alphabet.encode(alphabet.separation)
+        nothing = np.logaddexp(everything[..., 0], everything[..., separation])
+        everything = np.delete(everything, separation, axis=-1)  # a copy: the caller's values stay
+        everything[..., 0] = nothing
+    for row, length in zip(everything, lengths.tolist(), strict=True):
+        yield row[:length]
+
+
+def prefix_search(alphabet: Alphabet, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
+    """The search over the blank and the letters; pyctcdecode's build_alphabet would take `_` and `|` for blank and
+    space.
+    """
+    return BeamSearchDecoderCTC(SearchAlphabet(["", *alphabet.letters], False), language_model)
+
+
+def best_text(search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: float, symbols: float) -> str:
+    """The best text of one utterance, from log-probabilities (T, 1 + letters) in nats.
+
+    In each frame symbols more than `symbols` nats below certainty are pruned (never the best one), then prefixes more
+    than `beams` nats behind the best one, then all prefixes but the best `width`.
+    """
+    if not len(row):
+        return ""
+    # prune_history, the default of decode(), drops all but one of the prefixes that end in the same words
+    beams_left = search.decode_beams(
+        row, beam_width=width, beam_prune_logp=-beams, token_min_logp=-symbols, prune_history=False
+    )
+    text: str = beams_left[0][0]
+    return text

@@ -1,0 +1,204 @@
+"""ARPA files: n-grams with log10 probabilities and back-off weights, as SRILM, KenLM and others write them."""
+
+import gzip
+import io
+import math
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import whole_file
+
+Entry = tuple[tuple[str, ...], float, float | None]
+"""Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""
+
+
+def read_unigrams(file: Path) -> list[str]:
+    """Return the words of an ARPA file, <s> and other marks included. Raises UsageError if it has none."""
+    words = []
+    with open_text(file) as lines:
+        inside = False
+        for line in lines:
+            if line.startswith("\\"):
+                if inside:
+                    break
+                inside = line.startswith("\\1-grams:")
+            elif inside and line.strip():
+                if len(columns := line.split()) < 2:
+                    raise UsageError(f"{file}: no n-gram: {line.strip()[:80]!r}")
+                words.append(columns[1])
+    if not words:
+        raise UsageError(f"{file}: not an ARPA file (there is no \\1-grams: in it)")
+    return words
+
+
+COUNT = re.compile(r"ngram\s+[1-9]\d?\s*=\s*(\d{1,15})")
+SHORTEST = 4
+"""Bytes of an n-gram: a probability of one digit, a tab, a letter, the end of the line."""
+
+
+def check_counts(file: Path) -> None:
+    """Raises UsageError for counts that the file cannot hold: KenLM takes them at their word, and dies of -4."""
+    most = None if file.suffix == ".gz" else file.stat().st_size // SHORTEST
+    inside = False
+    with open_text(file) as lines:
+        for line in map(str.strip, lines):
+            if inside and line.startswith("\\"):
+                return
+            if inside and line:
+                match = COUNT.fullmatch(line)
+                if match is None or (most is not None and int(match[1]) > most):
+                    raise UsageError(f"{file}: no such number of n-grams in an ARPA file of its size: {line[:80]!r}")
+            inside = inside or line == "\\data\\"
+
+
+@contextmanager
+def open_text(file: Path) -> Iterator[TextIO]:
+    """Open a UTF-8 text file for reading, compressed (.gz) or not. Raises UsageError for a compressed one that is
+    damaged.
+    """
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
+            yield io.TextIOWrapper(content, encoding="utf-8", errors="replace")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{file}: damaged: {error}") from error
+
+
+def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
+    """Write n-grams, one sequence of entries per order. An existing file is complete."""
+    with whole_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
+        output.write("\\data\\\n")
+        output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
+        for n, entries in enumerate(orders, start=1):
+            output.write(f"\n\\{n}-grams:\n")
+            output.writelines(_line(entry) for entry in entries)
+        output.write("\n\\end\\\n")
+
+
+def _line(entry: Entry) -> str:
+    words, probability, backoff = entry
+    weight = "" if backoff is None else f"\t{backoff:.7g}"
+    return f"{probability:.7g}\t{' '.join(words)}{weight}\n"
+
+
+def lower_case(source: Path, target: Path) -> None:
+    """Write a copy in lower case, as the transcripts are. Raises UsageError if two words would become one."""
+    originals: dict[str, str] = {}
+    for word in read_unigrams(source):
+        if word.lower() in originals:
+            raise UsageError(f"{source}: {originals[word.lower()]!r} and {word!r} would be one word in lower case")
+        originals[word.lower()] = word
+    with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
+        output.writelines(_lowered(lines))
+
+
+def _lowered(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield line.lower()  # numbers have no case but the e of 1e-05; \data\ and other marks are lower case already
+
+
+Gram = tuple[str, ...]
+BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+FALLBACK = (0.0, 0.5, 1.0, 1.5)
+"""lmplz's discounts for counts of 0, 1, 2, 3 and more if a corpus is too small to estimate them (--discount_fallback).
+"""
+
+
+def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
+    """Return the entries of an ARPA file, one list per order. order: 2 or more; prune: for each order, the count up to
+    which n-grams are left out; the first is 0.
+    """
+    raw = _count(sentences, order)
+    adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
+    adjusted[0].pop((BEGIN,), None)
+    kept = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
+    numbers = {word: i for i, word in enumerate(dict.fromkeys([BEGIN, END, *(gram[0] for gram in raw[0])]))}
+    probabilities: dict[Gram, float] = {}
+    backoffs: dict[Gram, float] = {}
+    for n in range(order):
+        discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
+        _weigh(adjusted[n], kept[n], discounts, probabilities, backoffs)
+    return [_entries(n, kept[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
+
+
+def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
+    """Return how often each n-gram occurs in the sentences, one counter per order."""
+    counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
+    for sentence in sentences:
+        padded = (BEGIN, *sentence, END)
+        for n in range(order):
+            counts[n].update(padded[i : i + n + 1] for i in range(len(padded) - n))
+    return counts
+
+
+def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
+    """Return how many different words precede each n-gram, or how often it occurs if it begins a sentence."""
+    preceding = Counter(gram[1:] for gram in longer)
+    return {gram: count if gram[0] == BEGIN else preceding[gram] for gram, count in raw.items()}
+
+
+def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
+    """Return how many n-grams have each count. lmplz uses the raw count for the last n-gram in its order, by the number
+    of the last word, then of the word before it and so on; in a small corpus that changes the discounts.
+    """
+    counted = Counter(adjusted.values())
+    last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
+    counted.subtract([adjusted[last]])
+    counted.update([raw[last]])
+    return counted
+
+
+def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
+    """Return what is subtracted from counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
+    t1, t2, t3, t4 = (counts_of_counts[k] for k in (1, 2, 3, 4))
+    if not (t1 and t2 and t3):
+        return FALLBACK
+    y = t1 / (t1 + 2 * t2)
+    discounts = (0.0, 1 - 2 * y * t2 / t1, 2 - 3 * y * t3 / t2, 3 - 4 * y * t4 / t3)
+    return discounts if all(0 <= discounts[k] <= k for k in (1, 2, 3)) else FALLBACK
+
+
+def _weigh(
+    counts: dict[Gram, int],
+    kept: set[Gram],
+    discounts: Sequence[float],
+    probabilities: dict[Gram, float],
+    backoffs: dict[Gram, float],
+) -> None:
+    """Add the probabilities of one order, interpolated with the order below, and the back-off weights of its contexts.
+    A pruned n-gram gives all of its count to the back-off.
+    """
+    totals: dict[Gram, int] = defaultdict(int)
+    freed: dict[Gram, float] = defaultdict(float)
+    for gram, count in counts.items():
+        totals[gram[:-1]] += count
+        freed[gram[:-1]] += discounts[min(count, 3)] if gram in kept else count
+    for context, total in totals.items():
+        backoffs[context] = freed[context] / total
+    if () in totals:  # unigrams: all words, the unknown word included, share the rest equally
+        share = backoffs.pop(()) / (len(counts) + 1)
+        probabilities[UNKNOWN,] = share
+    for gram in kept:
+        context, count = gram[:-1], counts[gram]
+        lower = backoffs[context] * probabilities[gram[1:]] if context else share
+        probabilities[gram] = (count - discounts[min(count, 3)]) / totals[context] + lower
+
+
+def _entries(
+    n: int, kept: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
+) -> list[Entry]:
+    """Return the sorted entries of the n-grams of n + 1 words, in log10. last: they have no back-off weights."""
+
+    def entry(gram: Gram) -> Entry:
+        backoff = None if last else math.log10(backoffs.get(gram, 1.0)) + 0.0
+        return gram, math.log10(probabilities[gram]), backoff
+
+    special: list[Entry] = []
+    if n == 0:  # the start of a sentence is given, never predicted
+        special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
+    return special + [entry(gram) for gram in sorted(kept)]

@@ -1,0 +1,223 @@
+"""The model card: what somebody who is given an exported model has to know about it, as Markdown."""
+
+import json
+import logging
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnxruntime
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.batch import unlabelled_batch
+from asr_ablations.onnx_export.graph import Graph
+from asr_ablations.runs.identity import of_the_experiment, without_folder
+from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
+from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json, whole_file, write, write_json
+from asr_ablations.tools.terminal import harmless
+from asr_ablations.training.load import Trained, load_run
+from asr_ablations.training.task import CTCTask
+
+UNKNOWN = "not recorded"
+
+
+def card(trained: Trained, file: str) -> str:
+    """The card of an exported run. file: the name of the exported file.
+
+    What the run folder does not tell, as that of an unfinished run, is called not recorded.
+    """
+    finished = (trained.folder / SUMMARY).is_file()
+    summary = read_summary(trained.folder) if finished else {}
+    environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else {}
+    sets = read_data(trained.folder)["sets"] if finished else {}
+    parameters = sum(p.numel() for p in trained.task.parameters())
+    code, corpus, characters = environment.get("code") or {}, trained.data.corpus, trained.task.alphabet.characters
+    settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
+    lines = [
+        f"# {file}",
+        "",
+        f"Speech recognition by CTC: {parameters / 1e6:.2f} million parameters, waveforms at 16 kHz in, "
+        f"log-probabilities of {len(characters)} characters out ({_listed(characters)}).",
+        "",
+        "## Training",
+        "",
+        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_size(sets.get('train'))}",
+        f"- Rights in the data: {corpus.licence}.",
+        f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
+        f"{summary.get('epochs', UNKNOWN)} epochs, checkpoint `{trained.checkpoint.name}`.",
+        f"- Run `{environment.get('id', UNKNOWN)}`, code {str(code.get('commit') or UNKNOWN)[:12]}.",
+        "",
+        "## Error rates",
+        "",
+        *_rates(summary, sets),
+        "",
+        "## Limits",
+        "",
+        *_limits(sets.get("train")),
+        "",
+        "## Licence of the weights",
+        "",
+        "Not chosen: whoever trained the model writes it here, having looked at the rights in the data.",
+    ]
+    return "".join(f"{harmless(line)}\n" for line in lines)
+
+
+def _listed(characters: str) -> str:
+    return " ".join("space" if character == " " else f"`{character}`" for character in characters)
+
+
+def _size(train: Json | None) -> str:
+    if train is None:
+        return f"Its size is {UNKNOWN}."
+    return (
+        f"{train['hours']:.2f} hours, {train['utterances']:,} utterances of {train['speakers']:,} speakers, "
+        f"{train['vocabulary']:,} different words."
+    )
+
+
+def _rates(summary: Json, sets: Mapping[str, Json]) -> list[str]:
+    if not summary.get("sets"):
+        return [f"{UNKNOWN.capitalize()}: the run has not ended."]
+    rows = [
+        f"| {name} | {sets.get(name, {}).get('speakers', UNKNOWN)} | {rates['words']:,} | {100 * rates['wer']:.2f} | "
+        f"{100 * rates['cer']:.2f} |"
+        for name, rates in summary["sets"].items()
+    ]
+    text = (
+        "Of the last checkpoint, with greedy decoding and no language model unless the settings name another decoder."
+    )
+    return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
+
+
+def _limits(train: Json | None) -> list[str]:
+    lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
+    if train is not None:
+        lines.append(
+            f"- It was trained on {train['speakers']:,} speakers and {train['vocabulary']:,} words. For other voices, "
+            "rooms, microphones, languages or words the rates above say nothing; expect far worse."
+        )
+    lines.append("- Confidences are not calibrated. A confidence low throughout means speech that it does not know.")
+    return lines
+
+
+def export(cfg: DictConfig) -> Path:
+    """Return the written file. Raises UsageError for a run that cannot be loaded or exported."""
+    trained = load_run(str(cfg.run), cfg.checkpoint)
+    file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    description = metadata(trained, cfg.samples)
+    with whole_file(file, ".onnx") as temporary:
+        write_graph(Graph(trained.task, cfg.samples == "int16"), temporary, cfg.opset, description)
+        difference = largest_difference(trained.task, temporary, cfg.samples)
+        if not difference <= cfg.tolerance:
+            raise UsageError(
+                f"{trained.folder}: not written: the exported model's log-probabilities are {difference:.2g} nats "
+                f"away from torch's, expected tolerance={cfg.tolerance:g} at the most"
+            )
+        write_json(file.with_suffix(".json"), description)
+        write(file.with_suffix(".md"), card(trained, file.name))
+    size = file.stat().st_size / 1e6
+    print(f"{file}: {size:.1f} MB, log-probabilities within {difference:.1g} nats of torch's", file=sys.stderr)
+    print(f"model card: {file.with_suffix('.md')}", file=sys.stderr)
+    print(file)
+    return file
+
+
+def metadata(trained: Trained, samples: str) -> Json:
+    """Return what a program needs to use the model, and its origin.
+
+    symbols: in the order of the outputs; separation: the symbol that stands between double letters and is not a letter,
+    or "".
+    """
+    run = read_environment(trained.folder).get("id") if (trained.folder / ENVIRONMENT).is_file() else None
+    return {
+        "run": run or trained.folder.resolve().name,
+        "checkpoint": trained.checkpoint.name,
+        "symbols": ["", *trained.task.alphabet.characters],
+        "blank": 0,
+        "separation": trained.task.alphabet.separation,
+        "sample_rate": SAMPLE_RATE,
+        "samples": samples,
+        "features": OmegaConf.to_container(trained.cfg.features, resolve=True),
+    }
+
+
+def write_graph(graph: Graph, file: Path, opset: int | None, description: Json) -> None:
+    """Write the graph for any batch size and length; metadata: the `description`, text as it is, the rest as JSON."""
+    batch, samples = "batch", "samples"
+    lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])
+    audio = torch.zeros(2, 2 * SAMPLE_RATE, dtype=torch.float32 if description["samples"] == "float" else torch.int16)
+    with _quiet_single_thread(), torch.no_grad():
+        program = torch.onnx.export(
+            graph,
+            (audio, lengths),
+            input_names=["audio", "lengths"],
+            output_names=["log_probs", "frames"],
+            dynamic_shapes={"audio": {0: batch, 1: samples}, "lengths": {0: batch}},
+            dynamo=True,
+            opset_version=opset,
+            verbose=False,
+        )
+    assert program is not None
+    for key, value in description.items():
+        program.model.metadata_props[key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    program.save(file, external_data=False)
+
+
+@contextmanager
+def _quiet_single_thread() -> Iterator[None]:
+    """Use one thread, in which the two directions of a layer run one after the other: the exporter cannot trace more.
+    Silence its messages about missing packages and about axes that share a name.
+    """
+    log, threads = logging.getLogger("torch.onnx"), torch.get_num_threads()
+    level = log.level
+    log.setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
+            warnings.filterwarnings("ignore", ".*The axis name: .* will not be used", UserWarning)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        log.setLevel(level)
+
+
+def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
+    """Return the largest difference, in nats, between the log-probabilities of torch and of the file.
+
+    The input is three bursts of noise, one long, one short and one of a single sample: each alone in torch, all
+    together in the file.
+    """
+    lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
+    generator = torch.Generator().manual_seed(0)
+    audio = torch.zeros(3, int(lengths.max()), dtype=torch.int16)
+    for row, length in zip(audio, lengths.tolist(), strict=True):
+        swell = torch.linspace(0, 9, length).sin()
+        row[:length] = (4000 * swell * torch.randn(length, generator=generator)).clamp(-32768, 32767)
+    inputs = audio.numpy() if samples == "int16" else (audio.float() / 32768).numpy()
+    session = onnxruntime.InferenceSession(file)
+    outputs, frames = session.run(None, {"audio": inputs, "lengths": lengths.numpy()})
+    largest = 0.0
+    for row, length, exported, count in zip(audio, lengths.tolist(), outputs, frames.tolist(), strict=True):
+        expected = _single_log_probs(task, row[:length])
+        if count != len(expected):
+            return float("inf")
+        if count:
+            difference = float((expected - torch.from_numpy(exported[:count])).abs().max())
+            largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) is 0
+    return largest
+
+
+def _single_log_probs(task: CTCTask, samples: torch.Tensor) -> torch.Tensor:
+    """Return torch's log-probabilities (T, V) of one waveform, int16 (S,)."""
+    with torch.inference_mode():
+        log_probs, lengths = task(unlabelled_batch([samples.numpy()]))
+    return log_probs[0, : int(lengths[0])]

@@ -1,0 +1,65 @@
+"""A comparison in Markdown."""
+
+import re
+from collections.abc import Sequence
+
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.section import Section
+from asr_ablations.report.sections import sections
+
+
+def markdown(comparison: Comparison, level: int = 1) -> str:
+    """The whole page; level: of its first heading."""
+    parts = [f"{'#' * level} {comparison.title}", *preamble(comparison)]
+    for section in sections(comparison):
+        parts += [f"{'#' * (level + 1)} {section.heading}", *body(section)]
+    return "\n\n".join(parts) + "\n"
+
+
+def preamble(comparison: Comparison) -> list[str]:
+    """Paragraphs with the question, the source, the factor and the baseline."""
+    question = [comparison.question] if comparison.question else []
+    source = [f"Source: {comparison.source}"] if comparison.source else []
+    factor = ", ".join(comparison.factor) or "none"
+    return [*question, *source, f"Factor: `{factor}`; baseline: {comparison.baseline}."]
+
+
+def body(section: Section) -> list[str]:
+    """The table of a section and its lines: a note below a table, a list where there is no table."""
+    if not section.rows:
+        return ["\n".join(f"- {line}" for line in section.lines)] if section.lines else []
+    return [table(section.head, section.rows), *(["\n".join(section.lines)] if section.lines else [])]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A pipe table with the first column aligned to the left and the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
+    "−": "$-$",
+}  # fmt: skip
+
+
+def latex(comparison: Comparison) -> str:
+    """A table environment for every table, to be included with \\input."""
+    return "\n".join(_table(section) for section in sections(comparison) if section.rows)
+
+
+def escape(text: str) -> str:
+    """The text in a form that LaTeX prints literally."""
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
+
+
+def _table(section: Section) -> str:
+    def line(cells: list[str]) -> str:
+        return " & ".join(map(escape, cells)) + r" \\"
+
+    columns = "l" + "r" * (len(section.head) - 1)
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]
+    body += [*map(line, section.rows), r"\bottomrule", r"\end{tabular}"]
+    parts = [r"\begin{table}", r"\centering", rf"\caption{{{escape(section.heading)}}}", *body, r"\end{table}", ""]
+    return "\n".join(parts)

@@ -1,0 +1,93 @@
+"""What metrics.csv holds, and the tables that grow with training cut to what a checkpoint has seen."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from asr_ablations.runs.layout import UTILISATION
+from asr_ablations.tools.files import Json, write_csv
+
+FIGURES = ("loss", "wer", "cer", "cer_longer")
+"""The figures of every validation set: its column of metrics.csv is validation/<set>/<figure>."""
+
+
+def keep_batches(path: Path, batches: int) -> None:
+    """Leave the rows of a table whose column `batches` is at most this; without any, no file is left."""
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        truncate(path, sum(int(row["batches"]) <= batches for row in rows))
+
+
+def truncate(path: Path, rows: int) -> list[dict[str, str]]:
+    """Leave the first `rows` rows of a table, and return them; without any, no file is left."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        kept = [row for _, row in zip(range(rows), csv.DictReader(file), strict=False)]
+    if kept:
+        write_csv(path, kept)
+    else:
+        path.unlink()
+    return kept
+
+
+COLUMNS = (
+    "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent", "gpu_memory_gib",
+    "gpu_power_watts", "audio_hours", "gpu_percents", "part",
+)  # fmt: skip
+TEXTS = ("phase", "gpu_percents", "part")
+MEANS = ("cpu_percent", "gpu_percent", "gpu_power_watts")
+"""Columns that hold a mean over the time since the sample before."""
+ALMOST_A_SECOND = 0.9
+
+
+def read_utilisation(folder: Path) -> list[Json]:
+    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name, the part of a
+    training step ("" outside one), and gpu_percents as a list with a number per GPU. Empty without the file; lines that
+    are no samples are passed over.
+    """
+    try:
+        with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:
+            return [sample for line in csv.DictReader(file) if (sample := _sample(line)) is not None]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def by_second(samples: Sequence[Json]) -> list[Json]:
+    """Samples joined until they cover almost a second, each within one phase; those of a second stay as they are."""
+    groups: list[list[Json]] = []
+    for sample in samples:
+        first = groups[-1][0] if groups else None
+        if first and sample["phase"] == first["phase"] and sample["seconds"] - first["seconds"] < ALMOST_A_SECOND:
+            groups[-1].append(sample)
+        else:
+            groups.append([sample])
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: list[Json]) -> Json:
+    """One sample of several: means and sums over them, the rest from the last."""
+    if len(group) == 1:
+        return group[0]
+    means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
+    read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
+    each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]
+    return {**group[-1], **means, "disk_read_mib": sum(read) if read else None, "gpu_percents": each}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _sample(line: dict[str, str]) -> Json | None:
+    try:
+        numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key not in TEXTS}
+        percents = [float(percent) for percent in (line.get("gpu_percents") or "").split()]
+    except (TypeError, ValueError):
+        return None
+    if numbers["seconds"] is None:
+        return None
+    texts = {key: line.get(key) or "" for key in ("phase", "part")}
+    return {**numbers, **texts, "gpu_percents": percents}

@@ -1,0 +1,177 @@
+"""The launches of a sweep, as its manifest has them: which runs, and whether a search proposed them."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TypedDict
+
+from asr_ablations.runs.layout import LEASES, LOOKS
+from asr_ablations.runs.reader import UnreadableFileError, read_looks, read_standing, read_sweep
+from asr_ablations.runs.verdict_plan import arm_content, read_plan
+from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.machine import one_at_a_time
+
+
+class Launch(TypedDict):
+    """One start of a sweep: its time, its command line, the ids of its runs, whether a search proposes them."""
+
+    started: str
+    command: list[str]
+    arms: list[str]
+    search: bool
+
+
+def launches(sweep: Path) -> list[Launch]:
+    """The launches of a sweep's folder, the first one first; none without a manifest that can be read."""
+    try:
+        recorded = read_sweep(sweep).get("launches", [])
+        return [
+            {
+                "started": str(launch["started"]),
+                "command": [str(argument) for argument in launch["command"]],
+                "arms": [str(arm) for arm in launch["arms"]],
+                "search": launch["search"] is True,
+            }
+            for launch in recorded
+        ]
+    except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
+        return []
+
+
+def searched_arms(sweep: Path) -> frozenset[str]:
+    """The ids of the runs that a search proposed, and that no launch before it had declared."""
+    proposed: set[str] = set()
+    known: set[str] = set()
+    for launch in launches(sweep):
+        new = {*launch["arms"]} - known
+        known |= new
+        if launch["search"]:
+            proposed |= new
+    return frozenset(proposed)
+
+
+def places(sweep: Path) -> dict[str, int]:
+    """The place of each run, by its id, in the order in which the launches of its sweep named them: arms that run at
+    the same time start in any order.
+    """
+    named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
+    return {arm: place for place, arm in enumerate(named)}
+
+
+def logarithmic(sweep: Path) -> frozenset[str]:
+    """The keys whose values a search drew on a logarithmic scale: tag(log, interval(…))."""
+    try:
+        space = read_sweep(sweep).get("space", {})
+    except (FileNotFoundError, UnreadableFileError):
+        return frozenset()
+    return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the results. when: UTC, ISO 8601; arms: seeds seen by the name of the arm; runs: `evidence` of the
+    runs seen; complete: whether all runs that were declared had ended. baseline, metric, set: the question; procedure:
+    of statistics.procedure, by its name.
+    """
+
+    when: str
+    arms: dict[str, int]
+    runs: str
+    complete: bool
+    baseline: str
+    metric: str
+    set: str
+    procedure: str
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What makes two looks one: the same evidence, and the same question to it."""
+        return self.runs, self.baseline, self.metric, self.set, self.procedure
+
+
+def declared(sweep: Path) -> frozenset[str] | None:
+    """The ids of the runs of the first launch: what was declared before any result was known. None for a search, whose
+    results decide what it runs, and where there is no manifest.
+    """
+    recorded = launches(sweep)
+    return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
+
+
+def evidence(ids: Iterable[str]) -> str:
+    """A hash over the ids of the runs that were seen, whatever their order: 16 hexadecimal digits."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
+
+
+def looks(folder: Path) -> list[Look]:
+    """The looks at a sweep, or at the evaluations of a run, the first one first. Raises UnreadableFileError for a
+    damaged file: a lost history of looks must not read as none.
+    """
+    try:
+        recorded = read_looks(folder)
+    except FileNotFoundError:
+        return []
+    try:
+        return [Look(**{field.name: look[field.name] for field in fields(Look)}) for look in recorded]
+    except (KeyError, TypeError) as error:
+        raise UnreadableFileError(folder / LOOKS, f"a look without {error}") from error
+
+
+def record_look(folder: Path, look: Look) -> str | None:
+    """Add a look to the folder, unless the same evidence was asked the same question before.
+
+    Returns a warning where it cannot be recorded, as in a folder of somebody else's, and None otherwise.
+    """
+    try:
+        (folder / LEASES).mkdir(exist_ok=True)
+        with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waits for another comparison"):
+            recorded = looks(folder)
+            if look.question not in {other.question for other in recorded}:
+                write_json(folder / LOOKS, {"looks": [asdict(one) for one in [*recorded, look]]})
+    except UnreadableFileError as error:
+        return f"this look was not recorded: {error}"
+    except OSError as error:
+        return f"this look was not recorded: {folder / LOOKS}: {os.strerror(error.errno or 0)}"
+    return None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """look: the first one that counts the run, from 1; looks: how many the plan has. arm: its name in the plan; state:
+    of that arm by the look before.
+    """
+
+    look: int
+    looks: int
+    arm: str
+    state: str
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+
+def planned_run(folder: Path, config: Json) -> PlannedRun | None:
+    """The part that the plan beside a run's folder gives it; None where there is no plan, or it does not name the run.
+
+    config: the run's, resolved. A damaged plan gives none either: it is the sweep that cannot go on then, not the run.
+    """
+    try:
+        plan = read_plan(folder.parent)
+        look = None if plan is None else plan.look_of(int(config["seed"]))
+        if plan is None or look is None:
+            return None
+        own = arm_content(config, plan.belongs)
+        arm = next((arm.name for arm in plan.arms if arm.content == own), None)
+        return None if arm is None else PlannedRun(look, len(plan.looks), arm, _state(folder.parent, arm))
+    except UnreadableFileError:
+        return None
+
+
+def _state(sweep: Path, arm: str) -> str:
+    """Of an arm after the latest look; open before the first one."""
+    try:
+        return str(read_standing(sweep)["arms"][arm]["state"])
+    except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
+        return "open"

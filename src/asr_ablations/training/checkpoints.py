@@ -1,0 +1,79 @@
+"""How checkpoints are written and read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, cast
+
+import torch
+from lightning_fabric.utilities.types import _PATH
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from asr_ablations.runs.layout import BEST
+from asr_ablations.tools.files import whole_file
+from asr_ablations.training.contracts import Checkpoint
+
+FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
+"""What a checkpoint holds beside the weights that are evaluated: no run continues from its best one."""
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
+    so that nothing in a checkpoint is executed.
+    """
+
+    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.name == BEST:  # a third of the size, and so of the time for which training waits
+            checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
+        with whole_file(target) as temporary, temporary.open("wb") as file:
+            output = _Output(file)
+            try:
+                torch.save(checkpoint, cast(IO[bytes], output))  # all that torch calls of it is there
+            except RuntimeError as error:
+                raise output.error or error from error
+            file.flush()
+            os.fsync(file.fileno())
+
+    def load_checkpoint(
+        self,
+        path: _PATH,
+        map_location: Callable[..., object] | None = lambda storage, _: storage,
+        weights_only: bool | None = None,
+    ) -> Checkpoint:
+        """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
+        matter, and no rank opens the first GPU.
+        """
+        return super().load_checkpoint(path, map_location, weights_only=True)
+
+
+class _Output:
+    """A file that keeps the system's error: torch calls a full disk an unexpected position."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        try:
+            return self.file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
+    """A callback that keeps `folder`/best.ckpt: after the epoch with the lowest figure, one of runs.metrics.FIGURES, of
+    a set.
+    """
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename=BEST.removesuffix(".ckpt"),
+        monitor=f"validation/{validation_set}/{figure}",
+        enable_version_counter=False,
+    )

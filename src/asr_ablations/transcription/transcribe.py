@@ -1,0 +1,167 @@
+"""Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.config.build import build
+from asr_ablations.data.audio import duration
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import is_regular, write
+from asr_ablations.tools.terminal import console, harmless_line
+from asr_ablations.training.lightning import quiet
+from asr_ablations.training.load import load_run
+from asr_ablations.transcription.recogniser import Recogniser, Word
+from asr_ablations.transcription.request import requested_audio
+from asr_ablations.transcription.sources import Source, find_sources, read_whole
+from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
+
+
+class Stream:
+    """Output to standard output, at once, or to a file, at the end, so that an existing file is complete."""
+
+    def __init__(self, file: Path | None, form: str, single: bool) -> None:
+        self.file, self.form, self.single = file, form, single
+        self.parts: list[str] = []
+
+    def add(self, source: Source, transcript: Transcript) -> None:
+        text = WRITERS[self.form](transcript) if self.single else as_line(transcript, self.form)
+        if self.file is None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            self.parts.append(text)
+
+    def close(self) -> None:
+        if self.file is not None and self.parts:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            target = self.file.resolve()  # a link stays one
+            if target.exists() and not is_regular(target):  # a pipe or a device is written to, and not replaced
+                target.write_text("".join(self.parts), encoding="utf-8", errors="backslashreplace")
+            else:
+                write(target, "".join(self.parts))
+
+
+class Folder:
+    """Output of one file per recording: <folder>/<path below the requested folder>.txt, .json or .srt.
+
+    Raises UsageError for recordings that would get the same file.
+    """
+
+    def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
+        self.folder, self.form = folder, form
+        owners: dict[Path, Path] = {}
+        for source in sources:
+            if (other := owners.setdefault(source.name, source.path)) != source.path:
+                raise UsageError(
+                    f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
+                    "expected files of different names, or the folder above them"
+                )
+
+    def add(self, source: Source, transcript: Transcript) -> None:
+        file = self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, WRITERS[self.form](transcript))
+
+    def close(self) -> None:
+        """Do nothing: everything is already written."""
+
+
+def writer(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
+    """Return the output that the key `output` selects. single: the request was one file, by its own name.
+
+    Raises UsageError for subtitles of several files in one stream, and for recordings that would get the same file.
+    """
+    path = None if output is None else Path(output)
+    if path is not None and (str(output).endswith("/") or path.is_dir()):
+        return Folder(path, form, sources)
+    if form == "srt" and not single:
+        raise UsageError(f"format=srt with several files: expected output=<folder>/, not output={output}")
+    return Stream(path, form, single)
+
+
+def transcribe(cfg: DictConfig) -> int:
+    """Transcribe the requested recordings and return the number of those that failed; each failure is reported, and so
+    is a confidence that is low throughout.
+
+    Raises UsageError for a request that cannot be met.
+    """
+    requested = requested_audio(cfg)
+    sources = find_sources(requested)
+    single = len(sources) == 1 and sources[0].path == Path(requested[0])
+    write = writer(cfg.output, cfg.format, sources, single)
+    words: list[Word] = []
+    recognise = recogniser(cfg)
+    with _progress() as progress:
+        reader = _Reader(progress)
+        sound = list(reader.sound(sources))
+        task = progress.add_task("transcribing", total=sum(seconds for _, seconds in sound))
+        recordings = reader.recordings(source for source, _ in sound)
+        transcribed = recognise(recordings, lambda seconds: progress.advance(task, seconds))
+        for number, pieces in enumerate(transcribed):
+            source, length = reader.lengths[number]
+            transcript = Transcript(str(source.path), length / SAMPLE_RATE, pieces)
+            write.add(source, transcript)
+            words += transcript.words
+    write.close()
+    if (sentence := doubt(words)) is not None:
+        print(sentence, file=sys.stderr)
+    if reader.failed:
+        print(f"{reader.failed} of {len(sources)} files could not be transcribed", file=sys.stderr)
+    return reader.failed
+
+
+def recogniser(cfg: DictConfig) -> Recogniser:
+    """Load the model and the decoder that the config names. Raises UsageError if that fails."""
+    quiet()
+    trained = load_run(str(cfg.run), cfg.checkpoint)
+    OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
+    decoder = build(cfg.decoder)(trained.task.alphabet)
+    return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
+
+
+def _progress() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    terminal = console(stderr=True, soft_wrap=True)
+    return Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal)
+
+
+class _Reader:
+    """Reads the recordings and reports those that fail. lengths: samples of each recording read so far, in order."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.lengths: list[tuple[Source, int]] = []
+        self.failed = 0
+
+    def sound(self, sources: Iterable[Source]) -> Iterator[tuple[Source, float]]:
+        """Yield the files whose header can be read, with their duration in seconds."""
+        for source in sources:
+            try:
+                yield source, duration(source.path)
+            except UsageError as error:
+                self._report(error)
+
+    def recordings(self, sources: Iterable[Source]) -> Iterator[np.ndarray]:
+        """Yield the samples of one file after another."""
+        for source in sources:
+            try:
+                samples = read_whole(source.path)
+            except UsageError as error:
+                self._report(error)
+                continue
+            self.lengths.append((source, len(samples)))
+            yield samples
+
+    def _report(self, error: UsageError) -> None:
+        self.failed += 1
+        message = harmless_line(f"error: {error}")
+        if self.progress.disable:
+            print(message, file=sys.stderr)
+        else:
+            self.progress.console.print(message, markup=False)
