@@ -51,7 +51,7 @@ def _binary(folder: Path) -> bool:
 
 
 def _fit(corpus: Corpus, folder: Path, unit: str) -> Json:
-    """How the model fits each development set; empty where the corpus is not at hand and was not needed."""
+    """Return the model's perplexity on each development set; empty where the corpus is not at hand and not needed."""
     if corpus.root is None:
         return {}
     corpus.prepare()

@@ -237,7 +237,7 @@ def _decode(
 
 
 def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
-    """Whether the greedy WER over all sets is above UNTRAINED; if so, a message is printed."""
+    """True if the greedy WER over all sets is above UNTRAINED; then a message is printed."""
     greedy = Greedy(arm.trained.task.alphabet)
     rows: list[UtteranceRow] = []
     for log_probs in sets:

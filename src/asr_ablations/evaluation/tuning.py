@@ -68,7 +68,7 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
 
 
 def _spans_a_plane(xs: Sequence[float], ys: Sequence[float]) -> bool:
-    """Whether three of the points are not on one line."""
+    """True if three of the points do not lie on one line."""
     vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
     return any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2))
 

@@ -74,7 +74,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 
 
 def _is_launched(arm: str, sweep: Path) -> bool:
-    """Whether the sweep's manifest names the arm, or cannot be read and might; one of a plan alone names none."""
+    """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
         return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
@@ -147,7 +147,7 @@ class State:
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for lack of memory in this container."""
+    """Return the number of processes that the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:
@@ -156,7 +156,7 @@ def memory_kills() -> int:
 
 
 def _was_interrupted(recorded: Json) -> bool:
-    """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
+    """True if a run recorded that it was interrupted. With several ranks the exit code is torchrun's own."""
     return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
 
 

@@ -34,7 +34,7 @@ def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
 
 
 def standing(plan: VerdictPlan, course: Course) -> Json:
-    """What STANDING holds: by arm its latest look, its seeds, its state, and its questions, rates as fractions.
+    """Return the content of STANDING: by arm its latest look, its seeds, its state, its questions; rates are fractions.
 
     The state of an arm is the outcome of its question. The baseline, and an arm of several questions, are open or
     decided.
@@ -93,7 +93,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Whether a run has a result, is of the arm's content, and was chosen by nobody."""
+    """True if a run has a result, has the arm's content, and was not proposed by a search."""
     try:
         environment = read_environment(other)
         if fate_of(other).state not in RESULTS or environment.get("id") != arm.id:
@@ -140,7 +140,7 @@ class Ablation:
             self._round(course.missing)
 
     def _course(self) -> Course:
-        """What the runs say that are there."""
+        """Return the result of the looks at the runs that have finished."""
         plan = self.planned.plan
         records = load([self.folder]) if any(self.folder.glob("*/status.json")) else Records([])
         arms, _ = planned_arms(plan, records)

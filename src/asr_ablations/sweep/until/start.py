@@ -31,8 +31,8 @@ from asr_ablations.tools.files import Json, folder_name
 
 @dataclass(frozen=True)
 class Sweep:
-    """What Hydra's sweeper hands over. runs: the overrides of the runs that the sweep names; slots: for arms, those
-    of this machine; metadata: how the sweep was started.
+    """The sweep as Hydra's sweeper hands it over. runs: the overrides of the runs that the sweep names; slots: for arms,
+    on this machine; metadata: how the sweep was started.
     """
 
     runs: Sequence[Sequence[str]]
