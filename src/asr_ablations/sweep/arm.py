@@ -19,7 +19,7 @@ from asr_ablations.runs.listed_arms import LIST, OWN, ListedArm, read_arms
 from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 
@@ -44,7 +44,7 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}
         return {**asdict(self), **paths, "overrides": list(self.overrides)}
@@ -109,7 +109,7 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
-    def progress(self) -> Json:
+    def progress(self) -> dict[str, object]:
         """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
         try:
             return read_progress(self.arm.folder)
@@ -141,7 +141,7 @@ class State:
             self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
             self._record(recorded)
 
-    def _record(self, recorded: Json) -> None:
+    def _record(self, recorded: dict[str, object]) -> None:
         """Write the failure into the run's status, which the process could not do itself."""
         write_json(self.arm.folder / STATUS, {**recorded, "status": FAILED, "reason": self.reason})
 
@@ -155,7 +155,7 @@ def memory_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _was_interrupted(recorded: Json) -> bool:
+def _was_interrupted(recorded: dict[str, object]) -> bool:
     """True if a run recorded that it was interrupted. With several ranks the exit code is torchrun's own."""
     return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
 

@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm, State
     from asr_ablations.sweep.executors import Places
-    from asr_ablations.tools.files import Json
 
 
 OPTIONS = {
@@ -86,7 +85,7 @@ class ProcessesLauncher(Launcher):
             print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
             raise SystemExit(0)
 
-    def metadata(self) -> "Json":
+    def metadata(self) -> dict[str, object]:
         """Return the start of the sweep, for its manifest."""
         assert self.config is not None
         return how_started(self.config, self.started)
@@ -99,7 +98,7 @@ class ProcessesLauncher(Launcher):
         return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
-def how_started(config: DictConfig, started: float) -> "Json":
+def how_started(config: DictConfig, started: float) -> dict[str, object]:
     """Record the start of a sweep in its manifest: enough to type the same command again."""
     from asr_ablations.tools.machine import iso
 
