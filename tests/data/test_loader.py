@@ -64,6 +64,18 @@ def test_the_number_of_workers_changes_no_bit_and_resuming_none_either(tiny_corp
     assert not same(expected[:5], expected[5:])
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # more than cores here
+@pytest.mark.parametrize(
+    ("cache", "augment", "by_thread"), [("none", "none", False), ("pcm", "speed", False), ("pcm", "none", True)]
+)
+def test_a_thread_reads_what_is_only_copied(
+    tiny_corpus: Path, tmp_path: Path, cache: str, augment: str, by_thread: bool
+) -> None:
+    options = ("workers=4", f"augment={augment}", f"cache={cache}")
+    root = () if cache == "none" else (f"cache.root={tmp_path}",)
+    assert assembled(tiny_corpus, *options, *root).train_dataloader().ahead is by_thread
+
+
 @pytest.mark.parametrize("cache", ["pcm", "features"])
 def test_a_cache_is_read_by_a_thread_with_the_same_batches(tiny_corpus: Path, tmp_path: Path, cache: str) -> None:
     options = (f"cache={cache}", f"cache.root={tmp_path}")
