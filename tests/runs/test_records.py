@@ -212,6 +212,7 @@ def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tm
 
 def test_an_evaluation_is_a_run_with_another_decoder(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
+    (folder / "evaluations").mkdir()
     sets = json.loads((folder / "summary.json").read_text())["sets"]
     for name, width in (("first", 8), ("second", 16)):
         content = {"name": "beam", "decoder": {"width": width}, "files": {}, "checkpoint": "best.ckpt", "tuning": None}
