@@ -89,6 +89,25 @@ def test_a_cache_is_read_by_a_thread_with_the_same_batches(tiny_corpus: Path, tm
         assert all(torch.equal(a.features, b.features) for a, b in batches)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("limit", "cached"), [((), 10), (("debug=fast", "debug.batches=1"), 2)], ids=["all", "few"])
+def test_a_cache_holds_what_any_arm_reads_and_of_a_limited_run_its_own(
+    tiny_corpus: Path, tmp_path: Path, limit: tuple[str, ...], cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arm that leaves long utterances out of training shares the cache of one that does not."""
+    data = assembled(tiny_corpus, "data.max_seconds=0.8", "cache=pcm", f"cache.root={tmp_path}", *limit)
+    opened: list[int] = []
+    open_store = data.cache.open
+
+    def counted(name: str, utterances: Sequence[Utterance], workers: int) -> Any:
+        opened.append(len(utterances))
+        return open_store(name, utterances, workers)
+
+    monkeypatch.setattr(data.cache, "open", counted)
+    data.read("train")
+    assert opened == [cached]
+    assert len(data.sets["train"]) < 10
+
+
 class Watched:
     """A store that notes which thread of which process reads."""
 
