@@ -1,4 +1,4 @@
-"""Small faults planted in the source, a tree's copy for each, and whether a test of the room catches them."""
+"""Small faults planted in a copy of the source, and how many of them the tests catch."""
 
 from asr_ablations.tools.paths import REPOSITORY
 from tests.campaign.fault_places import draw
