@@ -14,7 +14,7 @@ import pytest
 from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
-from asr_ablations.runs.watchdog import LAUNCHER
+from asr_ablations.runs.process import LAUNCHER
 from tests.helpers.ending import end_with_parent
 
 HOLD = """
