@@ -20,10 +20,9 @@ from asr_ablations.evaluation.request import check_requests
 from asr_ablations.runs.reader import NEEDED_COLUMNS
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.small_models import bigrams, lists
-from tests.helpers.support import CONF, LIGHTNING_WARNINGS
+from tests.helpers.support import CONF
 from tests.helpers.trained_runs import write_trained
 
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in LIGHTNING_WARNINGS]
 WORDS = ["a", "cab", "bad", "dad", "bed", "had", "be", "dab", "faded", "bee"]
 
 
