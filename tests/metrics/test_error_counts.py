@@ -1,4 +1,4 @@
-"""Substitutions, deletions and insertions: NIST's own scoring, jiwer's, and cases by hand."""
+"""Errors of words and characters, and the alignment that they come from."""
 
 import itertools
 import random
@@ -7,7 +7,7 @@ import re
 import jiwer
 import pytest
 
-from asr_ablations.metrics.error_counts import Errors, character_errors, count_errors, word_errors
+from asr_ablations.metrics.error_counts import Errors, align, character_errors, count_errors, word_errors
 from tests.helpers.support import shared_data
 
 CASES = [
@@ -138,3 +138,22 @@ def test_counts_are_sclites_on_csrnab() -> None:
         "4t1": (544, 32, 3, 4),
         "4t2": (404, 35, 0, 10),
     }
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_an_alignment_spells_both_sides_and_has_the_counted_errors(seed: int) -> None:
+    drawn = random.Random(seed)
+    reference, hypothesis = (drawn.choices("abc", k=drawn.randrange(9)) for _ in range(2))
+    pairs = align(reference, hypothesis)
+    assert [r for r, _ in pairs if r is not None] == reference
+    assert [h for _, h in pairs if h is not None] == hypothesis
+    expected = count_errors(reference, hypothesis)
+    both = [(r, h) for r, h in pairs if r is not None and h is not None]
+    assert sum(r != h for r, h in both) == expected.substitutions
+    assert sum(h is None for _, h in pairs) == expected.deletions
+    assert sum(r is None for r, _ in pairs) == expected.insertions
+
+
+def test_by_hand() -> None:
+    expected = [("a", "a"), ("cab", None), ("had", "dad"), (None, "oh")]
+    assert align(["a", "cab", "had"], ["a", "dad", "oh"]) in (expected, [("a", "a"), ("cab", "dad"), ("had", "oh")])
