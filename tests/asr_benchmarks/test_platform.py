@@ -30,14 +30,9 @@ from tests.helpers.run_folders import write_run
 from tests.helpers.support import CONF, compose
 
 OPTIONS = {
-    "minutes": 1.0,
-    "targets": {"wer": [0.2], "cer": []},
-    "beam_widths": [2],
-    "utterances": 1,
-    "repeats": 1,
-    "decoder": None,
-    "price": {"total": None},
-}
+    "minutes": 1.0, "targets": {"wer": [0.2], "cer": []}, "beam_widths": [2], "utterances": 1, "repeats": 1,
+    "decoder": None, "price": {"total": None},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -113,14 +108,9 @@ def test_utilisation_phases_and_energy(run):
 def test_time_to_accuracy_is_kept_over_three_validations(run):
     kept, missed, characters = platform_tables.time_to_accuracy(run, {"wer": [0.3, 0.15], "cer_longer": [0.1]})
     assert kept == {
-        "rate": "WER",
-        "target %": "30",
-        "minutes": 0.5,
-        "epochs trained": 3.0,
-        "hours of audio": 1.5,
-        "GPU kWh": pytest.approx(29 * 100 / 3.6e6),
-        "cost": pytest.approx(0.03),
-    }
+        "rate": "WER", "target %": "30", "minutes": 0.5, "epochs trained": 3.0, "hours of audio": 1.5,
+        "GPU kWh": pytest.approx(29 * 100 / 3.6e6), "cost": pytest.approx(0.03),
+    }  # fmt: skip
     assert (missed["target %"], missed["minutes"], missed["cost"]) == ("15", None, None)
     assert (characters["rate"], characters["minutes"]) == ("CER (longer)", 0.5)
 
@@ -184,15 +174,11 @@ def point(tmp_path, ranks, batch, *answers, failed=None):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("ranks", [2, 4], "1 among them"),
-        ("ranks", [1, 1], "different whole numbers"),
-        ("ranks", [1, 0], "different whole numbers"),
-        ("total", 3, r"a multiple of each number of ranks, 1, 2"),
-        ("warmup", 0, "1 or more: the first step"),
-        ("batch", 0, "1 or more"),
-        ("threads", "all", "1 or more"),
+        ("ranks", [2, 4], "1 among them"), ("ranks", [1, 1], "different whole numbers"),
+        ("ranks", [1, 0], "different whole numbers"), ("total", 3, r"a multiple of each number of ranks, 1, 2"),
+        ("warmup", 0, "1 or more: the first step"), ("batch", 0, "1 or more"), ("threads", "all", "1 or more"),
     ],
-)
+)  # fmt: skip
 def test_scaling_a_wrong_value_is_one_line(option, value, message):
     with pytest.raises(UsageError, match=rf"benchmark\.{option}=.*: expected .*{message}"):
         scaling(compose("gpus=0"), **{**SCALING_OPTIONS, option: value})

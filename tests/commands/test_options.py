@@ -67,20 +67,14 @@ def page(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "line",
     [
-        "| `seed` | `0` | |",
-        "| `precision` | `32` | 32 or 16; bf16: mixed |",
-        "| `batch` | | per GPU |",
-        "| `batch.size` | `16` | utterances \\| of a step |",
-        "| `limits.minutes` | `10` | of \\<one> recording |",
-        "Keys below steer the machine.",
-        "| `threads` | `null` | |",
-        "| **`batch`** (default) | Over valid frames only |",
-        "| `norm.epsilon` | `batch` | `1.0e-5` | |",
-        "| `width` | `sized` | `8` | |",
-        "| `norm.steps` | `sized` | `[{size: 3}]` | |",
+        "| `seed` | `0` | |", "| `precision` | `32` | 32 or 16; bf16: mixed |", "| `batch` | | per GPU |",
+        "| `batch.size` | `16` | utterances \\| of a step |", "| `limits.minutes` | `10` | of \\<one> recording |",
+        "Keys below steer the machine.", "| `threads` | `null` | |",
+        "| **`batch`** (default) | Over valid frames only |", "| `norm.epsilon` | `batch` | `1.0e-5` | |",
+        "| `width` | `sized` | `8` | |", "| `norm.steps` | `sized` | `[{size: 3}]` | |",
         "| `augment` | `sized` | `specaugment` | the option chosen with it |",
     ],
-)
+)  # fmt: skip
 def test_it_has(line, page):
     assert line in page
 

@@ -224,18 +224,9 @@ def test_the_floors_are_those_that_imports_keep_to():
 SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
 CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
-    "src/benchmark.py",
-    "src/compare.py",
-    "src/evaluate.py",
-    "src/export.py",
-    "src/transcribe.py",
-    "src/prepare.py",
-    "src/reproduce.py",
-    "src/sweep.py",
-    SEARCH,
-    CLASSIC,
-    "src/train.py -m hydra/launcher=",
-)
+    "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
+    "src/reproduce.py", "src/sweep.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
+)  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 CONFIGS = {

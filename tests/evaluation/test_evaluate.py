@@ -102,14 +102,9 @@ def test_the_acoustic_model_runs_once_for_all_arms(run_folder: Path, monkeypatch
 def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) -> None:
     file = bigrams("job.arpa", WORDS)
     record = evaluated(
-        run_folder,
-        "decoder=beam_lm",
-        f"decoder.lm={file}",
-        "decoder.beam_width=3",
-        "tune.trials=6",
-        "untrained=decode",
-        "sets=test",
-    )
+        run_folder, "decoder=beam_lm", f"decoder.lm={file}", "decoder.beam_width=3", "tune.trials=6",
+        "untrained=decode", "sets=test",
+    )  # fmt: skip
     tuning = record["tuning"]
     assert (tuning["set"], tuning["trials"]) == ("dev", 6)
     assert {key: record["decoder"][key] for key in ("alpha", "beta")} == tuning["chosen"]
@@ -124,14 +119,9 @@ def test_weights_are_tuned_on_dev_and_travel_with_the_model(run_folder: Path) ->
     assert Path(f"{stem}.png").read_bytes().startswith(b"\x89PNG")
     assert "WER %" in Path(f"{stem}.svg").read_text()
     again = evaluated(
-        run_folder,
-        "decoder=beam_lm",
-        f"decoder.lm={file}",
-        "decoder.beam_width=3",
-        "tune.trials=6",
-        "untrained=decode",
-        "sets=test",
-    )
+        run_folder, "decoder=beam_lm", f"decoder.lm={file}", "decoder.beam_width=3", "tune.trials=6",
+        "untrained=decode", "sets=test",
+    )  # fmt: skip
     assert again["tuning"] == tuning
 
 

@@ -92,15 +92,10 @@ def test_half_of_a_pair_of_files_is_computed_again(run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("suffix", "damaged"),
     [
-        (".json", b""),
-        (".json", b"[]"),
-        (".json", b'{"lengths": [1], "seconds": 0.1, "device": "cpu"}'),
-        (".json", b'{"lengths": "all"}'),
-        (".npy", b""),
-        (".npy", b"\x93NUMPY"),
-        (".npy", None),
+        (".json", b""), (".json", b"[]"), (".json", b'{"lengths": [1], "seconds": 0.1, "device": "cpu"}'),
+        (".json", b'{"lengths": "all"}'), (".npy", b""), (".npy", b"\x93NUMPY"), (".npy", None),
     ],
-)
+)  # fmt: skip
 def test_what_is_damaged_is_computed_again(
     suffix: str, damaged: bytes | None, run_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

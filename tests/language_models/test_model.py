@@ -198,16 +198,12 @@ def _read_one(file: Path) -> bytes:
 @pytest.mark.parametrize(
     ("place", "content", "words"),
     [
-        (108, struct.pack("<Q", 2**62), "n-grams in"),
-        (88, b"\x01", "1 orders"),
-        (96, struct.pack("<i", 6), "number 6"),
-        (92, struct.pack("<f", 0.5), "0.5 places"),
-        (92, struct.pack("<f", float("nan")), "nan places"),
-        (48, b"9", "format 5"),
-        (-2, b"\0", "words, of 9"),
+        (108, struct.pack("<Q", 2**62), "n-grams in"), (88, b"\x01", "1 orders"),
+        (96, struct.pack("<i", 6), "number 6"), (92, struct.pack("<f", 0.5), "0.5 places"),
+        (92, struct.pack("<f", float("nan")), "nan places"), (48, b"9", "format 5"), (-2, b"\0", "words, of 9"),
         (-3, b"\xff", "list of words"),
     ],
-)
+)  # fmt: skip
 def test_what_is_damaged_is_said(place: int, content: bytes, words: str, tmp_path: Path) -> None:
     damaged = bytearray((Path(__file__).parent / "kenlm" / "probing.binary").read_bytes())
     place %= len(damaged)

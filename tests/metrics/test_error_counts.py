@@ -11,18 +11,13 @@ from asr_ablations.metrics.error_counts import Errors, align, character_errors, 
 from tests.helpers.support import shared_data
 
 CASES = [
-    ("a b c", "a b c", (3, 0, 0, 0)),
-    ("a b c", "a x c", (3, 1, 0, 0)),
-    ("a b c", "a c", (3, 0, 1, 0)),
-    ("a b c", "a x b c", (3, 0, 0, 1)),
-    ("", "a b", (0, 0, 0, 2)),
-    ("a b", "", (2, 0, 2, 0)),
-    ("", "", (0, 0, 0, 0)),
-    ("  a \t b ", "a b", (2, 0, 0, 0)),
+    ("a b c", "a b c", (3, 0, 0, 0)), ("a b c", "a x c", (3, 1, 0, 0)), ("a b c", "a c", (3, 0, 1, 0)),
+    ("a b c", "a x b c", (3, 0, 0, 1)), ("", "a b", (0, 0, 0, 2)), ("a b", "", (2, 0, 2, 0)),
+    ("", "", (0, 0, 0, 0)), ("  a \t b ", "a b", (2, 0, 0, 0)),
     ("zażółć gęślą jaźń", "zażółć gęśl jaźń", (3, 1, 0, 0)),
     ("a b", "b a", (2, 0, 1, 1)),  # two errors either way: the alignment with the more words right
     ("a b c d", "b c d e", (4, 0, 1, 1)),
-]
+]  # fmt: skip
 
 
 def counts(errors: Errors) -> tuple[int, int, int, int]:

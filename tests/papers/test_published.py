@@ -112,13 +112,9 @@ def test_seconds_of_the_networks() -> None:
 
 def test_sizes_of_the_networks() -> None:
     networks = {
-        "fcn5": ("FCN", "FCN-5"),
-        "fcn8": ("FCN", "FCN-8"),
-        "alexnet": ("CNN", "AlexNet"),
-        "resnet50": ("CNN", "ResNet-50"),
-        "lstm32": ("RNN", "LSTM-32"),
-        "lstm64": ("RNN", "LSTM-64"),
-    }
+        "fcn5": ("FCN", "FCN-5"), "fcn8": ("FCN", "FCN-8"), "alexnet": ("CNN", "AlexNet"),
+        "resnet50": ("CNN", "ResNet-50"), "lstm32": ("RNN", "LSTM-32"), "lstm64": ("RNN", "LSTM-64"),
+    }  # fmt: skip
     folder = CONF / "benchmark" / "networks" / "network"
     assert {path.stem for path in folder.glob("*.yaml")} == set(networks)
     for file, (kind, name) in networks.items():

@@ -304,14 +304,10 @@ def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("equal arms, 5 seeds", 0.5),
-        ("one arm × 3, 10 seeds", 0.8),
-        ("5 % diverged, trimmed, 10 seeds", 0.75),
-        ("decoders, 6 models", 0.5),
-        ("interaction, 5 seeds", 0.8),
-        ("looks at 3, 5, 10, 20", 0.85),
+        ("equal arms, 5 seeds", 0.5), ("one arm × 3, 10 seeds", 0.8), ("5 % diverged, trimmed, 10 seeds", 0.75),
+        ("decoders, 6 models", 0.5), ("interaction, 5 seeds", 0.8), ("looks at 3, 5, 10, 20", 0.85),
     ],
-)
+)  # fmt: skip
 def test_an_effect_is_found(name: str, least: float) -> None:
     """A test that never calls anything different raises no false alarms either."""
     assert finds(DESIGNS[name], 100, seed=2) / 100 >= least

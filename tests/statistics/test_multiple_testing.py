@@ -61,17 +61,11 @@ def test_equal_ps_are_decided_alike() -> None:
 
 def invented(generator: np.random.Generator) -> Estimate:
     return Estimate(
-        value=float(generator.choice([0, 2, 5, 10]) * generator.standard_normal()),
-        standard_error=1.0,
+        value=float(generator.choice([0, 2, 5, 10]) * generator.standard_normal()), standard_error=1.0,
         degrees=float(generator.choice([1.0, 2.5, 8.0, 40.0])),
-        information=float(generator.choice([1, 2.5, 10, 30])),
-        over_seeds=None,
-        over_speakers=None,
-        arms=(),
-        speakers=0,
-        unit="speakers",
-        models=3,
-    )
+        information=float(generator.choice([1, 2.5, 10, 30])), over_seeds=None, over_speakers=None, arms=(),
+        speakers=0, unit="speakers", models=3,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("procedure", [FixedLength(), Anytime()], ids=lambda procedure: procedure.name)

@@ -27,17 +27,10 @@ def design(deviation: float, runs: int, speakers: tuple[float, int] | None = Non
     part = None if speakers is None else Part(speakers[0], speakers[1] - 1)
     noise = combined(arms, part)
     return Estimate(
-        value=0.0,
-        standard_error=noise.standard_error,
-        degrees=noise.degrees,
-        information=runs / 2,
-        over_seeds=over_seeds(arms),
-        over_speakers=part,
-        arms=arms,
-        speakers=0 if speakers is None else speakers[1],
-        unit="speakers",
-        models=runs,
-    )
+        value=0.0, standard_error=noise.standard_error, degrees=noise.degrees, information=runs / 2,
+        over_seeds=over_seeds(arms), over_speakers=part, arms=arms, speakers=0 if speakers is None else speakers[1],
+        unit="speakers", models=runs,
+    )  # fmt: skip
 
 
 def test_found_in_four_of_five_is_cohens() -> None:

@@ -126,12 +126,9 @@ def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_c
 
 WIDTHS, LAYERS = (8, 16), (1, 3)
 PARAMS = [
-    "lr=tag(log,interval(1e-4,1e-2))",
-    "width=choice(8,16)",
-    "layers=range(1,4,2)",
-    "epochs=int(interval(2,5))",
+    "lr=tag(log,interval(1e-4,1e-2))", "width=choice(8,16)", "layers=range(1,4,2)", "epochs=int(interval(2,5))",
     "dropout=0.1",
-]
+]  # fmt: skip
 
 
 def space(*params: str) -> Space:

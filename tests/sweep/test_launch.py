@@ -231,14 +231,10 @@ def test_an_arm_that_no_place_of_this_machine_fits_is_named() -> None:
 @pytest.mark.parametrize(
     ("gpus", "ranks", "has_gpus", "expected"),
     [
-        (None, 1, False, (2, 0)),
-        (None, 1, True, (2, 0.25)),
-        (None, 2, True, (4, 2)),
-        (0, 2, True, (4, 0)),
-        (1, 1, True, (2, 0.25)),
-        (4, 4, True, (8, 4)),
+        (None, 1, False, (2, 0)), (None, 1, True, (2, 0.25)), (None, 2, True, (4, 2)), (0, 2, True, (4, 0)),
+        (1, 1, True, (2, 0.25)), (4, 4, True, (8, 4)),
     ],
-)
+)  # fmt: skip
 def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one(
     gpus: int | None, ranks: int, has_gpus: bool, expected: tuple[float, float]
 ) -> None:

@@ -222,12 +222,9 @@ def ended() -> Comparison:
 def test_each_arm_has_look_seeds_and_state(ended: Comparison) -> None:
     arms = {name: (arm["look"], arm["seeds"], arm["state"]) for name, arm in of(ended)["arms"].items()}
     assert arms == {
-        "lstm": (3, 8, "decided"),
-        "gru": (1, 3, "better"),
-        "rnn": (3, 8, "equivalent"),
-        "sru": (3, 8, "undecided"),
+        "lstm": (3, 8, "decided"), "gru": (1, 3, "better"), "rnn": (3, 8, "equivalent"), "sru": (3, 8, "undecided"),
         "fsmn": (1, 3, "worse"),
-    }
+    }  # fmt: skip
     assert of(ended)["ended"]
 
 
