@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
@@ -192,6 +192,6 @@ def wandb_of(node: object) -> Json | None:
     return None
 
 
-def final_rates(sets: Mapping[str, Json]) -> dict[str, float]:
+def final_rates(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Rates by set, under the names that a training logs them by."""
     return {f"final/{name}/{rate}": of_set[rate] for name, of_set in sets.items() for rate in RATES if rate in of_set}

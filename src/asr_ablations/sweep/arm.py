@@ -19,7 +19,7 @@ from asr_ablations.runs.listed_arms import LIST, OWN, ListedArm, read_arms
 from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 
@@ -44,7 +44,7 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}
         return {**asdict(self), **paths, "overrides": list(self.overrides)}
@@ -74,7 +74,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 
 
 def _is_launched(arm: str, sweep: Path) -> bool:
-    """Whether the sweep's manifest names the arm, or cannot be read and might; one of a plan alone names none."""
+    """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
         return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
@@ -109,7 +109,7 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
-    def progress(self) -> Json:
+    def progress(self) -> dict[str, object]:
         """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
         try:
             return read_progress(self.arm.folder)
@@ -141,13 +141,13 @@ class State:
             self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
             self._record(recorded)
 
-    def _record(self, recorded: Json) -> None:
+    def _record(self, recorded: dict[str, object]) -> None:
         """Write the failure into the run's status, which the process could not do itself."""
         write_json(self.arm.folder / STATUS, {**recorded, "status": FAILED, "reason": self.reason})
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for lack of memory in this container."""
+    """Return the number of processes that the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:
@@ -155,8 +155,8 @@ def memory_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _was_interrupted(recorded: Json) -> bool:
-    """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
+def _was_interrupted(recorded: dict[str, object]) -> bool:
+    """True if a run recorded that it was interrupted. With several ranks the exit code is torchrun's own."""
     return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
 
 
