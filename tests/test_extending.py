@@ -134,8 +134,8 @@ LANGUAGE = {
         """,
 }
 GROUP = {
-    f"{SOURCE}/components/jitter/__init__.py": '''
-        """How much the loss is shaken. Contract: Jitter."""
+    f"{SOURCE}/training/jitter.py": '''
+        """A factor that shakes the loss."""
 
         from typing import Protocol
 
@@ -228,10 +228,16 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert not (root / path).exists()
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(without_margin(text), encoding="utf-8")
-    config = root / "conf" / "config.yaml"
-    text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("  - norm: batch\n", "  - norm: batch\n  - jitter: still\n"), encoding="utf-8")
+    insert(root / "conf" / "config.yaml", "  - norm: batch\n", "  - jitter: still\n")
+    entry = '    "jitter": "asr_ablations.training.jitter.Jitter",\n'
+    insert(root / SOURCE / "components" / "__init__.py", "CONTRACTS = {\n", entry)
     return root
+
+
+def insert(file: Path, line: str, more: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert line in text
+    file.write_text(text.replace(line, line + more), encoding="utf-8")
 
 
 def without_margin(text: str) -> str:
