@@ -6,7 +6,8 @@ import pytest
 
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.record import error_report, evaluation_name, speakers
-from asr_ablations.experiment.utterances import rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
+from asr_ablations.runs.record import rates
 
 SPOKEN = [
     ("1", "anna", "the cat sat", "the cat sat"),

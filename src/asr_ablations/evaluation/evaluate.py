@@ -19,9 +19,9 @@ from asr_ablations.evaluation.pool import Decoded, Pool, process_count
 from asr_ablations.evaluation.record import Evaluation, evaluation_name, set_content, set_rows
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
-from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.record import UtteranceRow, rates
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import Json, sha256
 from asr_ablations.tools.terminal import console
@@ -243,7 +243,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     for log_probs in sets:
         outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.read()]
         rows += set_rows(log_probs, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
-    if (wer := rates(rows)["wer"]) <= UNTRAINED:
+    if (wer := rates(rows).wer) <= UNTRAINED:
         return False
     print(
         f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, the model has learnt too little for "

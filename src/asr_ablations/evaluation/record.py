@@ -9,9 +9,10 @@ from pathlib import Path
 
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Decoded
-from asr_ablations.experiment.utterances import Rates, UtteranceRow, rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.metrics.error_counts import Pair, align
 from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.record import UtteranceRow, as_json, rates
 from asr_ablations.tools.files import Json, write, write_csv, write_json
 
 
@@ -74,13 +75,6 @@ def _words(counted: Counter[Pair]) -> list[str]:
     ]
 
 
-class SpeakerRow(Rates):
-    """A row of the table of speakers: the rates of one speaker in one set."""
-
-    set: str
-    speaker: str
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The result of one decoder on sets of one run.
@@ -124,7 +118,7 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
     """Rates, counts and times of one set. real_time_factor: seconds of computation per second of audio."""
     audio, utterances = log_probs.audio_seconds, max(1, len(rows))
     return {
-        **rates(rows),
+        **as_json(rates(rows)),
         "audio_seconds": audio,
         "forward_seconds": log_probs.seconds,
         "forward_device": log_probs.device,
@@ -138,12 +132,11 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
     }
 
 
-def speakers(rows: Sequence[UtteranceRow]) -> list[SpeakerRow]:
+def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:
     """The rates of every speaker of every set, the worst first."""
     by_speaker: dict[tuple[str, str], list[UtteranceRow]] = {}
     for row in rows:
         by_speaker.setdefault((row["set"], row["speaker"]), []).append(row)
-    table: list[SpeakerRow] = [
-        {"set": name, "speaker": speaker, **rates(own)} for (name, speaker), own in by_speaker.items()
-    ]
-    return sorted(table, key=lambda row: (row["set"], -row["wer"], row["speaker"]))
+    table = [(name, speaker, rates(own)) for (name, speaker), own in by_speaker.items()]
+    table.sort(key=lambda row: (row[0], -row[2].wer, row[1]))
+    return [{"set": name, "speaker": speaker, **as_json(result)} for name, speaker, result in table]

@@ -164,7 +164,7 @@ def log_afterwards(
         "job_type": job_type,
         "name": name,
         "tags": tags(config),
-        "config": {**plain_config(config), "identity": read_environment(run).get("id"), **more},
+        "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
     try:
