@@ -20,7 +20,7 @@ from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_s
 from asr_ablations.runs.record import Progress, Status, as_json
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 
@@ -45,7 +45,7 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}
         return {**asdict(self), **paths, "overrides": list(self.overrides)}
@@ -75,7 +75,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 
 
 def _is_launched(arm: str, sweep: Path) -> bool:
-    """Whether the sweep's manifest names the arm, or cannot be read and might; one of a plan alone names none."""
+    """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
         return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
@@ -148,7 +148,7 @@ class State:
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for lack of memory in this container."""
+    """Return the number of processes that the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:

@@ -51,7 +51,7 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _overrides(folder: Path) -> list[str]:
-    """What was typed for an arm; one that did not start has it in its frozen config alone."""
+    """Return the overrides of an arm. An arm that did not start has them in its frozen config alone."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:

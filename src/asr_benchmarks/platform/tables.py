@@ -124,7 +124,7 @@ def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
 
 
 def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
-    """What it took to reach each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
+    """Return time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
         _target(find_metric(rate).label, attempt, samples)

@@ -1,4 +1,4 @@
-"""How long an arm takes from its start to the end of its first training step, by how it is started."""
+"""Time from the start of an arm to the end of its first training step, for each way of starting it."""
 
 import copy
 import os

@@ -86,8 +86,8 @@ def continued(seeds: Sequence[int], count: int) -> list[int]:
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """What is known before the first run: the plan in a line, the noise of seeds by earlier sweeps, and how many seeds
-    the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
+    """Describe the plan before the first run: in a line, with the noise of seeds in earlier sweeps and the number of
+    seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
     """
     plan, metric = planned.plan, planned.design.metric
     unit, arms = metric.amount, len(plan.arms)
