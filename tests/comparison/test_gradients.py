@@ -8,7 +8,8 @@ import pytest
 
 from asr_ablations.comparison.derived_tables import gradients
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures import training_curves, write_figures
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.training_curves import training_curves
 from asr_ablations.report.tables import gradient_section
 from tests.helpers.comparison import comparison
 

@@ -12,7 +12,8 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures import search, write_figures
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.search import search
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from tests.helpers.comparison import comparison
@@ -67,7 +68,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
     own = []
     for rate, wer in RATES.items():
         run = record(f"lr={rate}", 0, wer + 0.1)
-        own.append(replace(run, searched=True, summary={**run.summary, "best_validation_wer": wer, "epochs": 4}))
+        own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
     later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
     return compare_runs(records([*own, lost], later), *options or [Options()], title="search")
