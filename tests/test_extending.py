@@ -78,10 +78,16 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert not (root / path).exists()
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    config = root / "conf" / "config.yaml"
-    text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("  - norm: batch\n", "  - norm: batch\n  - jitter: still\n"), encoding="utf-8")
+    insert(root / "conf" / "config.yaml", "  - norm: batch\n", "  - jitter: still\n")
+    entry = '    "jitter": "asr_ablations.training.jitter.Jitter",\n'
+    insert(root / "src/asr_ablations/components/__init__.py", "CONTRACTS = {\n", entry)
     return root
+
+
+def insert(file: Path, line: str, more: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert line in text
+    file.write_text(text.replace(line, line + more), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

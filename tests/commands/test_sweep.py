@@ -129,7 +129,7 @@ def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):
     (diverged,) = records.diverged
     assert f"optimizer.lr=1e+30: diverged at step {diverged.diverged_at}: the loss is nan" in done.stdout
     assert diverged.config["optimizer"]["lr"] == 1e30
-    assert {diverged.summary["id"], records.runs[0].summary["id"]} == declared(diverged.folder.parent)
+    assert {diverged.summary.id, records.runs[0].summary.id} == declared(diverged.folder.parent)
     again = run(["src/train.py", "-m", *SHRUNKEN, *overrides], corpora, tmp_path)
     assert (again.returncode, again.stderr) == (0, "")
     assert "1 of 2 arms were already done" in again.stdout

@@ -19,8 +19,9 @@ from asr_ablations.evaluation import evaluate as job
 from asr_ablations.evaluation.evaluate import evaluate
 from asr_ablations.evaluation.record import error_report, evaluation_name, speakers
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.experiment.utterances import rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.reader import NEEDED_COLUMNS
+from asr_ablations.runs.record import rates
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.small_models import bigrams, lists
 from tests.helpers.support import CONF

@@ -34,7 +34,7 @@ def run(name: str, seed: int, folder: Path | None = None) -> RunRecord:
     """A run that took HOURS. folder: where it lies, if it lies anywhere."""
     noise = (0.03 if name == "sru" else 0.005) * (seed % 3 - 1)
     made = record(f"rnn={name}", seed, RATES[name] + noise)
-    summary = {**made.summary, "seconds": {"train": 3600 * HOURS}}
+    summary = replace(made.summary, seconds={"train": 3600 * HOURS})
     return replace(made, summary=summary, folder=made.folder if folder is None else folder / made.folder)
 
 

@@ -12,7 +12,7 @@ from asr_ablations.comparison.contrast import SHOWN, Outcome, Question
 from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
 from asr_ablations.comparison.sequential_result import Course
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import NO_SUMMARY, RunRecord, SetResult, Summary
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
 from asr_ablations.statistics.alpha_spending import planned_looks
 from tests.helpers.worlds import World
@@ -116,7 +116,7 @@ def invented(setting: Setting, generator: np.random.Generator) -> list[Arm]:
             Arm(
                 planned.name,
                 [run for run in runs if run.seed not in lost],
-                [replace(run, diverged_at=1, utterances=[], summary={}) for run in runs if run.seed in lost],
+                [replace(run, diverged_at=1, utterances=[], summary=NO_SUMMARY) for run in runs if run.seed in lost],
                 levels=planned.levels,
             )
         )
@@ -135,8 +135,8 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
     return RunRecord(
         folder=Path(f"{number}-{seed}"), config={"seed": seed, "choice": name},
         overrides=[f"arm={name}", f"seed={seed}"],
-        summary={"sets": {SET: {"wer": rate, "words": int(words.sum())}}, "test_sets": [SET]}, metrics=[],
-        utterances=rows, environment={}, data={}, model=f"{number}-{seed}/last.ckpt",
+        summary=Summary(sets={SET: SetResult(wer=rate, words=int(words.sum()))}, test_sets=[SET]),
+        utterances=rows, model=f"{number}-{seed}/last.ckpt",
     )  # fmt: skip
 
 

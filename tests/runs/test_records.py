@@ -10,6 +10,7 @@ import pytest
 
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
+from asr_ablations.runs.record import NO_SUMMARY
 from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
 from asr_ablations.runs.status import fate_of
 from asr_ablations.sweep.manifest import write_manifest
@@ -46,8 +47,8 @@ def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
     (run,) = records.diverged
     assert (run.folder, run.seed, run.diverged_at) == (lost, 1, 7)
     assert run.overrides[-1] == "seed=1"
-    assert run.data["sets"]["test"]["sha256"] == "test-hash"
-    assert (run.summary, run.utterances, len(run.metrics)) == ({}, [], 10)
+    assert run.data.hash("test") == "test-hash"
+    assert (run.summary, run.utterances, len(run.metrics)) == (NO_SUMMARY, [], 10)
     assert run.model == f"{lost.name[-8:]}/last.ckpt"
     assert records.unfinished == []
 

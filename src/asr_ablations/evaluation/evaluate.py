@@ -17,19 +17,19 @@ from asr_ablations.evaluation.activations import check_layers, stored_activation
 from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
 from asr_ablations.evaluation.record import (
+    DecodedSet,
     Evaluation,
     EvaluationContent,
     EvaluationIdentity,
-    SetContent,
     evaluation_name,
     set_content,
     set_rows,
 )
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
-from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.record import UtteranceRow, rates
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.terminal import console
@@ -76,11 +76,11 @@ def _cells(evaluation: Evaluation, name: str) -> list[str]:
     result = evaluation.content["sets"][name]
     return [
         name,
-        *(f"{100 * result[key]:.2f}" for key in ("wer", "cer", "cer_longer")),
-        *(str(result[key]) for key in ("substitutions", "deletions", "insertions")),
-        f"{result['decode_seconds']:.2f}",
-        f"{result['utterances_per_second']:.1f}",
-        f"{result['real_time_factor']:.4f}",
+        *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
+        *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
+        f"{result.decode_seconds:.2f}",
+        f"{result.utterances_per_second:.1f}",
+        f"{result.real_time_factor:.4f}",
     ]
 
 
@@ -208,7 +208,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     if tuned_on is not None:
         tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
     rows: list[UtteranceRow] = []
-    sets: dict[str, SetContent] = {}
+    sets: dict[str, DecodedSet] = {}
     for name in arm.sets:
         decoded = _decode(number, arm, log_probs[name], pool, bar, tuning.chosen if tuning else {})
         own = set_rows(log_probs[name], decoded.texts)
@@ -252,7 +252,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     for log_probs in sets:
         outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.read()]
         rows += set_rows(log_probs, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
-    if (wer := rates(rows)["wer"]) <= UNTRAINED:
+    if (wer := rates(rows).wer) <= UNTRAINED:
         return False
     print(
         f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, the model has learnt too little for "

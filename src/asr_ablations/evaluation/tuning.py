@@ -21,8 +21,8 @@ from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_rows
 from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
-from asr_ablations.experiment.utterances import rates
 from asr_ablations.runs.layout import TUNING
+from asr_ablations.runs.record import rates
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.plotting import LOOK, panels, save
@@ -116,8 +116,8 @@ def tune(
     first = {key: getattr(decoder, key) for key in spaces}
     for values, report in _suggested(spaces, first, trials=cfg.tune.trials, seed=cfg.tune.seed):
         result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
-        report(result["wer"])
-        trials.append({"trial": len(trials), **values, "wer": result["wer"], "cer": result["cer"]})
+        report(result.wer)
+        trials.append({"trial": len(trials), **values, "wer": result.wer, "cer": result.cer or 0.0})
         bar.advance(task)
     bar.remove_task(task)
     best = best_trial(trials)

@@ -132,7 +132,8 @@ def objective(state: State) -> float:
         summary = read_summary(state.arm.folder)
     except FileNotFoundError:
         return float("nan")
-    return float(summary["best_validation_wer"])
+    assert summary.best_validation_wer is not None
+    return summary.best_validation_wer
 
 
 def report_unfinished(states: Sequence[State]) -> None:

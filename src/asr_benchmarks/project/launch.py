@@ -59,7 +59,7 @@ def _seconds(
         began = time.perf_counter()
         way(frozen)
         seconds = time.perf_counter() - began
-        launches.append([read_summary(arm.folder)["launch_seconds"] for arm in frozen])
+        launches.append([read_summary(arm.folder).launch_seconds or 0.0 for arm in frozen])
     return seconds
 
 

@@ -96,9 +96,9 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
     """True if a run has a result, has the arm's content, and was not proposed by a search."""
     try:
         environment = read_environment(other)
-        if fate_of(other).state not in RESULTS or environment.get("id") != arm.id:
+        if fate_of(other).state not in RESULTS or environment.id != arm.id:
             return False
-        if environment.get("behaviour") != BEHAVIOUR or arm.id in searched_arms(other.parent):
+        if environment.behaviour != BEHAVIOUR or arm.id in searched_arms(other.parent):
             return False
         return not differences(content(OmegaConf.create(read_config(other))), content(load_frozen(arm.config)))
     except (FileNotFoundError, UnreadableFileError):
