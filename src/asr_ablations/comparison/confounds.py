@@ -66,12 +66,12 @@ def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     sets = run.data.get("sets", {})
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(description) for name, description in sets.items()}
-    return {**leaves(completed(run.config)), **hashes, BEHAVIOUR: behaviour(run)}
+    return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
 
 
 def leaves(config: Json) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    return {key: value for key, value in flatten(config).items() if not within(key, NOT_COMPARED)}
+    return {key: value for key, value in flatten(completed(config)).items() if not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:

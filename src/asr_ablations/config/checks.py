@@ -62,7 +62,7 @@ def check(cfg: DictConfig) -> None:
     price = OmegaConf.select(cfg, "hardware.price_per_hour")
     if price is not None:
         number("hardware.price_per_hour", price, least=0, most=HIGHEST_PRICE, also="null for none")
-    if "until" in cfg:
+    if cfg.get("until") is not None:
         build(cfg.until)()
     a_path("outputs", cfg.outputs)
     for key in ("sweep", "arm"):

@@ -73,7 +73,7 @@ class CTCTask(pl.LightningModule):
         schedule: ScheduleFactory,
         gradient: GradientTreatment,
         loss: Loss,
-        penalty: Penalty,
+        penalty: Penalty | None,
         alphabet: Alphabet,
         validation_sets: list[str],
         seed: int,
@@ -152,9 +152,9 @@ class CTCTask(pl.LightningModule):
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
-        penalty = self.penalty(self.model)
-        if penalty is None:
+        if self.penalty is None:
             return loss
+        penalty = self.penalty(self.model)
         self._log_step("train/penalty", penalty.detach())
         return loss + penalty
 
