@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
-from asr_ablations.components.logger.wandb_parts import sync_command
+from asr_ablations.components.logger.wandb_run import sync_command
 from asr_ablations.config.checks import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
