@@ -104,7 +104,7 @@ LANGUAGE = {
     f"{SOURCE}/synthesis/languages/esperanto.py": '''
         """Esperanto: an accusative in -n, and no exceptions."""
 
-        from asr_ablations.synthesis.grammar import Language, parse_grammar, words
+        from asr_ablations.synthesis.languages import Language, parse_grammar, words
 
         NOUNS = words("""hundo kato domo arbo libro tablo seĝo pano akvo lakto pomo floro birdo fiŝo ĉevalo strato urbo
             monto maro suno luno stelo knabo knabino viro virino patro patrino frato fratino amiko kampo ĝardeno""")

@@ -33,8 +33,8 @@ def check_targets(cfg: DictConfig) -> None:
             if value is None:
                 continue
             if isinstance(value, dict) and "_target_" not in value:  # +penalty.scale=1 adds keys to null
-                added = ", ".join(f"{key}.{name}" for name in value)
-                raise UsageError(f"{added}: {key}={option} has no such key")
+                added = ", ".join(f"{key!s}.{name!s}" for name in value)
+                raise UsageError(f"{added}: {key!s}={option} has no such key")
         if not isinstance(value, dict):
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
