@@ -46,7 +46,6 @@ def check(cfg: DictConfig) -> None:
     _check_weights(cfg)
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
-    number("dropout", cfg.dropout, least=0, below=1)
     for key in ("tf32", "progress", "force", "plan"):
         switch(key, cfg[key])
     for key in ("ranks", "threads"):

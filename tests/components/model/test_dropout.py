@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import compose, standing_corpus
 
@@ -38,7 +39,7 @@ def test_the_gradient_has_the_same_mask() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_a_wrong_rate_is_named(rate: float) -> None:
-    with pytest.raises(ValueError, match=f"dropout={rate}: expected"):
+    with pytest.raises(UsageError, match=f"dropout={rate}: expected"):
         Dropout(rate)
 
 
