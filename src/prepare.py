@@ -1,6 +1,11 @@
-"""Prepare a corpus: generate or download it, check every file of it, say what it holds."""
+"""Prepare a corpus: generate or download it, check every file of it, say what it holds.
 
-from asr_ablations.commands.heads import prepare
+python src/prepare.py                                             the built-in corpus
+python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
+python src/prepare.py --help
+"""
+
+from asr_ablations.commands.hydra_commands import prepare
 
 if __name__ == "__main__":
     prepare()

@@ -15,7 +15,8 @@ from asr_ablations.config.checks import check
 from asr_ablations.runs.environment import hardware
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import REPORT, RESULT
-from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.runs.record import Hardware
+from asr_ablations.tools.files import write, write_json
 from asr_ablations.training.lightning import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.plots import draw
@@ -85,10 +86,10 @@ def _report(record: Run, result: Result) -> None:
 def machine(load_before: str) -> dict[str, object]:
     """The machine that the figures were measured on, and how busy it was."""
     described = hardware()
-    gpus = ", ".join(described["gpus"]) or "none"
-    driver = {"driver": driver_version()} if described["gpus"] else {}
+    gpus = ", ".join(described.gpus) or "none"
+    driver = {"driver": driver_version()} if described.gpus else {}
     return {
-        **{key: described[key] for key in ("processor", "cores", "threads")},
+        **{key: getattr(described, key) for key in ("processor", "cores", "threads")},
         **clocking(CPUS),
         "gpus": gpus,
         **_connected(described),
@@ -99,10 +100,10 @@ def machine(load_before: str) -> dict[str, object]:
     }
 
 
-def _connected(hardware: Json) -> dict[str, str]:
+def _connected(hardware: Hardware) -> dict[str, str]:
     """Bus and links of the GPUs (Baunsgaard2020 figure 5), as far as they are known."""
-    links = ", ".join(f"{pair} {link}" for pair, link in hardware.get("links", {}).items())
-    shown = {"buses": ", ".join(hardware.get("buses", [])), "links": links}
+    links = ", ".join(f"{pair} {link}" for pair, link in (hardware.links or {}).items())
+    shown = {"buses": ", ".join(hardware.buses or []), "links": links}
     return {name: text for name, text in shown.items() if text}
 
 

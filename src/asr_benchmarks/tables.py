@@ -30,7 +30,7 @@ FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu",
 
 @dataclass
 class Result:
-    """What a benchmark has measured.
+    """The measurements of a benchmark.
 
     figures: single values by name; tables: rows by the table's name; notes: lines for the reader; machine: what it was
     measured on. relative: the columns of a table that are also shown in % of the first result's where several results
@@ -222,7 +222,7 @@ def _read(file: Path) -> Result:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """What varies between the results of runs; else the names of the files."""
+    """Name results by the keys that vary between their runs, else by their files."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return what_varies([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -23,9 +24,11 @@ from pathlib import Path
 from asr_ablations.tools.files import REPOSITORY, Json
 from tests.campaign.fault_places import PACKAGES, Fault, draw
 
-CAUGHT, HANG, SURVIVED, UNPROVEN = "caught", "caught by time-out", "survived", "its test fails without the fault"
+CAUGHT, HANG, SURVIVED, LATE = "caught", "caught by time-out", "survived", "not caught in time"
+UNPROVEN = "its test fails without the fault"
+COLUMNS = ["room", "faults", CAUGHT, HANG, SURVIVED, LATE]
 LIMIT = 180
-"""Seconds of all tests of a fault. One that is not caught by then has survived."""
+"""Seconds of all tests of a fault: what is left of them by then is not run."""
 HANGING = 120
 """Seconds of one test, after which it counts as hanging."""
 NOT_COPIED = (".venv", "outputs", "multirun", "wandb", "__pycache__", "build", "*.egg-info", ".*_cache")
@@ -77,20 +80,13 @@ class Copy:
         command += [*options, f"--basetemp={self._temporary}", "-o", f"faulthandler_timeout={HANGING}", *arguments]
         variables = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "500"}
         process = self._process = subprocess.Popen(
-            command,
-            cwd=self.root,
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+            command, cwd=self.root, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
         try:
             output, _ = process.communicate(timeout=max(seconds, 1.0))
         except subprocess.TimeoutExpired:
-            return Ending(SURVIVED, f"not caught in {LIMIT} s")
+            return Ending(LATE)
         finally:
             self.stop()
             process.communicate()
@@ -163,8 +159,8 @@ def measure(tree: Path, faults: Iterable[Fault], record: Path, processes: int) -
             with lock, record.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        copies = [Copy(tree, Path(folder) / str(number)) for number in range(processes)]
+    with _open_to_all() as folder:
+        copies = [Copy(tree, folder / str(number)) for number in range(processes)]
         threads = [threading.Thread(target=work, args=(copy,), daemon=True) for copy in copies]
         try:
             for thread in threads:
@@ -177,6 +173,14 @@ def measure(tree: Path, faults: Iterable[Fault], record: Path, processes: int) -
                 copy.stop()
 
 
+@contextlib.contextmanager
+def _open_to_all() -> Iterator[Path]:
+    """A temporary folder in which a test can read the source as another user, too."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 def prove(tree: Path, record: Path) -> None:
     """Run every test that caught a fault without it. If it fails all the same, it has caught nothing, and the record
     says so.
@@ -185,8 +189,8 @@ def prove(tree: Path, record: Path) -> None:
     tests = sorted({line["test"] for line in lines if line["outcome"] == CAUGHT and line["test"].startswith("tests/")})
     if not tests:
         return
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        ending = Copy(tree, Path(folder)).test(tests, 3600.0, options=())
+    with _open_to_all() as folder:
+        ending = Copy(tree, folder).test(tests, 3600.0, options=())
     fails = ending.test.split(", ")
     for line in lines:
         if line["outcome"] == CAUGHT and line["test"] in fails:
@@ -207,12 +211,12 @@ def untried(faults: Sequence[Fault], record: Path) -> list[Fault]:
 
 
 def table(lines: Sequence[Json]) -> list[list[str]]:
-    """Room, faults, caught (by time-out among them), survived."""
+    """Room, faults, caught (by time-out among them), survived all of the tests, not caught in time."""
     rows = []
     for room in [*sorted({line["room"] for line in lines}), "all"]:
-        outcomes = [line["outcome"] for line in lines if room in (line["room"], "all")]
-        caught, hangs = outcomes.count(CAUGHT) + outcomes.count(HANG), outcomes.count(HANG)
-        rows.append([room, str(len(outcomes)), str(caught), str(hangs), str(len(outcomes) - caught)])
+        outcomes = Counter(line["outcome"] for line in lines if room in (line["room"], "all"))
+        caught = outcomes[CAUGHT] + outcomes[HANG]
+        rows.append([room, *map(str, (outcomes.total(), caught, outcomes[HANG], outcomes[SURVIVED], outcomes[LATE]))])
     return rows
 
 
@@ -235,8 +239,8 @@ def main() -> int:
     measure(tree, untried(faults, options.record), options.record, options.processes)
     prove(tree, options.record)
     lines = read_record(options.record)
-    for row in [["room", "faults", "caught", "by time-out", "survived"], *table(lines)]:
-        print(f"{row[0]:20}" + "".join(f"{cell:>12}" for cell in row[1:]))
+    for row in [COLUMNS, *table(lines)]:
+        print(f"{row[0]:20}" + "".join(f"{cell:>20}" for cell in row[1:]))
     print(*(described(line) for line in lines if line["outcome"] not in (CAUGHT, HANG)), sep="\n")
     return 0
 

@@ -55,7 +55,7 @@ def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_pa
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
     comparison = compare([sweep], Options())
     for arm, row in zip(comparison.arms, comparison.rows, strict=True):
-        rates = [run.summary["sets"]["test"]["wer"] for run in arm.runs]
+        rates = [run.summary.sets["test"].wer for run in arm.runs]
         assert row["wer"] == pytest.approx(sum(rates) / 4)
         assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
         assert [run.seed for run in arm.runs] == [0, 1, 2, 3]

@@ -21,7 +21,7 @@ from asr_ablations.comparison.declaration import declaration
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.identity import MACHINE_KEYS
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord, SetResult, Summary, parse
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose, group_options, groups
@@ -36,8 +36,8 @@ def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     return RunRecord(
         folder=Path("-".join(overrides) or "default"), config=config, overrides=list(overrides),
-        summary={"sets": {"test": {"wer": 0.2, "cer": 0.1}}, "test_sets": ["test"]},
-        metrics=[], utterances=[], environment={}, data=data,
+        summary=Summary(sets={"test": SetResult(wer=0.2, cer=0.1)}, test_sets=["test"]),
+        data=parse(DataRecord, data),
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_allow_compares_and_the_report_says_so() -> None:
 
 
 def with_behaviour(run: RunRecord, version: int) -> RunRecord:
-    return replace(run, environment={"behaviour": version})
+    return replace(run, environment=Environment(behaviour=version))
 
 
 def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:

@@ -34,7 +34,7 @@ def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -
         (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
     ]
     for (metric, name), spread in by_name.items():
-        values = [run.summary["sets"][name][metric] for run in described.runs]
+        values = [run.value(name, metric) for run in described.runs]
         deviation = np.std(values, ddof=1)
         low, high = (deviation * (4 / stats.chi2.isf(tail, 4)) ** 0.5 for tail in (0.025, 0.975))
         assert (spread.runs, spread.best, spread.worst) == (5, min(values), max(values))
@@ -48,9 +48,9 @@ def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -
 def test_the_section_has_the_unit_of_each_metric(described: Comparison) -> None:
     (section,) = [section for section in sections(described) if section.heading == "One arm over seeds"]
     cells = {(row[0], row[1]): row for row in section.rows}
-    wers = [run.summary["sets"]["test"]["wer"] for run in described.runs]
+    wers = [run.summary.sets["test"].wer for run in described.runs]
     assert cells["WER %", "test"][6:] == [f"{100 * min(wers):.2f}", f"{100 * max(wers):.2f}"]
-    losses = [run.summary["sets"]["dev"]["loss"] for run in described.runs]
+    losses = [run.summary.sets["dev"].loss for run in described.runs]
     assert cells["loss, nats", "dev"][3] == f"{np.mean(losses):.4f}"
 
 

@@ -16,7 +16,7 @@ def run(seconds: list[float], seed: int = 0) -> RunRecord:
     rows: list[dict[str, float | None]] = [{"step": 1.0, COLUMN: None}]
     for value in seconds:
         rows += [{"validation/dev/wer": 0.5}, {COLUMN: value}]
-    return RunRecord(Path("run"), {"seed": seed}, [], {}, rows, [], {}, {})
+    return RunRecord(Path("run"), {"seed": seed}, [], metrics=rows)
 
 
 SLOW = Arm("32", [run([200, 100, 104, 96], 0), run([190, 111, 109, 110], 1), run([210, 90, 92, 88], 2)])

@@ -11,7 +11,7 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, RunRecord, SetContent, SetResult, Summary
 from asr_ablations.runs.records import Records
 from asr_ablations.statistics.power import FixedLength
 from tests.helpers.invented_records import absent, diverged, finished, record, records
@@ -38,7 +38,7 @@ def test_the_survivors_of_divergence_are_no_winners() -> None:
     lost = [diverged("rnn=gru", seed) for seed in (3, 4, 5)]
     (verdict,) = compared(records(LSTM, GRU, lost)).verdicts
     assert verdict.outcome == "no difference shown"
-    assert verdict.contrast.arm_mean == pytest.approx((sum(run.summary["sets"]["test"]["wer"] for run in GRU) + 3) / 6)
+    assert verdict.contrast.arm_mean == pytest.approx((sum(run.summary.sets["test"].wer for run in GRU) + 3) / 6)
     assert verdict.contrast.estimate is not None
     assert verdict.contrast.estimate.trimmed
     assert "3 of 6 runs of rnn=gru diverged and count as 100 % WER" in verdict.sentence
@@ -85,8 +85,8 @@ def test_a_winner_is_not_confirmed_by_the_run_that_a_search_chose_it_by() -> Non
 def test_rates_alone_that_never_differ_prove_nothing() -> None:
     """As from W&B: 31, 31 against 30, 30 and no utterances."""
     runs = [
-        replace(record(f"rnn={name}", seed, 0.3), utterances=[], summary={"id": "x", "sets": {"test": {"wer": wer}},
-                "test_sets": ["test"]})
+        replace(record(f"rnn={name}", seed, 0.3), utterances=[],
+                summary=Summary(id="x", sets={"test": SetResult(wer=wer)}, test_sets=["test"]))
         for name, wer in (("lstm", 0.30), ("gru", 0.31)) for seed in (0, 1)
     ]  # fmt: skip
     (verdict,) = compared(records(runs)).verdicts
@@ -202,7 +202,7 @@ def test_one_model_decides_about_itself_alone() -> None:
 def test_replicates_over_corpora_are_paired_by_seed() -> None:
     def own(name: str, seed: int, rate: float) -> RunRecord:
         run = record(name, seed, rate, speakers=f"corpus{seed}-", data={"corpus_seed": seed})
-        return replace(run, data={"sets": {"test": {"utterances": 100, "sha256": f"hash{seed}"}}})
+        return replace(run, data=DataRecord(sets={"test": SetContent(utterances=100, sha256=f"hash{seed}")}))
 
     difficulty = [0.1, 0.3, 0.5, 0.2, 0.4]
     runs = [own(name, seed, level + bonus) for seed, level in enumerate(difficulty) for name, bonus in
@@ -219,16 +219,14 @@ def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
 
     def of_fold(name: str, seed: int, rate: float) -> RunRecord:
         run = record(name, seed, rate, speakers=f"fold{seed}-", data={"fold": seed, "folds": 5})
-        sets = {"train": {"utterances": 400}, "test": {"utterances": 100, "sha256": f"hash{seed}"}}
-        return replace(run, data={"sets": sets})
+        sets = {"train": SetContent(utterances=400), "test": SetContent(utterances=100, sha256=f"hash{seed}")}
+        return replace(run, data=DataRecord(sets=sets))
 
     rates = [(0.10, 0.16), (0.30, 0.33), (0.50, 0.58), (0.20, 0.27), (0.40, 0.42)]
     runs = [of_fold(f"rnn={name}", seed, rate) for seed, pair in enumerate(rates) for name, rate in
             zip(("lstm", "gru"), pair, strict=True)]  # fmt: skip
     (contrast,) = compared(records(runs), baseline="lstm").contrasts
-    measured = {
-        seed: [float(run.summary["sets"]["test"]["wer"]) for run in runs if run.seed == seed] for seed in range(5)
-    }
+    measured = {seed: [float(run.summary.sets["test"].wer) for run in runs if run.seed == seed] for seed in range(5)}
     differences = [after - before for before, after in measured.values()]
     assert contrast.estimate is not None
     assert contrast.estimate.degrees == 4

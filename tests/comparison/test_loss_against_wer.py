@@ -7,7 +7,7 @@ from scipy import stats
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.derived_tables import loss_against_wer
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, Summary, parse
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
 
@@ -17,7 +17,9 @@ def run(loss: float | None, wer: float, target: str = "losses.CTC") -> RunRecord
     sets = {"dev": {"loss": loss, "wer": wer}, "test": {"loss": 9.0, "wer": wer}}
     metrics = [{"validation/dev/loss": value, "validation/dev/wer": wer / 2} for value in (5.0, 0.1 + wer, 3.0)]
     config = {"seed": 0, "data": {"validation": ["dev"]}, "loss": {"_target_": target}}
-    return RunRecord(Path("run"), config, [], {"sets": sets}, [dict(row) for row in metrics], [], {}, {})
+    return RunRecord(
+        Path("run"), config, [], parse(Summary, {"sets": sets, "test_sets": []}), [dict(row) for row in metrics]
+    )
 
 
 def arms(losses: list[float], rates: list[float]) -> list[Arm]:

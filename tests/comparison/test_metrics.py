@@ -1,5 +1,6 @@
 """The metrics that arms are compared by: rates in percent, losses in nats."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.experiment.utterances import rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.reader import read_config, read_summary, read_utterances
+from asr_ablations.runs.reader import read_config, read_utterances
+from asr_ablations.runs.record import as_json, rates
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.run_folders import edit, write_run, write_sweep
@@ -50,7 +52,7 @@ def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
     assert comparison.sets == ["dev", "test"]
     (contrast,) = [contrast for contrast in comparison.contrasts if contrast.set == "dev"]
     expected = {
-        arm.name: sum(run.summary["sets"]["dev"]["loss"] for run in arm.runs) / len(arm.runs) for arm in comparison.arms
+        arm.name: sum(run.summary.sets["dev"].loss for run in arm.runs) / len(arm.runs) for arm in comparison.arms
     }
     assert contrast.difference == pytest.approx(expected["gru"] - expected["lstm"])
     rows = {(row["arm"], row["set"]): row for row in comparison.rows}
@@ -87,9 +89,9 @@ def test_characters_over_the_longer_text(tmp_path: Path) -> None:
             spoken = Utterance(row["id"], row["speaker"], Path("x.flac"), 0.0, 1.0, row["reference"])
             rows.append(utterance_row(row["set"], spoken, row["reference"], row["hypothesis"] + more))
         write_csv(folder / "utterances.csv", rows)
-        summary = read_summary(folder)
+        summary = json.loads((folder / "summary.json").read_text())
         for name, final in summary["sets"].items():
-            final.update(rates([row for row in rows if row["set"] == name]))
+            final.update(as_json(rates([row for row in rows if row["set"] == name])))
         write_json(folder / "summary.json", summary)
 
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, change=lengthen)

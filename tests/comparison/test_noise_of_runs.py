@@ -27,7 +27,7 @@ def arm(outputs: Path, sweep: str, choice: str, seeds: Sequence[int], noise: int
         )
         for seed in seeds
     ]
-    return [float(read_summary(run)["sets"]["test"]["wer"]) for run in runs]
+    return [read_summary(run).sets["test"].wer for run in runs]
 
 
 def noise(outputs: Path) -> list[SetNoise]:

@@ -35,7 +35,7 @@ def compared(contrasts: object, rates: dict[tuple[str, str], float] = RATES) -> 
 def means(comparison: Comparison) -> dict[tuple[str, str], float]:
     found = {}
     for arm in comparison.arms:
-        rates = [run.summary["sets"]["test"]["wer"] for run in arm.runs]
+        rates = [run.summary.sets["test"].wer for run in arm.runs]
         found[arm.levels["order"], arm.levels["norm"]] = sum(rates) / len(rates)
     return found
 

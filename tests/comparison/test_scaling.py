@@ -11,7 +11,7 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.training_times import COLUMN, Scaling, device, processes, scaling
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord
 from tests.helpers.run_folders import write_run
 
 MINUTES = {1: 119, 2: 56, 4: 36}
@@ -24,8 +24,9 @@ def run(minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = 
     whole = {"seed": seed, "gpus": "auto", "ranks": ranks, "batch": {"size": 16, "seconds": None}, **config}
     whole["hardware"] = {"price_per_hour": price}
     return RunRecord(
-        Path(f"run-{ranks}-{seed}"), whole, [], {"ranks": ranks, "audio_hours_per_second": 960 / 60 / minutes},
-        [{COLUMN: value} for value in seconds], [], {"hardware": {"gpus": ["V100"] * 4}}, {},
+        Path(f"run-{ranks}-{seed}"), whole, [],
+        replace(NO_SUMMARY, ranks=ranks, audio_hours_per_second=960 / 60 / minutes),
+        [{COLUMN: value} for value in seconds], environment=Environment(hardware=Hardware(gpus=["V100"] * 4)),
     )  # fmt: skip
 
 
@@ -94,11 +95,11 @@ def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
 )
 def test_processes_are_those_recorded_else_those_of_the_config(summary: Any, config: Any, expected: int) -> None:
     """gpus=auto is one, however many GPUs the machine has."""
-    assert processes(replace(run(1), summary=summary, config={"seed": 0, **config})) == expected
+    assert processes(replace(run(1), summary=replace(NO_SUMMARY, **summary), config={"seed": 0, **config})) == expected
 
 
 def test_the_device() -> None:
-    gpu, bare = run(1), replace(run(1), environment={"hardware": {"gpus": []}})
+    gpu, bare = run(1), replace(run(1), environment=Environment(hardware=Hardware(gpus=[])))
     assert (device(gpu), device(bare)) == ("GPU", "CPU")
     assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
     assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"

@@ -12,7 +12,8 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures import search, write_figures
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.search import draw_search
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from tests.helpers.comparison import comparison
@@ -47,7 +48,7 @@ def test_only_what_a_search_proposed_counts(arms: list[Arm]) -> None:
 
 def test_a_search_has_a_panel_for_each_hyperparameter(arms: list[Arm], tmp_path: Path) -> None:
     compared = replace(comparison(tmp_path / "runs", seeds=1), arms=arms, factor=FACTOR)
-    assert [path.name for path in write_figures(compared, tmp_path, [search])] == [
+    assert [path.name for path in write_figures(compared, tmp_path, [draw_search])] == [
         "search.png",
         "search.svg",
         "search.pdf",
@@ -67,7 +68,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
     own = []
     for rate, wer in RATES.items():
         run = record(f"lr={rate}", 0, wer + 0.1)
-        own.append(replace(run, searched=True, summary={**run.summary, "best_validation_wer": wer, "epochs": 4}))
+        own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
     later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
     return compare_runs(records([*own, lost], later), *options or [Options()], title="search")

@@ -11,7 +11,7 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.evaluation.request import decoder_name
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, RunRecord, parse
 from asr_ablations.statistics.power import FixedLength
 from tests.helpers.invented_records import record, records
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
@@ -88,7 +88,9 @@ def test_every_question_of_it_gets_a_verdict(compared: tuple[str, Comparison]) -
 def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None:
     """The training sets differ in their content, as hours do, and the test set is one: its utterances are pairs."""
     runs = [
-        replace(run, data={"sets": {"train": {"sha256": f"{run.overrides}"}, "test": {"sha256": "same"}}})
+        replace(
+            run, data=parse(DataRecord, {"sets": {"train": {"sha256": f"{run.overrides}"}, "test": {"sha256": "same"}}})
+        )
         for run in runs_of("training_size", step=0.1)
     ]
     comparison = compare_runs(records(runs), Options(), "training_size", DECLARED)

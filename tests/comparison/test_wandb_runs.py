@@ -10,6 +10,7 @@ from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.plain import plain_config
+from asr_ablations.runs.record import as_json
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv
@@ -40,8 +41,8 @@ def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type
 def test_a_run_of_the_api_becomes_a_record() -> None:
     run = to_record(api_run("gru", 0.2, 1))
     assert run.seed == 1
-    assert run.summary["sets"]["test"] == {"wer": 0.2, "cer": pytest.approx(0.2 / 3)}
-    assert (run.summary["test_sets"], run.summary["best_validation_wer"], run.summary["epochs"]) == (["test"], 0.3, 2)
+    assert as_json(run.summary.sets["test"]) == {"wer": 0.2, "cer": pytest.approx(0.2 / 3), "loss": None}
+    assert (run.summary.test_sets, run.summary.best_validation_wer, run.summary.epochs) == (["test"], 0.3, 2)
     assert [row["step"] for row in run.metrics[:2]] == [9, 19]
 
 

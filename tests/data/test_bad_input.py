@@ -323,3 +323,12 @@ def test_without_a_database_everything_works(
     assert utterance.fault == ""
     assert "is not kept" in caplog.text
     assert audio.load(FileRow, [folder / "good.flac"]) == []
+
+
+def test_the_database_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": "/home/user", "XDG_CACHE_HOME": "/cache"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASR_ABLATIONS_INDEX")
+    assert audio.index_path().parent == Path("/cache/asr-ablations")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert audio.index_path().parent == Path("/home/user/.cache/asr-ablations")

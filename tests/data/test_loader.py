@@ -22,9 +22,7 @@ from asr_ablations.data.dataset import read_ahead
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+from tests.helpers.support import compose, tiny_overrides
 
 
 def assembled(root: Path, *overrides: str) -> SpeechData:
@@ -64,6 +62,18 @@ def test_the_number_of_workers_changes_no_bit_and_resuming_none_either(tiny_corp
     assert not same(expected[:5], expected[5:])
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # more than cores here
+@pytest.mark.parametrize(
+    ("cache", "augment", "by_thread"), [("none", "none", False), ("pcm", "speed", False), ("pcm", "none", True)]
+)
+def test_a_thread_reads_what_is_only_copied(
+    tiny_corpus: Path, tmp_path: Path, cache: str, augment: str, by_thread: bool
+) -> None:
+    options = ("workers=4", f"augment={augment}", f"cache={cache}")
+    root = () if cache == "none" else (f"cache.root={tmp_path}",)
+    assert assembled(tiny_corpus, *options, *root).train_dataloader().ahead is by_thread
+
+
 @pytest.mark.parametrize("cache", ["pcm", "features"])
 def test_a_cache_is_read_by_a_thread_with_the_same_batches(tiny_corpus: Path, tmp_path: Path, cache: str) -> None:
     options = (f"cache={cache}", f"cache.root={tmp_path}")
@@ -75,6 +85,25 @@ def test_a_cache_is_read_by_a_thread_with_the_same_batches(tiny_corpus: Path, tm
     if cache == "features":
         batches = zip(epochs(data), expected, strict=True)
         assert all(torch.equal(a.features, b.features) for a, b in batches)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit", "cached"), [((), 10), (("debug=fast", "debug.batches=1"), 2)], ids=["all", "few"])
+def test_a_cache_holds_what_any_arm_reads_and_of_a_limited_run_its_own(
+    tiny_corpus: Path, tmp_path: Path, limit: tuple[str, ...], cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arm that leaves long utterances out of training shares the cache of one that does not."""
+    data = assembled(tiny_corpus, "data.max_seconds=0.8", "cache=pcm", f"cache.root={tmp_path}", *limit)
+    opened: list[int] = []
+    open_store = data.cache.open
+
+    def counted(name: str, utterances: Sequence[Utterance], workers: int) -> Any:
+        opened.append(len(utterances))
+        return open_store(name, utterances, workers)
+
+    monkeypatch.setattr(data.cache, "open", counted)
+    data.read("train")
+    assert opened == [cached]
+    assert len(data.sets["train"]) < 10
 
 
 class Watched:

@@ -14,31 +14,14 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.training_times import COLUMN
 from asr_ablations.metrics.error_counts import character_errors, word_errors
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord, Summary, parse
 from asr_ablations.runs.records import Records, Unfinished
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
 WORDS = [
-    "the",
-    "north",
-    "wind",
-    "and",
-    "sun",
-    "were",
-    "disputing",
-    "which",
-    "was",
-    "stronger",
-    "when",
-    "a",
-    "traveller",
-    "came",
-    "along",
-    "wrapped",
-    "in",
-    "warm",
-    "cloak",
-]
+    "the", "north", "wind", "and", "sun", "were", "disputing", "which", "was", "stronger", "when", "a", "traveller",
+    "came", "along", "wrapped", "in", "warm", "cloak",
+]  # fmt: skip
 EPOCHS, STEPS, UTTERANCES = 20, 40, 16
 TARGETS = (0.6, 0.4, 0.25)
 SETS = ("test-clean", "test-other")
@@ -70,7 +53,7 @@ def scaled(whole: Comparison) -> Comparison:
                     {key: value / speed if key == COLUMN and value else value for key, value in row.items()}
                     for row in run.metrics
                 ],
-                summary={**run.summary, "audio_hours_per_second": speed * 0.03},
+                summary=replace(run.summary, audio_hours_per_second=speed * 0.03),
             )
             for run in whole.arms[0].runs
         ]
@@ -117,7 +100,10 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "code": {"commit": "3706529abc", "dirty_diff": ""},
     }
     fingerprint = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
-    return RunRecord(folder, config, [name, f"seed={seed}"], summary, metrics, utterances, environment, fingerprint)
+    return RunRecord(
+        folder, config, [name, f"seed={seed}"], parse(Summary, summary), metrics, utterances,
+        parse(Environment, environment), parse(DataRecord, fingerprint),
+    )  # fmt: skip
 
 
 def _epoch(epoch: int, rate: float, speed: float, generator: np.random.Generator) -> list[dict[str, float | None]]:
@@ -178,18 +164,10 @@ def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
         table = csv.writer(file)
         table.writerow(
             [
-                "seconds",
-                "phase",
-                "cpu_percent",
-                "host_memory_gib",
-                "disk_read_mib",
-                "gpu_percent",
-                "gpu_memory_gib",
-                "gpu_power_watts",
-                "audio_hours",
-                "gpu_percents",
+                "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent",
+                "gpu_memory_gib", "gpu_power_watts", "audio_hours", "gpu_percents",
             ]
-        )
+        )  # fmt: skip
         for second in range(1, 100):
             phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord, Summary, parse
 from asr_ablations.runs.records import Records, Unfinished
 
 SPEAKERS, UTTERANCES, WORDS = 20, 5, 20
@@ -54,15 +54,15 @@ def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any)
     name = f"{arm.replace(' ', '-')}-{seed}"
     return RunRecord(
         folder=Path(name), config=config(arm, seed, **more), overrides=[*arm.split(), f"seed={seed}"],
-        summary={"id": name, "sets": sets, "test_sets": list(sets)}, metrics=[], utterances=utterances,
-        environment={"id": name}, data={}, model=f"{name}/last.ckpt",
+        summary=parse(Summary, {"id": name, "sets": sets, "test_sets": list(sets)}), utterances=utterances,
+        environment=Environment(id=name), model=f"{name}/last.ckpt",
     )  # fmt: skip
 
 
 def diverged(arm: str, seed: int, **more: Any) -> RunRecord:
     """A run whose loss was no number at step 12."""
     run = finished(arm, seed, [], **more)
-    return replace(run, summary={}, diverged_at=12)
+    return replace(run, summary=NO_SUMMARY, diverged_at=12)
 
 
 def absent(arm: str, seed: int, state: Any, reason: str = "", **more: Any) -> Unfinished:

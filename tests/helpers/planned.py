@@ -24,28 +24,17 @@ def plan(names: list[str], looks: list[int] = LOOKS, margin: float = MARGIN) -> 
             PlannedArm(name, {"rnn": name}, [f"rnn={name}"], arm_content(config(f"rnn={name}", 0), ["seed"]))
             for name in names
         ],
-        baseline=names[0],
-        metric="wer",
-        set="test",
-        contrasts=names[1:],
-        margin=margin,
-        alpha=0.05,
-        seeds=list(range(looks[-1])),
-        looks=looks,
-        gamma=-1.0,
-        robust=False,
-        paired=False,
-        hopeless=0.0,
-        belongs=["seed"],
-        made="2026-01-01T00:00:00Z",
-    )
+        baseline=names[0], metric="wer", set="test", contrasts=names[1:], margin=margin, alpha=0.05,
+        seeds=list(range(looks[-1])), looks=looks, gamma=-1.0, robust=False, paired=False, hopeless=0.0,
+        belongs=["seed"], made="2026-01-01T00:00:00Z",
+    )  # fmt: skip
 
 
 def run(name: str, seed: int, folder: Path | None = None) -> RunRecord:
     """A run that took HOURS. folder: where it lies, if it lies anywhere."""
     noise = (0.03 if name == "sru" else 0.005) * (seed % 3 - 1)
     made = record(f"rnn={name}", seed, RATES[name] + noise)
-    summary = {**made.summary, "seconds": {"train": 3600 * HOURS}}
+    summary = replace(made.summary, seconds={"train": 3600 * HOURS})
     return replace(made, summary=summary, folder=made.folder if folder is None else folder / made.folder)
 
 

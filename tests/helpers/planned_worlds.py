@@ -12,7 +12,7 @@ from asr_ablations.comparison.contrast import SHOWN, Outcome, Question
 from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
 from asr_ablations.comparison.sequential_result import Course
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import NO_SUMMARY, RunRecord, SetResult, Summary
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
 from asr_ablations.statistics.alpha_spending import planned_looks
 from tests.helpers.worlds import World
@@ -36,21 +36,10 @@ class Setting:
         names = [f"arm {number}" for number in range(self.arms)]
         return VerdictPlan(
             arms=[PlannedArm(name, {"choice": name}, [f"choice={name}"], {"choice": name}) for name in names],
-            baseline=names[0],
-            metric="wer",
-            set=SET,
-            contrasts=names[1:],
-            margin=self.margin,
-            alpha=0.05,
-            seeds=list(range(self.most)),
-            looks=list(planned_looks(self.most)),
-            gamma=-1.0,
-            robust=self.robust,
-            paired=self.paired,
-            hopeless=self.hopeless,
-            belongs=["seed"],
-            made="2000-01-01T00:00:00+00:00",
-        )
+            baseline=names[0], metric="wer", set=SET, contrasts=names[1:], margin=self.margin, alpha=0.05,
+            seeds=list(range(self.most)), looks=list(planned_looks(self.most)), gamma=-1.0, robust=self.robust,
+            paired=self.paired, hopeless=self.hopeless, belongs=["seed"], made="2000-01-01T00:00:00+00:00",
+        )  # fmt: skip
 
     def questions(self) -> list[Question]:
         arms = [Arm(arm.name, [], levels=arm.levels) for arm in self.plan().arms]
@@ -127,7 +116,7 @@ def invented(setting: Setting, generator: np.random.Generator) -> list[Arm]:
             Arm(
                 planned.name,
                 [run for run in runs if run.seed not in lost],
-                [replace(run, diverged_at=1, utterances=[], summary={}) for run in runs if run.seed in lost],
+                [replace(run, diverged_at=1, utterances=[], summary=NO_SUMMARY) for run in runs if run.seed in lost],
                 levels=planned.levels,
             )
         )
@@ -144,16 +133,11 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
     ]  # fmt: skip
     rate = float(errors.sum() / words.sum())
     return RunRecord(
-        folder=Path(f"{number}-{seed}"),
-        config={"seed": seed, "choice": name},
+        folder=Path(f"{number}-{seed}"), config={"seed": seed, "choice": name},
         overrides=[f"arm={name}", f"seed={seed}"],
-        summary={"sets": {SET: {"wer": rate, "words": int(words.sum())}}, "test_sets": [SET]},
-        metrics=[],
-        utterances=rows,
-        environment={},
-        data={},
-        model=f"{number}-{seed}/last.ckpt",
-    )
+        summary=Summary(sets={SET: SetResult(wer=rate, words=int(words.sum()))}, test_sets=[SET]),
+        utterances=rows, model=f"{number}-{seed}/last.ckpt",
+    )  # fmt: skip
 
 
 PURE = World(seeds=(0.02,), speakers=10, words=200_000, arm_speaker=0.0, run_speaker=0.0)
@@ -162,21 +146,17 @@ ONE, TWO, THREE = 0.02, 0.04, 0.06
 """Standard deviations of a run; the margin is one of them."""
 
 SETTINGS = {
-    "no effect": Setting(PURE),
-    "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
-    "2 sd": Setting(replace(PURE, effects=(0.0, TWO))),
-    "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
+    "no effect": Setting(PURE), "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
+    "2 sd": Setting(replace(PURE, effects=(0.0, TWO))), "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
     "5 % diverged": Setting(replace(PURE, diverged=0.05)),
     "5 % diverged, robust": Setting(replace(PURE, diverged=0.05), robust=True),
     "5 % diverged, robust, 2 sd": Setting(replace(PURE, diverged=0.05, effects=(0.0, TWO)), robust=True),
     "3 arms: 0, 1, 3 sd": Setting(replace(PURE, effects=(0.0, 0.0, ONE, THREE)), arms=4),
-    "7 equal arms": Setting(PURE, arms=8),
-    "10 speakers": Setting(World(speakers=10)),
+    "7 equal arms": Setting(PURE, arms=8), "10 speakers": Setting(World(speakers=10)),
     "40 speakers": Setting(World(speakers=40)),
     "40 speakers, arm × 3": Setting(World(speakers=40, seeds=(0.02, 0.06))),
     "paired, seeds share 0.8": Setting(replace(PURE, shared=0.8), paired=True),
-    "unpaired, seeds share 0.8": Setting(replace(PURE, shared=0.8)),
-    "margin 0.5 sd": Setting(PURE, margin=0.01),
+    "unpaired, seeds share 0.8": Setting(replace(PURE, shared=0.8)), "margin 0.5 sd": Setting(PURE, margin=0.01),
     "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
-}
+}  # fmt: skip
 """The worlds in which the plan's promises are held, and what each shows beside the others."""

@@ -10,9 +10,10 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.experiment.utterances import rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
+from asr_ablations.runs.record import as_json, rates
 from asr_ablations.tools.files import write_csv, write_json
 from tests.helpers.support import compose
 
@@ -59,7 +60,7 @@ def metrics(curve: list[float], seconds: float | None = 10.0, steps: int = 5) ->
 
 
 def _final(rows: list[Row]) -> Row:
-    measured = rates(rows)
+    measured = as_json(rates(rows))
     return {**measured, "loss": NATS * measured["wer"]}
 
 

@@ -22,7 +22,7 @@ def searched(folder: Path) -> list[Arm]:
     for (rate, width), wer in TRIED.items():
         levels = {"optimizer.lr": str(rate), "width": str(width), "layers": "1"}
         run = record(f"width={width}", 0, wer)
-        summary = {**run.summary, "best_validation_wer": wer}
+        summary = replace(run.summary, best_validation_wer=wer)
         proposed = replace(run, folder=sweep / f"{rate}", searched=True, summary=summary)
         arms.append(Arm(f"{rate}", [proposed], levels=levels))
     return arms

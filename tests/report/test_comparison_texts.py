@@ -52,7 +52,7 @@ def test_validation_sets_have_rates_and_no_verdicts(comparison: Comparison) -> N
         (arm.name, "dev", 2) for arm in comparison.arms
     ]
     for arm, row in zip(comparison.arms, comparison.validated, strict=True):
-        assert row["wer"] == pytest.approx(sum(run.summary["sets"]["dev"]["wer"] for run in arm.runs) / 2)
+        assert row["wer"] == pytest.approx(sum(run.summary.sets["dev"].wer for run in arm.runs) / 2)
     assert {contrast.set for contrast in comparison.contrasts} == {"test"}
     (section,) = [each for each in sections(comparison) if each.heading.startswith("Error rates on validation sets")]
     assert [row[1] for row in section.rows] == ["dev", "dev"]

@@ -120,7 +120,7 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
         f"{number / 10},train,50,1,0,80,9,250,0.1,90 70,{parts[number % 40]}\n" for number in range(1000)
     )  # fmt: skip
     (run.folder / "utilisation.csv").write_text(lines)
-    dense = replace(run, summary={**run.summary, "steps": 25, "train_batch_seconds": 100.0})
+    dense = replace(run, summary=replace(run.summary, steps=25, train_batch_seconds=100.0))
     rows = training_times.window(dense)
     assert rows[-1]["seconds"] - rows[0]["seconds"] == pytest.approx(25)
     first, *others = compared.arms
@@ -159,7 +159,7 @@ def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
 
 
 def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
-    bare = RunRecord(tmp_path, {"seed": 0}, [], {}, [], [], {}, {})
+    bare = RunRecord(tmp_path, {"seed": 0}, [])
     empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], times_to_accuracy=[], sets=[])
     assert write_figures(empty, tmp_path / "figures") == []
 

@@ -292,8 +292,8 @@ def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
 def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -> None:
     sets = ["data=librispeech", "data.root=/x"]
     record = load_original(write_run(tmp_path, *sets)).record
-    record.summary["sets"].update(dict.fromkeys(("test-clean", "test-other"), record.summary["sets"]["test"]))
-    record.summary["test_sets"][:] = ["test-clean", "test-other"]
+    record.summary.sets.update(dict.fromkeys(("test-clean", "test-other"), record.summary.sets["test"]))
+    record.summary.test_sets[:] = ["test-clean", "test-other"]
     seed_noise = noise(record, tmp_path / "sweep")
     assert seed_noise["test-other"].limit is None
     assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)

@@ -14,6 +14,7 @@ from asr_ablations.report.formats import body
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import keep, unpack
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
+from asr_ablations.runs.record import as_json
 from asr_ablations.runs.records import read_run
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.until.ablation import take_over
@@ -51,7 +52,9 @@ def test_a_sweep_says_the_same_from_its_archive(sweep: Path, tmp_path: Path) -> 
 def test_neither_weights_nor_paths_of_the_machine_are_in_it(sweep: Path, tmp_path: Path) -> None:
     run = next(sweep.glob("*/status.json")).parent
     environment = read_environment(run)
-    write_json(run / "environment.json", {**environment, "command": [str(tmp_path / "src/train.py"), "rnn=lstm"]})
+    write_json(
+        run / "environment.json", {**as_json(environment), "command": [str(tmp_path / "src/train.py"), "rnn=lstm"]}
+    )
     (run / "checkpoints").mkdir(exist_ok=True)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"weights")
     archive = keep(sweep, tmp_path / "records")
@@ -77,7 +80,7 @@ def test_a_record_with_more_runs_stays(sweep: Path, tmp_path: Path) -> None:
     assert archive is not None
     content = archive.read_bytes()
     run = next(sweep.glob("*/status.json")).parent
-    write_json(run / "status.json", {**read_status(run), "status": "failed", "reason": "out of memory"})
+    write_json(run / "status.json", {**as_json(read_status(run)), "status": "failed", "reason": "out of memory"})
     assert keep(sweep, tmp_path / "records") is None
     assert archive.read_bytes() == content
 
@@ -103,7 +106,7 @@ def test_what_was_unpacked_is_taken_over_by_a_sweep_and_not_trained_again(sweep:
     config = tmp_path / "frozen.yaml"
     config.write_text((run / "config.yaml").read_text())
     overrides = tuple(read_config(run)["overrides"])
-    arm = FrozenArm("an arm", str(read_environment(run)["id"]), config, folder, 0, 1, overrides)
+    arm = FrozenArm("an arm", str(read_environment(run).id), config, folder, 0, 1, overrides)
     assert take_over(arm) == run.resolve()
 
 

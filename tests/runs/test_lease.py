@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from asr_ablations.runs.process import LAUNCHER
 from tests.helpers.ending import end_with_parent
 
 HOLD = """
@@ -21,6 +23,14 @@ from pathlib import Path
 from asr_ablations.runs.lease import Lease
 Lease(Path(sys.argv[1]), lost=lambda: None).take()
 print("taken", flush=True)
+time.sleep(600)
+"""
+FOLLOW = """
+import time
+from asr_ablations.runs.process import follow_launcher
+follow_launcher()
+time.sleep(1)
+print("still running", flush=True)
 time.sleep(600)
 """
 
@@ -120,3 +130,20 @@ def test_a_holder_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypa
     path.write_text(json.dumps({}))
     assert lost.wait(30)
     sleeper.release()
+
+
+def test_an_arm_stops_when_its_launcher_is_killed_and_not_before() -> None:
+    """The launcher stays a zombie, as one does in a container where no process reaps it."""
+    launcher = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, preexec_fn=end_with_parent)
+    started = psutil.Process(launcher.pid).create_time()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), LAUNCHER: f"{launcher.pid}:{started}"}
+    arm = subprocess.Popen(
+        [sys.executable, "-c", FOLLOW], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
+    )
+    assert arm.stdout is not None
+    assert launcher.stdin is not None
+    with arm.stdout, launcher.stdin:
+        assert arm.stdout.readline() == b"still running\n"
+        launcher.kill()
+        assert arm.wait(60) == -signal.SIGTERM
+    launcher.wait()

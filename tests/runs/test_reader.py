@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.lease import Lease
+from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.records import load, read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError
@@ -23,7 +24,9 @@ def test_the_record_is_read_as_numbers(tmp_path: Path) -> None:
     assert {type(run.utterances[0][key]) for key in ("words", "substitutions", "characters")} == {int}
     errors = sum(row["substitutions"] + row["deletions"] + row["insertions"] for row in run.utterances)
     assert errors == sum(
-        told[kind] for told in run.summary["sets"].values() for kind in ("substitutions", "deletions", "insertions")
+        run.summary.value(name, kind) or 0
+        for name in run.summary.sets
+        for kind in ("substitutions", "deletions", "insertions")
     )
 
 
@@ -94,5 +97,14 @@ def test_a_record_that_is_not_whole_is_named(tmp_path: Path) -> None:
         read_run(folder)
 
 
+def test_a_config_that_nests_deeper_than_any_is_refused(tmp_path: Path) -> None:
+    config = write_run(tmp_path) / "config.yaml"
+    config.write_text(f"seed: 0\na: {'[' * 99}{']' * 99}\nb: [{'[], ' * 200}]\n")
+    assert len(read_config(config.parent)["b"]) == 200
+    config.write_text(f"seed: 0\na: {'[' * 100}{']' * 100}\n")
+    with pytest.raises(UnreadableFileError, match="more than 100 levels"):
+        read_config(config.parent)
+
+
 def test_a_run_from_before_the_fingerprint_is_read(tmp_path: Path) -> None:
-    assert read_run(write_run(tmp_path, change=lambda path: (path / "data.json").unlink())).data == {}
+    assert read_run(write_run(tmp_path, change=lambda path: (path / "data.json").unlink())).data.sets == {}

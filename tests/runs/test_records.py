@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
+from asr_ablations.runs.record import NO_SUMMARY
 from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
 from asr_ablations.runs.status import fate_of
 from asr_ablations.sweep.manifest import write_manifest
@@ -45,8 +47,8 @@ def test_a_run_that_diverged_is_a_result(tmp_path: Path) -> None:
     (run,) = records.diverged
     assert (run.folder, run.seed, run.diverged_at) == (lost, 1, 7)
     assert run.overrides[-1] == "seed=1"
-    assert run.data["sets"]["test"]["sha256"] == "test-hash"
-    assert (run.summary, run.utterances, len(run.metrics)) == ({}, [], 10)
+    assert run.data.hash("test") == "test-hash"
+    assert (run.summary, run.utterances, len(run.metrics)) == (NO_SUMMARY, [], 10)
     assert run.model == f"{lost.name[-8:]}/last.ckpt"
     assert records.unfinished == []
 
@@ -206,3 +208,17 @@ def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tm
     searched = {run.seed: run.searched for run in load([tmp_path / "sweep"]).runs}
     assert searched == {0: False, 1: False, 2: True, 3: False}
     assert read_run(folders[2]).searched
+
+
+def test_an_evaluation_is_a_run_with_another_decoder(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    (folder / "evaluations").mkdir()
+    sets = json.loads((folder / "summary.json").read_text())["sets"]
+    for name, width in (("first", 8), ("second", 16)):
+        content = {"name": "beam", "decoder": {"width": width}, "files": {}, "checkpoint": "best.ckpt", "tuning": None}
+        write_json(folder / "evaluations" / f"{name}.json", {**content, "sets": sets, "test_sets": ["test"]})
+        shutil.copy(folder / "utterances.csv", folder / "evaluations" / f"{name}.utterances.csv")
+    trained, runs = read_run(folder), load([folder / "evaluations"]).runs
+    assert [run.overrides for run in runs] == [[*trained.overrides, f"decoder=beam-width-{width}"] for width in (8, 16)]
+    assert [run.config["decoder"]["width"] for run in runs] == [8, 16]
+    assert all((run.metrics, run.utterances) == ([], trained.utterances) for run in runs)

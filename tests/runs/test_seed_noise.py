@@ -74,7 +74,7 @@ def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: 
         run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
     noise = seed_noise(tmp_path, like, "test", "wer")
     assert noise is not None
-    assert noise.deviation == pytest.approx(1 / like.summary["sets"]["test"]["words"] / 12**0.5)
+    assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
 
 
 def test_damaged_runs_are_passed_over(tmp_path: Path, like: RunRecord) -> None:

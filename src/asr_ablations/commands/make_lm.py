@@ -10,7 +10,7 @@ from asr_ablations.config.checks import check
 from asr_ablations.config.keys import unread
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.lmplz import fit
+from asr_ablations.language_models.lmplz import Fit, fit
 from asr_ablations.language_models.model import ARPA, BINARY, RECORD, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
@@ -50,8 +50,8 @@ def _binary(folder: Path) -> bool:
     return True
 
 
-def _fit(corpus: Corpus, folder: Path, unit: str) -> Json:
-    """How the model fits each development set; empty where the corpus is not at hand and was not needed."""
+def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
+    """Return the model's perplexity on each development set; empty where the corpus is not at hand and not needed."""
     if corpus.root is None:
         return {}
     corpus.prepare()

@@ -176,7 +176,7 @@ def _overrides(text: str) -> list[tuple[str, str]]:
 
 
 def _meaning(path: Path) -> str:
-    """What an option is: the comment at the head of its file; without one the docstring of the module it names."""
+    """Describe an option: by the comment at the head of its file, else by the docstring of the module it names."""
     text = path.read_text(encoding="utf-8")
     if head := _head(text):
         return head
@@ -224,7 +224,7 @@ def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterato
 
 
 def _is_one_value(node: yaml.MappingNode) -> bool:
-    """Whether a mapping is shown as one value: it is empty, or its keys are names of files and not of settings."""
+    """True if a mapping is shown as one value: it is empty, or its keys are file names and not settings."""
     return not node.value or any("-" in name.value for name, _ in node.value)
 
 

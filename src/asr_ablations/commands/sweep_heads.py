@@ -56,7 +56,7 @@ ELSEWHERE = "data=librispeech data.train=full960 model=ds2"
 
 @dataclass(frozen=True)
 class Training:
-    """What a run trains on. speech: hours of each epoch; processes: that share a step."""
+    """The training of one run. speech: hours in each epoch; processes: number of ranks that share a step."""
 
     data: str
     speech: float
@@ -84,7 +84,7 @@ def with_head(text: str, name: str, cfg: DictConfig) -> str:
 
 
 def commands(cfg: DictConfig, name: str) -> list[str]:
-    """How the sweep is run, and how its question is answered."""
+    """Return the commands that run the sweep and answer its question."""
     decodes = "max_epochs" not in cfg
     factor = cfg.ablation.get("factor") or []
     factors = [factor] if isinstance(factor, str) else list(factor)
@@ -98,7 +98,7 @@ def commands(cfg: DictConfig, name: str) -> list[str]:
 
 
 def _is_open(cfg: DictConfig, key: str) -> bool:
-    """Whether a config has a key and null for its value."""
+    """True if a config has the key with the value null."""
     return OmegaConf.select(cfg, key, default="") is None
 
 
@@ -172,7 +172,7 @@ def arms_of(cfg: DictConfig) -> tuple[list[dict[str, str]], int, int]:
 
 
 def training(cfg: DictConfig, arm: Mapping[str, str]) -> Training:
-    """What one arm trains on, by the keys that it sets itself. A sweep over the group `data` would need more."""
+    """Return the training of one arm from the keys that it sets. A sweep over the group `data` would need more."""
     assert "data" not in arm
     data = cfg.data._target_.rpartition(".")[2]
 

@@ -21,11 +21,10 @@ from asr_ablations.comparison.seed_variance import known_noise
 from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import Environment
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 
 
 def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
@@ -37,7 +36,7 @@ def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
         runs_by_value: dict[str, list[str]] = {}
         for arm in arms:
             for run in arm.runs:
-                value = ", then ".join(dict.fromkeys(map(read, _environments(run))))
+                value = ", then ".join(dict.fromkeys(map(read, run.environment.sessions)))
                 runs_by_value.setdefault(value, []).append(f"{arm.name}/{run.seed}")
         if len(runs_by_value) > 1 or any(", then " in value for value in runs_by_value):
             values = "; ".join(f"{value}: {', '.join(runs)}" for value, runs in runs_by_value.items())
@@ -45,31 +44,26 @@ def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
     return warnings
 
 
-def _environments(run: RunRecord) -> list[Json]:
-    """The environment in which a run began, and those in which it continued after an interruption."""
-    return [run.environment, *run.environment.get("resumed", [])]
-
-
-def _code(environment: Json) -> str:
-    code = environment.get("code", {})
-    diff = code.get("dirty_diff", "")
+def _code(environment: Environment) -> str:
+    code = environment.code
+    diff = code.dirty_diff
     changes = f" with changes {hashlib.sha256(diff.encode()).hexdigest()[:6]}" if diff else ""
-    return f"{code.get('commit', 'unknown')[:8]}{changes}"
+    return f"{(code.commit or 'unknown')[:8]}{changes}"
 
 
-def _versions(environment: Json) -> str:
-    versions = environment.get("versions", {})
+def _versions(environment: Environment) -> str:
+    versions = environment.versions
     return f"torch {versions.get('torch', 'unknown')}, Python {versions.get('python', 'unknown')}"
 
 
-def _hardware(environment: Json) -> str:
-    hardware = environment.get("hardware", {})
-    if gpus := hardware.get("gpus", []):
+def _hardware(environment: Environment) -> str:
+    hardware = environment.hardware
+    if gpus := hardware.gpus:
         return f"{len(gpus)} × {gpus[0]}"
-    return f"{hardware.get('processor', 'unknown')}, {hardware.get('cores', '?')} cores"
+    return f"{hardware.processor or 'unknown'}, {hardware.cores or '?'} cores"
 
 
-_CIRCUMSTANCES: tuple[tuple[str, Callable[[Json], str], str], ...] = (
+_CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),

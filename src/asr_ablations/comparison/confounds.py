@@ -5,12 +5,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, completed
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.reader import load_yaml
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, SetContent, as_json
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, Json
+from asr_ablations.tools.files import CONF
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = DATA
@@ -64,31 +64,28 @@ MISSING = object()
 
 def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
-    sets = run.data.get("sets", {})
-    hashes = {f"{FINGERPRINT}.{name}": _fingerprint(description) for name, description in sets.items()}
+    hashes = {f"{FINGERPRINT}.{name}": _fingerprint(content_) for name, content_ in run.data.sets.items()}
     return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
 
 
-def leaves(config: Json) -> dict[str, object]:
+def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
     return {key: value for key, value in flatten(completed(config)).items() if not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:
     """The version of the code's behaviour; a record without a version, as from W&B, counts as version 1."""
-    version = run.environment.get(BEHAVIOUR)
-    return 1 if version is None else int(version)
+    return 1 if run.environment.behaviour is None else run.environment.behaviour
 
 
-def _fingerprint(description: Json) -> str:
-    hashes = (str(value) for key, value in description.items() if "hash" in key or "sha" in key)
-    return next(hashes, json.dumps(description))
+def _fingerprint(content_: SetContent) -> str:
+    return content_.sha256 or json.dumps(as_json(content_))
 
 
 def differing(runs: Sequence[RunRecord]) -> Differing:
     """Keys whose values are not the same in all runs, with their different values."""
     contents = [content(run) for run in runs]
-    if any(not run.data for run in runs):  # a record without data.json, as from W&B: data cannot be compared
+    if any(not run.data.sets for run in runs):  # a record without data.json, as from W&B: data cannot be compared
         contents = [
             {key: value for key, value in content_.items() if not within(key, [FINGERPRINT])} for content_ in contents
         ]

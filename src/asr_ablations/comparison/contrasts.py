@@ -180,7 +180,7 @@ def _outcome(contrast: Contrast, family: Family, shown: bool) -> Outcome:
 
 def has_learned(arm: Arm, set_: str) -> bool:
     """Whether any run of the arm gets a tenth of the words right."""
-    rates = [run.summary.get("sets", {}).get(set_, {}).get("wer") for run in arm.runs]
+    rates = [run.value(set_, "wer") for run in arm.runs]
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 

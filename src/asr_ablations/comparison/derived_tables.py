@@ -17,7 +17,6 @@ from asr_ablations.comparison.metrics import (
     validation_set,
     validation_values,
 )
-from asr_ablations.comparison.samples import final_value
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.sweep_history import logarithmic
@@ -53,7 +52,7 @@ def descriptions(arms: Sequence[Arm]) -> list[Description]:
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
     """The metric of every run that recorded it, in the order of seeds."""
-    return [value for run in arm.runs if (value := final_value(run, name, metric.name)) is not None]
+    return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
     last = [
         (
             f"last weights, WER on {name}",
-            [_point(arm, _last_loss(run), final_value(run, name, WER.name)) for arm, run in runs],
+            [_point(arm, _last_loss(run), run.value(name, WER.name)) for arm, run in runs],
         )
         for name in sets
     ]
@@ -139,7 +138,7 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
 def _last_loss(run: RunRecord) -> float | None:
     name = validation_set(run)
-    return None if name is None else final_value(run, name, LOSS.name)
+    return None if name is None else run.value(name, LOSS.name)
 
 
 def _lowest(run: RunRecord, metric: Metric) -> float | None:
@@ -176,10 +175,12 @@ def hyperparameters(arms: Sequence[Arm], factor: Sequence[str]) -> list[Hyperpar
 
     A run that diverged has no rate and is left out.
     """
-    tried = [(arm, run) for arm in arms for run in arm.runs if run.searched and run.summary.get(OBJECTIVE) is not None]
+    tried = [
+        (arm, run) for arm in arms for run in arm.runs if run.searched and run.summary.best_validation_wer is not None
+    ]
     if len(tried) < 2:
         return []
-    rates = [float(run.summary[OBJECTIVE]) for _, run in tried]
+    rates = [float(rate) for _, run in tried if (rate := run.summary.best_validation_wer) is not None]
     drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
     return [
         Hyperparameter(key, _numbers(texts), rates, rates.index(min(rates)), key in drawn)
@@ -197,7 +198,12 @@ def is_search(arms: Sequence[Arm]) -> bool:
 def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, RunRecord]]:
     """The runs that a search proposed with their arms, in the order of what it minimises; those that diverged last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
-    return sorted(tried, key=lambda one: one[1].summary.get(OBJECTIVE, math.inf))
+    return sorted(tried, key=lambda one: _objective(one[1]))
+
+
+def _objective(run: RunRecord) -> float:
+    best = run.summary.best_validation_wer
+    return math.inf if best is None else best
 
 
 def _numbers(texts: list[str]) -> list[float] | list[str]:

@@ -89,15 +89,15 @@ def measured_sets(metric: Metric, runs: Sequence[RunRecord]) -> list[str]:
     """The sets on which arms are compared: for rates the test sets; for the loss the first validation set, by which
     Ambroszczyk2019 §2.1 decides, and then the test sets.
     """
-    tests = [str(name) for run in runs for name in run.summary.get("test_sets", [])]
+    tests = [str(name) for run in runs for name in run.summary.test_sets]
     validation = [] if metric.is_rate else [name for run in runs if (name := validation_set(run)) is not None]
     return list(dict.fromkeys([*validation, *tests]))
 
 
 def validation_sets(runs: Sequence[RunRecord]) -> list[str]:
     """The sets with results that are no test sets, by which training was steered."""
-    tests = {str(name) for run in runs for name in run.summary.get("test_sets", [])}
-    return list(dict.fromkeys(str(name) for run in runs for name in run.summary.get("sets", {}) if name not in tests))
+    tests = {str(name) for run in runs for name in run.summary.test_sets}
+    return list(dict.fromkeys(str(name) for run in runs for name in run.summary.sets if name not in tests))
 
 
 def check_comparable(metric: Metric, runs: Sequence[RunRecord]) -> None:

@@ -9,9 +9,8 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.metrics import LOSS, WER, validation_values
 from asr_ablations.comparison.result import TableRow
 from asr_ablations.metrics.error_counts import COLUMNS, recorded_errors
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, UtteranceRow
 from asr_ablations.statistics.sample import Array, Sample, mean_and_deviation
-from asr_ablations.tools.files import Json
 
 
 def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:
@@ -20,13 +19,13 @@ def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:
 
 
 def _row(arm: Arm, name: str) -> TableRow:
-    wer, wer_sd = _spread(arm, lambda run: final_value(run, name, "wer"))
-    cer, cer_sd = _spread(arm, lambda run: final_value(run, name, "cer"))
-    longer, longer_sd = _spread(arm, lambda run: final_value(run, name, "cer_longer"))
-    train, train_sd = _spread(arm, lambda run: run.summary.get("seconds", {}).get("train"))
-    best, best_sd = _spread(arm, lambda run: run.summary.get("best_validation_wer"))
+    wer, wer_sd = _spread(arm, lambda run: run.value(name, "wer"))
+    cer, cer_sd = _spread(arm, lambda run: run.value(name, "cer"))
+    longer, longer_sd = _spread(arm, lambda run: run.value(name, "cer_longer"))
+    train, train_sd = _spread(arm, lambda run: run.summary.seconds.get("train"))
+    best, best_sd = _spread(arm, lambda run: run.summary.best_validation_wer)
     last, last_sd = _spread(arm, lambda run: _last(validation_values(run, WER)))
-    loss, loss_sd = _spread(arm, lambda run: final_value(run, name, "loss"))
+    loss, loss_sd = _spread(arm, lambda run: run.value(name, "loss"))
     best_loss, best_loss_sd = _spread(arm, lambda run: min(validation_values(run, LOSS), default=None))
     last_loss, last_loss_sd = _spread(arm, lambda run: _last(validation_values(run, LOSS)))
     return TableRow(
@@ -41,15 +40,15 @@ def _row(arm: Arm, name: str) -> TableRow:
         cer_longer_sd=longer_sd,
         loss=loss,
         loss_sd=loss_sd,
-        substitutions=_mean(arm, lambda run: final_value(run, name, "substitutions")),
-        deletions=_mean(arm, lambda run: final_value(run, name, "deletions")),
-        insertions=_mean(arm, lambda run: final_value(run, name, "insertions")),
-        words=_mean(arm, lambda run: final_value(run, name, "words")),
-        utterances=_mean(arm, lambda run: final_value(run, name, "utterances")),
-        parameters=_mean(arm, lambda run: run.summary.get("parameters")),
-        epochs=_mean(arm, lambda run: run.summary.get("epochs")),
-        steps=_mean(arm, lambda run: run.summary.get("steps")),
-        audio_hours=_mean(arm, lambda run: run.summary.get("audio_hours_seen")),
+        substitutions=_mean(arm, lambda run: run.value(name, "substitutions")),
+        deletions=_mean(arm, lambda run: run.value(name, "deletions")),
+        insertions=_mean(arm, lambda run: run.value(name, "insertions")),
+        words=_mean(arm, lambda run: run.value(name, "words")),
+        utterances=_mean(arm, lambda run: run.value(name, "utterances")),
+        parameters=_mean(arm, lambda run: run.summary.parameters),
+        epochs=_mean(arm, lambda run: run.summary.epochs),
+        steps=_mean(arm, lambda run: run.summary.steps),
+        audio_hours=_mean(arm, lambda run: run.summary.audio_hours_seen),
         train_seconds=train,
         train_seconds_sd=train_sd,
         best_validation_wer=best,
@@ -61,12 +60,6 @@ def _row(arm: Arm, name: str) -> TableRow:
         last_validation_loss=last_loss,
         last_validation_loss_sd=last_loss_sd,
     )
-
-
-def final_value(run: RunRecord, name: str, key: str) -> float | None:
-    """A rate, loss or count of a set in summary.json; None where the run did not record it."""
-    value: float | None = run.summary.get("sets", {}).get(name, {}).get(key)
-    return value
 
 
 def _last(values: Sequence[float]) -> float | None:
@@ -95,7 +88,7 @@ SHARE = 0.9
 
 Key = tuple[str, str]
 """The id and the reference of an utterance."""
-Rows = dict[Key, Json]
+Rows = dict[Key, UtteranceRow]
 
 
 @dataclass(frozen=True)
@@ -134,7 +127,8 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         source = next((run for run in [*arm.runs, *baseline.runs] if keys[0] in rows[id(run)]), None)
         assert source is not None
         described = rows[id(source)]
-        totals = np.array([described[key][COLUMNS[metric][0]] for key in keys], dtype=float)
+        column = "wer" if metric == "wer" else "cer"
+        totals = np.array([recorded_errors(described[key], column).total for key in keys], dtype=float)
         errors = [
             totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
@@ -167,7 +161,7 @@ def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Arra
 def _overlap(arms: Sequence[Arm], set_: str) -> float:
     """Test utterances for each training utterance where the replicates are folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
-    tested = [float(run.data["sets"][set_]["utterances"] / run.data["sets"]["train"]["utterances"]) for run in runs]
+    tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
@@ -176,7 +170,7 @@ def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = Fa
     result = SetSamples(replicates=replicates)
     for arm in arms:
         known = [run for run in arm.results if _rate(run, set_, metric) is not None]
-        words = [final_value(run, set_, "words" if metric == "wer" else "characters") for run in known]
+        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in known]
         total = next((count for count in words if count), None)
         if known:
             rates = np.array([_rate(run, set_, metric) for run in known], dtype=float)
@@ -191,7 +185,7 @@ def _rate(run: RunRecord, set_: str, metric: str) -> float | None:
     """A run that diverged counts as wholly wrong; its loss is no number."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
-    return final_value(run, set_, metric)
+    return run.value(set_, metric)
 
 
 def _rows(run: RunRecord, set_: str) -> Rows:

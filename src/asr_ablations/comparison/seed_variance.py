@@ -11,7 +11,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.metrics import Metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.seed_noise import TOTALS, arm_content, pooled_deviation, seed_noise, set_hash
+from asr_ablations.runs.seed_noise import TOTALS, content_but_seed, pooled_deviation, seed_noise
 
 LIBRISPEECH = "on LibriSpeech's test-clean seeds move it by 0.06 to 0.17 WER (AlgoPerf's logs)"
 
@@ -92,7 +92,7 @@ def noise_of_runs(comparisons: Sequence[tuple[str, Comparison]]) -> list[SetNois
     known: dict[tuple[str, str], dict[str, NamedArm]] = {}
     for sweep, comparison in comparisons:
         like = next(iter(comparison.runs), None)
-        sha256 = set_hash(like.data, comparison.set) if like else None
+        sha256 = like.data.hash(comparison.set) if like and comparison.set else None
         if like is None or sha256 is None:
             continue
         key = (sha256, comparison.metric)
@@ -111,30 +111,26 @@ def noise_of_runs(comparisons: Sequence[tuple[str, Comparison]]) -> list[SetNois
 def _empty(like: RunRecord, comparison: Comparison) -> SetNoise:
     data = like.config.get("data", {})
     corpus = f"{str(data.get('_target_')).rpartition('.')[2]}, {data.get('language')}"
-    counts = like.summary.get("sets", {}).get(comparison.set, {})
-    total = counts.get(TOTALS.get(comparison.metric, ""))
-    grain = 1 / total if total else 0.0
-    return SetNoise(corpus, comparison.set, comparison.metric, int(counts.get("utterances") or 0), grain)
+    total = like.value(comparison.set, TOTALS.get(comparison.metric, ""))
+    utterances = like.value(comparison.set, "utterances")
+    return SetNoise(corpus, comparison.set, comparison.metric, int(utterances or 0), 1 / total if total else 0.0)
 
 
 def _arms(sweep: str, comparison: Comparison, known: dict[str, NamedArm]) -> list[NamedArm]:
     """The arms of a sweep, with the runs that other sweeps added to them; new ones are put among the known."""
     own = []
     for arm in comparison.arms:
-        values = {run.seed: value for run in arm.runs if (value := _value(run, comparison)) is not None}
+        values = {
+            run.seed: value for run in arm.runs if (value := run.value(comparison.set, comparison.metric)) is not None
+        }
         if not values:
             continue
         first = arm.runs[0]
-        content = arm_content(first.config, first.data, first.environment)
+        content = content_but_seed(first.config, first.data, first.environment)
         before = known.get(content, NamedArm(f"{sweep}: {arm.name}", {}))
         known[content] = NamedArm(before.name, {**before.values, **values})
         own.append(NamedArm(f"{sweep}: {arm.name}", values))
     return own
-
-
-def _value(run: RunRecord, comparison: Comparison) -> float | None:
-    value = run.summary.get("sets", {}).get(comparison.set, {}).get(comparison.metric)
-    return None if value is None else float(value)
 
 
 def _correlate(one: NamedArm, other: NamedArm, noise: SetNoise) -> None:

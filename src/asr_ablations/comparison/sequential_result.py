@@ -96,5 +96,5 @@ def _first(arm: Arm | None, seeds: Sequence[int]) -> list[RunRecord]:
 
 def _hours(runs: Sequence[RunRecord]) -> list[float]:
     """Of training, of the runs that have a time."""
-    seconds = [run.summary.get("seconds", {}).get("train") for run in runs]
+    seconds = [run.summary.seconds.get("train") for run in runs]
     return [value / 3600 for value in seconds if value is not None]

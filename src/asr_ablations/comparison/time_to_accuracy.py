@@ -27,7 +27,7 @@ def curve(run: RunRecord, metric: Metric) -> list[Validation]:
     were not recorded they are computed from the total.
     """
     points = validations(run.metrics, metric.curve_key(validation_set(run)))
-    epochs, hours = run.summary.get("epochs"), run.summary.get("audio_hours_seen")
+    epochs, hours = run.summary.epochs, run.summary.audio_hours_seen
     return [_with_audio(point, hours / epochs) for point in points] if epochs and hours else points
 
 

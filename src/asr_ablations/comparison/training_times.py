@@ -132,7 +132,7 @@ def processes(run: RunRecord) -> int:
     """Processes that trained together, one per GPU where there are GPUs: those that the run recorded, else, for a
     record that lacks them as W&B's do, those of its config. gpus=auto is one.
     """
-    known, gpus = run.summary.get("ranks") or run.config.get("ranks"), run.config.get("gpus")
+    known, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
     if known:
         return int(known)
     return gpus if isinstance(gpus, int) and gpus > 1 else 1
@@ -141,7 +141,7 @@ def processes(run: RunRecord) -> int:
 def device(run: RunRecord) -> str:
     """GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
-    available = run.environment.get("hardware", {}).get("gpus")
+    available = run.environment.hardware.gpus
     return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
 
 
@@ -178,7 +178,7 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
     mean, deviation = mean_and_deviation(seconds)
     speed_up = ratio_of_times(base, seconds, itself=count == fewest)
     assert speed_up is not None  # runs without times are in no series
-    speeds = [speed for run in own if (speed := run.summary.get("audio_hours_per_second"))]
+    speeds = [speed for run in own if (speed := run.summary.audio_hours_per_second)]
     prices = [price for run in own if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
     return Scaling(
         series=series,

@@ -10,15 +10,16 @@ import yaml
 
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.metrics import METRICS
+from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, SetResult, Summary, UtteranceRow, parse
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.tools.errors import UsageError, refusals
-from asr_ablations.tools.files import CONF, Json
+from asr_ablations.tools.files import CONF
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
@@ -59,12 +60,12 @@ class ApiRun(Protocol):
     @property
     def job_type(self) -> str | None: ...
     @property
-    def config(self) -> Json: ...
+    def config(self) -> Config: ...
     def logged_artifacts(self) -> Iterable[Any]:
         """What the run has sent, each with a type and download()."""
         ...
 
-    def scan_history(self) -> Iterable[Json]:
+    def scan_history(self) -> Iterable[Config]:
         """Every row that was logged."""
         ...
 
@@ -155,21 +156,21 @@ def to_record(run: ApiRun) -> RunRecord:
         summary=_summary(run, config, history),
         metrics=[_metrics(row) for row in history],
         utterances=_utterances(run),
-        environment={},
-        data={},
         model=str(run.id),
         place=dict(run.config).get(PLACE),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
 
 
-def nested(config: Json) -> Json:
+def nested(config: Config) -> Config:
     """A plain config as the run folder has it: rnn: lstm names the class of conf/rnn/lstm.yaml, optimizer.lr is the key
     lr of optimizer. Configs that were logged whole stay as they are.
     """
     if IDENTITY not in config:
         return config
-    whole: Json = {key: _option(key, value) for key, value in config.items() if "." not in key and key not in OWN_KEYS}
+    whole: Config = {
+        key: _option(key, value) for key, value in config.items() if "." not in key and key not in OWN_KEYS
+    }
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole
@@ -191,7 +192,7 @@ def _option(group: str, value: object) -> object:
     return None if node is None else {"_target_": node.get("_target_")}
 
 
-def _utterances(run: ApiRun) -> list[Json]:
+def _utterances(run: ApiRun) -> list[UtteranceRow]:
     """The rows of the run's artifact of utterances; none where it has not sent it."""
     for artifact in run.logged_artifacts():
         if artifact.type == "utterances":
@@ -201,7 +202,7 @@ def _utterances(run: ApiRun) -> list[Json]:
     return []
 
 
-def _summary(run: ApiRun, config: Json, history: Sequence[Json]) -> Json:
+def _summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
     """The parts of summary.json that were logged: final/<set>/<metric>, and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for row in history:
@@ -215,13 +216,13 @@ def _summary(run: ApiRun, config: Json, history: Sequence[Json]) -> Json:
     validation = [float(row[key]) for row in history if row.get(key) is not None]
     tests = list(data.get("test") or sets)
     epochs = [int(row["epoch"]) + 1 for row in history if row.get("epoch") is not None]
-    return {
-        "id": run.id,
-        "sets": sets,
-        "test_sets": tests,
-        "best_validation_wer": min(validation, default=None),
-        "epochs": max(epochs, default=None),
-    }
+    return Summary(
+        id=run.id,
+        sets={name: parse(SetResult, rates) for name, rates in sets.items() if "wer" in rates},
+        test_sets=tests,
+        best_validation_wer=min(validation, default=None),
+        epochs=max(epochs, default=None),
+    )
 
 
 def _metrics(row: Mapping[str, object]) -> dict[str, float | None]:

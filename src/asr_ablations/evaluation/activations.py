@@ -1,4 +1,4 @@
-"""What hidden layers give out for whole sets, as HDF5 (Doetsch2016 §3)."""
+"""Outputs of hidden layers for whole sets, as HDF5 (Doetsch2016 §3)."""
 
 import hashlib
 import json
@@ -84,7 +84,7 @@ def _model(trained: Trained) -> nn.Module:
 
 @contextmanager
 def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What each layer gives out in the latest forward pass, by name."""
+    """Outputs of each layer in the latest forward pass, by name."""
     outputs: dict[str, Any] = {}
     named = dict(model.named_modules())
 

@@ -16,14 +16,22 @@ from asr_ablations.config.build import build
 from asr_ablations.evaluation.activations import check_layers, stored_activations
 from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
-from asr_ablations.evaluation.record import Evaluation, evaluation_name, set_content, set_rows
+from asr_ablations.evaluation.record import (
+    DecodedSet,
+    Evaluation,
+    EvaluationContent,
+    EvaluationIdentity,
+    evaluation_name,
+    set_content,
+    set_rows,
+)
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
-from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.record import UtteranceRow, rates
 from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import Json, sha256
+from asr_ablations.tools.files import sha256
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
@@ -68,11 +76,11 @@ def _cells(evaluation: Evaluation, name: str) -> list[str]:
     result = evaluation.content["sets"][name]
     return [
         name,
-        *(f"{100 * result[key]:.2f}" for key in ("wer", "cer", "cer_longer")),
-        *(str(result[key]) for key in ("substitutions", "deletions", "insertions")),
-        f"{result['decode_seconds']:.2f}",
-        f"{result['utterances_per_second']:.1f}",
-        f"{result['real_time_factor']:.4f}",
+        *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
+        *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
+        f"{result.decode_seconds:.2f}",
+        f"{result.utterances_per_second:.1f}",
+        f"{result.real_time_factor:.4f}",
     ]
 
 
@@ -200,7 +208,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     if tuned_on is not None:
         tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
     rows: list[UtteranceRow] = []
-    sets: Json = {}
+    sets: dict[str, DecodedSet] = {}
     for name in arm.sets:
         decoded = _decode(number, arm, log_probs[name], pool, bar, tuning.chosen if tuning else {})
         own = set_rows(log_probs[name], decoded.texts)
@@ -209,7 +217,8 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
-    content = {**identity, "sets": sets, "ablation": OmegaConf.to_container(ablation) if ablation else None}
+    declared = OmegaConf.to_container(ablation) if ablation else None
+    content: EvaluationContent = {**identity, "sets": sets, "ablation": declared}
     evaluation = Evaluation(arm.trained.folder, name, content, rows)
     evaluation.write()
     return evaluation
@@ -237,13 +246,13 @@ def _decode(
 
 
 def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
-    """Whether the greedy WER over all sets is above UNTRAINED; if so, a message is printed."""
+    """True if the greedy WER over all sets is above UNTRAINED; then a message is printed."""
     greedy = Greedy(arm.trained.task.alphabet)
     rows: list[UtteranceRow] = []
     for log_probs in sets:
         outputs = [torch.from_numpy(row.astype("float32")) for row in log_probs.read()]
         rows += set_rows(log_probs, [greedy(row[None], torch.tensor([len(row)]))[0] for row in outputs])
-    if (wer := rates(rows)["wer"]) <= UNTRAINED:
+    if (wer := rates(rows).wer) <= UNTRAINED:
         return False
     print(
         f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, the model has learnt too little for "
@@ -252,7 +261,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     return True
 
 
-def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs]) -> Json:
+def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs]) -> EvaluationIdentity:
     """Everything that can change the texts of an evaluation, files by their content."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
@@ -262,7 +271,7 @@ def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs])
         "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
         "checkpoint": arm.trained.checkpoint.name,
-        "decoder": {**decoder, **(tuning.chosen if tuning else {})},
+        "decoder": {str(key): value for key, value in decoder.items()} | (tuning.chosen if tuning else {}),
         "files": described,
         "tuning": tuning.summary if tuning else None,
         "log_probs": [log_probs.file.name for log_probs in sets],

@@ -21,8 +21,9 @@ from rich.progress import track
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
+from asr_ablations.runs.record import LogProbsRecord
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, sha256, whole_file, write_json
+from asr_ablations.tools.files import sha256, whole_file, write_json
 from asr_ablations.training.load import Trained
 
 
@@ -113,7 +114,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
         index = read_log_probs(_index(file))
-    return LogProbs(name, file, utterances, index["lengths"], index["seconds"], index["device"])
+    return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
@@ -148,20 +149,18 @@ def _index(file: Path) -> Path:
     return file.with_suffix(".json")
 
 
-def _stored(file: Path, utterances: int) -> Json | None:
+def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
     """The record of stored log-probabilities of so many utterances; None where they are missing, or damaged, which a
     warning says.
     """
     try:
         index = read_log_probs(_index(file))
         rows = Rows(file)  # refuses a file that is shorter than its head says
-        frames = sum(index["lengths"])
+        frames = sum(index.lengths)
         shape = rows.shape[:1], len(rows.shape)
-        if (len(index["lengths"]), *shape, rows.dtype) == (utterances, (frames,), 2, np.float16):
+        if (len(index.lengths), *shape, rows.dtype) == (utterances, (frames,), 2, np.float16):
             return index
-        fault = (
-            f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index['lengths'])} utterances"
-        )
+        fault = f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index.lengths)} utterances"
     except FileNotFoundError:
         return None
     except UnreadableFileError as error:

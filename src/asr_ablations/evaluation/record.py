@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Decoded
-from asr_ablations.experiment.utterances import Rates, UtteranceRow, rates, utterance_row
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.metrics.error_counts import Pair, align
 from asr_ablations.runs.layout import EVALUATIONS
-from asr_ablations.tools.files import Json, write, write_csv, write_json
+from asr_ablations.runs.record import Rates, UtteranceRow, as_json, rates
+from asr_ablations.tools.files import write, write_csv, write_json
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:
@@ -74,23 +76,71 @@ def _words(counted: Counter[Pair]) -> list[str]:
     ]
 
 
-class SpeakerRow(Rates):
-    """A row of the table of speakers: the rates of one speaker in one set."""
+@dataclass(frozen=True, kw_only=True)
+class DecodedSet(Rates):
+    """Rates, counts and times of one set. real_time_factor: seconds of computation per second of audio."""
+
+    audio_seconds: float
+    forward_seconds: float
+    forward_device: str
+    decode_seconds: float
+    decode_core_seconds: float
+    processes: int
+    utterances_per_second: float
+    utterances_per_core_second: float
+    real_time_factor: float
+    sha256_of_transcripts: str
+
+
+class TuningSummary(TypedDict):
+    """The result of tuning weights on one set. spaces: the range of each weight; models: files by the decoder's key."""
 
     set: str
-    speaker: str
+    trials: int
+    seed: int
+    spaces: dict[str, list[float]]
+    chosen: dict[str, float]
+    wer: float
+    wer_untuned: float
+    models: dict[str, str]
+
+
+class StoredTuning(TuningSummary):
+    """file: where the summary lies, relative to the run's folder."""
+
+    file: str
+
+
+class EvaluationIdentity(TypedDict):
+    """Everything that can change the texts of an evaluation, files by their content."""
+
+    name: str
+    run: str
+    checkpoint: str
+    decoder: dict[str, object]
+    files: dict[str, dict[str, str]]
+    tuning: StoredTuning | None
+    log_probs: list[str]
+    test_sets: list[str]
+
+
+class EvaluationContent(EvaluationIdentity):
+    """The content of evaluations/<name>.json."""
+
+    sets: dict[str, DecodedSet]
+    ablation: object
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The result of one decoder on sets of one run.
 
-    folder: of the run; content: what evaluations/<name>.json holds; rows: the utterances of all sets.
+    folder: of the run; rows: the utterances of all sets.
     """
 
     folder: Path
     name: str
-    content: Json
+    content: EvaluationContent
     rows: list[UtteranceRow]
 
     def write(self) -> Path:
@@ -103,11 +153,12 @@ class Evaluation:
         write_csv(folder / f"{self.name}.utterances.csv", self.rows)
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))
         write(folder / f"{self.name}.errors.txt", error_report(self.rows))
-        write_json(folder / f"{self.name}.json", self.content)  # last: if it exists, so do the others
+        content = {**self.content, "sets": {name: as_json(result) for name, result in self.content["sets"].items()}}
+        write_json(folder / f"{self.name}.json", content)  # last: if it exists, so do the others
         return folder / f"{self.name}.json"
 
 
-def evaluation_name(decoder: str, content: Json) -> str:
+def evaluation_name(decoder: str, content: EvaluationIdentity) -> str:
     """The name <decoder>-<hash>. content: everything that can change the result."""
     return f"{decoder}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
@@ -120,30 +171,29 @@ def set_rows(log_probs: LogProbs, texts: Sequence[str]) -> list[UtteranceRow]:
     ]
 
 
-def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceRow], processes: int) -> Json:
-    """Rates, counts and times of one set. real_time_factor: seconds of computation per second of audio."""
+def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceRow], processes: int) -> DecodedSet:
+    """Return rates, counts and times of one set."""
     audio, utterances = log_probs.audio_seconds, max(1, len(rows))
-    return {
-        **rates(rows),
-        "audio_seconds": audio,
-        "forward_seconds": log_probs.seconds,
-        "forward_device": log_probs.device,
-        "decode_seconds": decoded.seconds,
-        "decode_core_seconds": decoded.core_seconds,
-        "processes": processes,
-        "utterances_per_second": utterances / max(decoded.seconds, 1e-9),
-        "utterances_per_core_second": utterances / max(decoded.core_seconds, 1e-9),
-        "real_time_factor": (log_probs.seconds + decoded.seconds) / max(audio, 1e-9),
-        "sha256_of_transcripts": hashlib.sha256("\n".join(row["hypothesis"] for row in rows).encode()).hexdigest(),
-    }
+    return DecodedSet(
+        **vars(rates(rows)),
+        audio_seconds=audio,
+        forward_seconds=log_probs.seconds,
+        forward_device=log_probs.device,
+        decode_seconds=decoded.seconds,
+        decode_core_seconds=decoded.core_seconds,
+        processes=processes,
+        utterances_per_second=utterances / max(decoded.seconds, 1e-9),
+        utterances_per_core_second=utterances / max(decoded.core_seconds, 1e-9),
+        real_time_factor=(log_probs.seconds + decoded.seconds) / max(audio, 1e-9),
+        sha256_of_transcripts=hashlib.sha256("\n".join(row["hypothesis"] for row in rows).encode()).hexdigest(),
+    )
 
 
-def speakers(rows: Sequence[UtteranceRow]) -> list[SpeakerRow]:
+def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:
     """The rates of every speaker of every set, the worst first."""
     by_speaker: dict[tuple[str, str], list[UtteranceRow]] = {}
     for row in rows:
         by_speaker.setdefault((row["set"], row["speaker"]), []).append(row)
-    table: list[SpeakerRow] = [
-        {"set": name, "speaker": speaker, **rates(own)} for (name, speaker), own in by_speaker.items()
-    ]
-    return sorted(table, key=lambda row: (row["set"], -row["wer"], row["speaker"]))
+    table = [(name, speaker, rates(own)) for (name, speaker), own in by_speaker.items()]
+    table.sort(key=lambda row: (row[0], -row[2].wer, row[1]))
+    return [{"set": name, "speaker": speaker, **as_json(result)} for name, speaker, result in table]

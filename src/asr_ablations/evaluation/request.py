@@ -33,7 +33,7 @@ def files(decoder: Decoder) -> Mapping[str, Path]:
 
 
 def searches(decoder: Decoder) -> bool:
-    """Whether decoding takes long where the model is unsure of everything."""
+    """True if the decoder is a beam search, which is slow where the model is unsure of everything."""
     return bool(getattr(decoder, "searches", False))
 
 
@@ -88,7 +88,7 @@ def _check_space(key: str, value: object, optional: bool) -> None:
 
 
 def _is_range(ends: object, above: float) -> bool:
-    """Whether this is a list of two numbers, the second one larger, both above a bound."""
+    """True for a list of two numbers, the second larger than the first, both above a bound."""
     if not isinstance(ends, list) or len(ends) != 2:
         return False
     low, high = ends

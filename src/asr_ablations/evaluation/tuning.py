@@ -19,12 +19,12 @@ from rich.progress import Progress
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
-from asr_ablations.evaluation.record import set_rows
+from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_rows
 from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
-from asr_ablations.experiment.utterances import rates
 from asr_ablations.runs.layout import TUNING
+from asr_ablations.runs.record import rates
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json, write_csv, write_json
+from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.plotting import LOOK, panels, save
 from asr_ablations.training.contracts import Decoder
 
@@ -68,7 +68,7 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
 
 
 def _spans_a_plane(xs: Sequence[float], ys: Sequence[float]) -> bool:
-    """Whether three of the points are not on one line."""
+    """True if three of the points do not lie on one line."""
     vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
     return any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2))
 
@@ -82,7 +82,7 @@ class Tuning:
     """The result of a tuning. chosen: values by the decoder's key; summary: what the evaluation's record holds."""
 
     chosen: dict[str, float]
-    summary: Json
+    summary: StoredTuning
 
 
 def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
@@ -116,13 +116,13 @@ def tune(
     first = {key: getattr(decoder, key) for key in spaces}
     for values, report in _suggested(spaces, first, trials=cfg.tune.trials, seed=cfg.tune.seed):
         result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
-        report(result["wer"])
-        trials.append({"trial": len(trials), **values, "wer": result["wer"], "cer": result["cer"]})
+        report(result.wer)
+        trials.append({"trial": len(trials), **values, "wer": result.wer, "cer": result.cer or 0.0})
         bar.advance(task)
     bar.remove_task(task)
     best = best_trial(trials)
     chosen = {key: float(best[key]) for key in spaces}
-    summary: Json = {
+    summary: TuningSummary = {
         "set": log_probs.name,
         "trials": len(trials),
         "seed": cfg.tune.seed,
@@ -160,7 +160,7 @@ def _tell(study: "optuna.Study", trial: "optuna.Trial", wer: float) -> None:
     study.tell(trial, wer)
 
 
-def _write(target: Path, name: str, summary: Json, trials: Sequence[Trial]) -> None:
+def _write(target: Path, name: str, summary: TuningSummary, trials: Sequence[Trial]) -> None:
     """Write <name>.json, .csv, .png and .svg to the folder `target`."""
     target.mkdir(exist_ok=True)
     write_csv(target / f"{name}.csv", trials)

@@ -42,8 +42,8 @@ def print_finished(record: Run) -> None:
     if rank():
         return
     summary = read_summary(record.folder)
-    started = read_status(record.folder).get("started", "at a time that is not recorded")
-    sets = ", ".join(f"{name} WER {100 * final['wer']:.2f} %" for name, final in summary["sets"].items())
+    started = read_status(record.folder).started or "at a time that is not recorded"
+    sets = ", ".join(f"{name} WER {100 * result.wer:.2f} %" for name, result in summary.sets.items())
     print(
         f"done already, started {started}: {sets}\nrun folder  {record.folder}\n"
         "force=true trains it anew and keeps this folder under another name"
@@ -60,10 +60,10 @@ def _earlier(cfg: DictConfig) -> Iterator[Run]:
     without_data = Run(cfg)
     for folder in without_data.folder.parent.glob(f"{without_data.name}-{'?' * len(without_data.id)}"):
         try:
-            earlier = Run(cfg, read_environment(folder)["data_fingerprint"])
-        except (FileNotFoundError, UnreadableFileError, KeyError):
+            recorded = read_environment(folder).data_fingerprint
+        except (FileNotFoundError, UnreadableFileError):
             continue
-        if earlier.folder == folder:
+        if recorded is not None and (earlier := Run(cfg, recorded)).folder == folder:
             yield earlier
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 
 import pytorch_lightning as pl
@@ -12,12 +13,14 @@ from pytorch_lightning.loggers import Logger
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.summary import finish, log_planned, log_result, print_run, summarise
-from asr_ablations.experiment.utterances import Transcribed, UtteranceRow, transcribe_set
+from asr_ablations.experiment.utterances import Transcribed, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.identity import Config
+from asr_ablations.runs.record import Summary, UtteranceRow, as_json
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
-from asr_ablations.tools.files import Json, write, write_csv, write_json
+from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
@@ -56,7 +59,7 @@ class TrainingRun:
             print(message)
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
         self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
-        self.planned = planned_run(record.folder, cast(Json, OmegaConf.to_container(cfg, resolve=True)))
+        self.planned = planned_run(record.folder, cast(Config, OmegaConf.to_container(cfg, resolve=True)))
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, cfg.utilisation_seconds)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
@@ -125,9 +128,9 @@ class TrainingRun:
             return
         rows = [row for transcribed in sets.values() for row in transcribed.rows]
         summary = self._summary(rows, {name: transcribed.loss for name, transcribed in sets.items()})
-        summary["metrics"] = dict(sorted(self.last.metrics.items()))
+        summary = replace(summary, metrics=dict(sorted(self.last.metrics.items())))
         write_csv(self.record.folder / layout.UTTERANCES, rows)
-        write_json(self.record.folder / layout.SUMMARY, summary)
+        write_json(self.record.folder / layout.SUMMARY, as_json(summary))
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
 
@@ -141,15 +144,15 @@ class TrainingRun:
         self.utilisation.close()
         self.record.phases["train"] = self.last.state_dict()["seconds"]
         if not rank():
-            write_json(self.record.folder / layout.SUMMARY, self._summary([], {}))
+            write_json(self.record.folder / layout.SUMMARY, as_json(self._summary([], {})))
 
-    def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Json:
+    def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Summary:
         self.table.save()  # the summary reads it
         summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
-        planned = {} if self.planned is None else {"until": self.planned.as_json()}
-        return {**summary, "phase_seconds": self.utilisation.phases, **planned}
+        planned = None if self.planned is None else self.planned.as_json()
+        return replace(summary, phase_seconds=self.utilisation.phases, until=planned)
 
-    def _checkpoint_record(self) -> Json:
+    def _checkpoint_record(self) -> dict[str, object]:
         """What a checkpoint records of its run: enough to identify the run, and the number of rows in its table."""
         return {
             "id": self.record.id,

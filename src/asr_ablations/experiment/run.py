@@ -190,10 +190,10 @@ def _refuse_diverged(folder: Path) -> None:
 
 def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
     """Whether the run was pruned and pruning is still on, so that it does not continue; prints why."""
-    status = status_of(record.folder) or {}
-    if status.get("status") != PRUNED or cfg.pruning is None:
+    status = status_of(record.folder)
+    if status is None or status.status != PRUNED or cfg.pruning is None:
         return False
-    print(f"pruned already: {status['reason']}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
+    print(f"pruned already: {status.reason}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
     return True
 
 
@@ -201,8 +201,8 @@ def _restore_threads(record: Run) -> None:
     """Use as many threads as the run started with: another number would sum in another order, and change the last bits
     of every number.
     """
-    threads = read_environment(record.folder)["hardware"]["threads"]
-    if threads != torch.get_num_threads():
+    threads = read_environment(record.folder).hardware.threads
+    if threads is not None and threads != torch.get_num_threads():
         print(f"with {threads} threads, as the run started", flush=True)
         torch.set_num_threads(threads)
 

@@ -11,13 +11,13 @@ from pytorch_lightning.loggers import Logger
 from rich.table import Table
 
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.utterances import UtteranceRow, rates
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import METRICS
 from asr_ablations.runs.process import LAUNCHED
 from asr_ablations.runs.reader import read_metrics
+from asr_ablations.runs.record import SetResult, Summary, UtteranceRow, rates
 from asr_ablations.runs.sweep_history import PlannedRun
-from asr_ablations.tools.files import Json, typed
+from asr_ablations.tools.files import typed
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import STREAMS, seed_of
@@ -39,36 +39,38 @@ def summarise(
     rows: Sequence[UtteranceRow],
     losses: Mapping[str, float | None],
     throughput: Throughput,
-) -> Json:
+) -> Summary:
     """The content of summary.json: rates and loss of every set in `rows`, counts, times in seconds, memory in bytes.
 
     losses: nats, the mean over the utterances of each set.
     """
     sets = dict.fromkeys(row["set"] for row in rows)
-    return {
-        "id": record.id,
-        "name": record.name,
-        "sets": {name: _final([row for row in rows if row["set"] == name], losses.get(name)) for name in sets},
-        "test_sets": list(data.corpus.test),
-        "best_validation_wer": _best_validation_wer(record.folder, data.corpus.validation[0]),
-        "parameters": sum(p.numel() for p in task.model.parameters()),
-        "epochs": fitter.current_epoch,
-        "steps": fitter.global_step,
-        "train_utterances": len(data.sets["train"]),
-        "train_hours": float(data.sets["train"].durations.sum()) / 3600,
-        "left_out": data.left_out,
-        "precision": fitter.precision,
-        "seed_streams": {name: seed_of(cfg, name) for name in STREAMS},
-        "ranks": fitter.world_size,
-        "launch_seconds": throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
-        "peak_memory_bytes": _peak_memory(fitter),
-        "seconds": record.phases,
-        **throughput.totals(),
-    }
+    return Summary(
+        id=record.id,
+        name=record.name,
+        sets={name: _final([row for row in rows if row["set"] == name], losses.get(name)) for name in sets},
+        test_sets=list(data.corpus.test),
+        best_validation_wer=_best_validation_wer(record.folder, data.corpus.validation[0]),
+        parameters=sum(p.numel() for p in task.model.parameters()),
+        epochs=fitter.current_epoch,
+        steps=fitter.global_step,
+        train_utterances=len(data.sets["train"]),
+        train_hours=float(data.sets["train"].durations.sum()) / 3600,
+        left_out=data.left_out,
+        precision=fitter.precision,
+        seed_streams={name: seed_of(cfg, name) for name in STREAMS},
+        ranks=fitter.world_size,
+        launch_seconds=throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
+        peak_memory_bytes=_peak_memory(fitter),
+        seconds=record.phases,
+        audio_hours_seen=throughput.audio_hours,
+        train_batch_seconds=throughput.train_seconds,
+        audio_hours_per_second=throughput.rate,
+    )
 
 
-def _final(rows: Sequence[UtteranceRow], loss: float | None) -> Json:
-    return {**rates(rows), "loss": loss}
+def _final(rows: Sequence[UtteranceRow], loss: float | None) -> SetResult:
+    return SetResult(**vars(rates(rows)), loss=loss)
 
 
 def _best_validation_wer(folder: Path, validation_set: str) -> float | None:
@@ -88,15 +90,16 @@ def _peak_memory(fitter: pl.Trainer) -> int:
     return peak_memory()
 
 
-def log_result(logger: Logger | None, summary: Json, rows: Sequence[UtteranceRow]) -> None:
+def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
     """Log the final rates and losses, and example transcripts where the logger shows tables."""
     if logger is None:
         return
-    for name, final in summary["sets"].items():
-        known = {key: final[key] for key in ("wer", "cer", "cer_longer", "loss") if final[key] is not None}
+    for name in summary.sets:
+        final = {key: summary.value(name, key) for key in ("wer", "cer", "cer_longer", "loss")}
+        known = {key: value for key, value in final.items() if value is not None}
         logger.log_metrics({f"final/{name}/{key}": value for key, value in known.items()})
     if isinstance(logger, LoggerOfTables):
-        examples = [row for name in summary["test_sets"] for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
+        examples = [row for name in summary.test_sets for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
         logger.log_table(
             "examples",
             columns=EXAMPLE_COLUMNS,
@@ -119,17 +122,17 @@ def finish(logger: Logger | None, exit_code: int) -> None:
 SHOWN_EXAMPLES = 3
 
 
-def print_run(folder: Path, summary: Json, rows: Sequence[UtteranceRow]) -> None:
+def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
     """Print the error rates of every set, a few transcripts, the time, and what to do next."""
     terminal = console(soft_wrap=True)
     terminal.print(_table(summary))
-    first_set = [row for row in rows if row["set"] == summary["test_sets"][0]]
+    first_set = [row for row in rows if row["set"] == summary.test_sets[0]]
     for row in first_set[:: max(1, len(first_set) // SHOWN_EXAMPLES)][:SHOWN_EXAMPLES]:
         terminal.print(f"reference   {row['reference']}\nhypothesis  {row['hypothesis']}\n", markup=False)
-    seconds = summary["seconds"]
+    seconds, speed = summary.seconds, summary.audio_hours_per_second or 0.0
     terminal.print(
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
-        f"{3600 * summary['audio_hours_per_second']:.0f} s of audio per second in the training step\n"
+        f"{3600 * speed:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
         f"look at it  {typed('compare')} {folder}\n"
         f"try next    {typed('train')} -m rnn=lstm,gru precision=16",
@@ -137,13 +140,13 @@ def print_run(folder: Path, summary: Json, rows: Sequence[UtteranceRow]) -> None
     )
 
 
-def _table(summary: Json) -> Table:
-    table = Table(title=summary["name"], title_justify="left")
+def _table(summary: Summary) -> Table:
+    table = Table(title=summary.name, title_justify="left")
     for column in ("set", "utterances", "words", "WER %", "CER %", "S", "D", "I"):
         table.add_column(column, justify="left" if column == "set" else "right")
-    for name, final in summary["sets"].items():
-        sizes = [str(final[key]) for key in ("utterances", "words")]
-        percents = [f"{100 * final[key]:.2f}" for key in ("wer", "cer")]
-        counts = [str(final[key]) for key in ("substitutions", "deletions", "insertions")]
+    for name, final in summary.sets.items():
+        sizes = [str(size) for size in (final.utterances, final.words)]
+        percents = [f"{100 * (rate or 0.0):.2f}" for rate in (final.wer, final.cer)]
+        counts = [str(count) for count in (final.substitutions, final.deletions, final.insertions)]
         table.add_row(name, *sizes, *percents, *counts)
     return table

@@ -1,53 +1,18 @@
 """Decoding of whole sets, each utterance once, their loss and their error rates."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import torch
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.metrics.error_counts import character_errors, recorded_errors, sum_errors, word_errors
+from asr_ablations.metrics.error_counts import character_errors, word_errors
+from asr_ablations.runs.record import UtteranceRow
 from asr_ablations.training.lightning import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
-
-
-class UtteranceRow(TypedDict):
-    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds."""
-
-    set: str
-    id: str
-    speaker: str
-    reference: str
-    hypothesis: str
-    words: int
-    substitutions: int
-    deletions: int
-    insertions: int
-    characters: int
-    character_substitutions: int
-    character_deletions: int
-    character_insertions: int
-    audio: str
-    offset: float
-    duration: float
-
-
-class Rates(TypedDict):
-    """WER and CER of a set as fractions, and its counts; the errors are those in words. cer_longer: the CER over the
-    longer of reference and hypothesis.
-    """
-
-    utterances: int
-    words: int
-    wer: float
-    cer: float
-    cer_longer: float
-    substitutions: int
-    deletions: int
-    insertions: int
 
 
 class Transcribed(NamedTuple):
@@ -104,21 +69,4 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "audio": str(utterance.audio.resolve()),  # with offset and duration, what a report plays
         "offset": utterance.offset,
         "duration": utterance.duration,
-    }
-
-
-def rates(rows: Sequence[UtteranceRow]) -> Rates:
-    """WER, CER and counts over the rows of one set."""
-    words, characters, longer = (
-        sum_errors(recorded_errors(row, metric) for row in rows) for metric in ("wer", "cer", "cer_longer")
-    )
-    return {
-        "utterances": len(rows),
-        "words": words.total,
-        "wer": words.rate,
-        "cer": characters.rate,
-        "cer_longer": longer.rate,
-        "substitutions": words.substitutions,
-        "deletions": words.deletions,
-        "insertions": words.insertions,
     }

@@ -81,6 +81,17 @@ def _count(value: object) -> int:
     return value
 
 
+def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
+    """The errors of several rows of utterances.csv together. metric: wer, cer or cer_longer."""
+    total, substitutions, deletions, insertions = (
+        sum(_count(row[column]) for row in rows) for column in COLUMNS[metric]
+    )
+    if metric == "cer_longer":
+        _, _, deleted, inserted = COLUMNS[metric]
+        total += sum(max(0, _count(row[inserted]) - _count(row[deleted])) for row in rows)
+    return Errors(total, substitutions, deletions, insertions)
+
+
 def sum_errors(errors: Iterable[Errors]) -> Errors:
     """Counts of many utterances together; their rate is that of the whole set."""
     return sum(errors, start=Errors(0, 0, 0, 0))

@@ -19,8 +19,9 @@ from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
+from asr_ablations.runs.record import NO_SUMMARY, Environment, SetContent, Summary
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, whole_file, write, write_json
+from asr_ablations.tools.files import whole_file, write, write_json
 from asr_ablations.tools.terminal import harmless
 from asr_ablations.training.load import Trained, load_run
 from asr_ablations.training.task import CTCTask
@@ -34,11 +35,11 @@ def card(trained: Trained, file: str) -> str:
     What the run folder does not tell, as that of an unfinished run, is called not recorded.
     """
     finished = (trained.folder / SUMMARY).is_file()
-    summary = read_summary(trained.folder) if finished else {}
-    environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else {}
-    sets = read_data(trained.folder)["sets"] if finished else {}
+    summary = read_summary(trained.folder) if finished else NO_SUMMARY
+    environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
+    sets = read_data(trained.folder).sets if finished else {}
     parameters = sum(p.numel() for p in trained.task.parameters())
-    code, corpus, characters = environment.get("code") or {}, trained.data.corpus, trained.task.alphabet.characters
+    code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     lines = [
         f"# {file}",
@@ -51,8 +52,8 @@ def card(trained: Trained, file: str) -> str:
         f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_size(sets.get('train'))}",
         f"- Rights in the data: {corpus.licence}.",
         f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
-        f"{summary.get('epochs', UNKNOWN)} epochs, checkpoint `{trained.checkpoint.name}`.",
-        f"- Run `{environment.get('id', UNKNOWN)}`, code {str(code.get('commit') or UNKNOWN)[:12]}.",
+        f"{UNKNOWN if summary.epochs is None else summary.epochs} epochs, checkpoint `{trained.checkpoint.name}`.",
+        f"- Run `{environment.id or UNKNOWN}`, code {(code.commit or UNKNOWN)[:12]}.",
         "",
         "## Error rates",
         "",
@@ -73,22 +74,22 @@ def _listed(characters: str) -> str:
     return " ".join("space" if character == " " else f"`{character}`" for character in characters)
 
 
-def _size(train: Json | None) -> str:
+def _size(train: SetContent | None) -> str:
     if train is None:
         return f"Its size is {UNKNOWN}."
     return (
-        f"{train['hours']:.2f} hours, {train['utterances']:,} utterances of {train['speakers']:,} speakers, "
-        f"{train['vocabulary']:,} different words."
+        f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers:,} speakers, "
+        f"{train.vocabulary:,} different words."
     )
 
 
-def _rates(summary: Json, sets: Mapping[str, Json]) -> list[str]:
-    if not summary.get("sets"):
+def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
+    if not summary.sets:
         return [f"{UNKNOWN.capitalize()}: the run has not ended."]
     rows = [
-        f"| {name} | {sets.get(name, {}).get('speakers', UNKNOWN)} | {rates['words']:,} | {100 * rates['wer']:.2f} | "
-        f"{100 * rates['cer']:.2f} |"
-        for name, rates in summary["sets"].items()
+        f"| {name} | {sets[name].speakers if name in sets else UNKNOWN} | {result.words:,} | {100 * result.wer:.2f} | "
+        f"{100 * (result.cer or 0.0):.2f} |"
+        for name, result in summary.sets.items()
     ]
     text = (
         "Of the last checkpoint, with greedy decoding and no language model unless the settings name another decoder."
@@ -96,11 +97,11 @@ def _rates(summary: Json, sets: Mapping[str, Json]) -> list[str]:
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
-def _limits(train: Json | None) -> list[str]:
+def _limits(train: SetContent | None) -> list[str]:
     lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
     if train is not None:
         lines.append(
-            f"- It was trained on {train['speakers']:,} speakers and {train['vocabulary']:,} words. For other voices, "
+            f"- It was trained on {train.speakers:,} speakers and {train.vocabulary:,} words. For other voices, "
             "rooms, microphones, languages or words the rates above say nothing; expect far worse."
         )
     lines.append("- Confidences are not calibrated. A confidence low throughout means speech that it does not know.")
@@ -130,13 +131,13 @@ def export(cfg: DictConfig) -> Path:
     return file
 
 
-def metadata(trained: Trained, samples: str) -> Json:
+def metadata(trained: Trained, samples: str) -> dict[str, object]:
     """Return what a program needs to use the model, and its origin.
 
     symbols: in the order of the outputs; separation: the symbol that stands between double letters and is not a letter,
     or "".
     """
-    run = read_environment(trained.folder).get("id") if (trained.folder / ENVIRONMENT).is_file() else None
+    run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
         "checkpoint": trained.checkpoint.name,
@@ -149,7 +150,7 @@ def metadata(trained: Trained, samples: str) -> Json:
     }
 
 
-def write_graph(graph: Graph, file: Path, opset: int | None, description: Json) -> None:
+def write_graph(graph: Graph, file: Path, opset: int | None, description: Mapping[str, object]) -> None:
     """Write the graph for any batch size and length; metadata: the `description`, text as it is, the rest as JSON."""
     batch, samples = "batch", "samples"
     lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])

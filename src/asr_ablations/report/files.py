@@ -82,7 +82,7 @@ def _spent(comparison: Comparison) -> Json | None:
 
 
 def _arm(arm: Arm) -> Json:
-    runs = [{"folder": run.folder, "seed": run.seed, "id": run.summary.get("id")} for run in arm.runs]
+    runs = [{"folder": run.folder, "seed": run.seed, "id": run.summary.id} for run in arm.runs]
     return {"name": arm.name, "runs": runs}
 
 

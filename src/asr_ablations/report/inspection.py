@@ -11,16 +11,15 @@ from rapidfuzz.distance import Levenshtein
 
 from asr_ablations.data import audio
 from asr_ablations.metrics.error_counts import Pair, align, recorded_errors
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, UtteranceRow
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 
 
 class OutsideCorpusError(UsageError):
     """A record names a file that is no part of its corpus."""
 
 
-def recorded_audio(run: RunRecord, row: Json) -> Path:
+def recorded_audio(run: RunRecord, row: UtteranceRow) -> Path:
     """The audio file of an utterance, links resolved. Raises OutsideCorpusError for one that does not lie in the
     folder data.root of the run's config, and where that folder holds everything of this user.
     """
@@ -51,7 +50,7 @@ class Inspected:
     """
 
     kind: str
-    row: Json
+    row: UtteranceRow
     pairs: list[Pair]
     features: np.ndarray
     log_probs: np.ndarray
@@ -60,14 +59,14 @@ class Inspected:
     spans: list[Span]
 
 
-def chosen(rows: Iterable[Json]) -> dict[str, Json]:
+def chosen(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
     """The worst, the median and the best utterance by WER, each once; among equals the longest, which shows most."""
     ordered = sorted(rows, key=lambda row: (recorded_errors(row).rate, -row["words"], row["id"]))
     if not ordered:
         return {}
     highest = recorded_errors(ordered[-1]).rate
     worst = next(row for row in ordered if recorded_errors(row).rate == highest)
-    picked: dict[str, Json] = {}
+    picked: dict[str, UtteranceRow] = {}
     for kind, row in {"worst": worst, "median": ordered[len(ordered) // 2], "best": ordered[0]}.items():
         if all(row is not other for other in picked.values()):
             picked[kind] = row
@@ -128,13 +127,13 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
     return spans
 
 
-def word_confusions(rows: Iterable[Json]) -> list[Json]:
+def word_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
     """The most frequent wrong pairs of words."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
     return _counted(pair for pair in pairs if pair[0] != pair[1])
 
 
-def letter_confusions(rows: Iterable[Json]) -> list[Json]:
+def letter_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
     """The most frequent wrong pairs of letters."""
     wrong: list[Pair] = []
     for row in rows:
@@ -145,7 +144,7 @@ def letter_confusions(rows: Iterable[Json]) -> list[Json]:
     return _counted(wrong)
 
 
-def _counted(pairs: Iterable[Pair]) -> list[Json]:
+def _counted(pairs: Iterable[Pair]) -> list[dict[str, object]]:
     counts = Counter(pairs)
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[:SHOWN]
     return [{"reference": _shown(a), "hypothesis": _shown(b), "times": count} for (a, b), count in frequent]

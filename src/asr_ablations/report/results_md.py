@@ -263,9 +263,9 @@ def _command(comparison: Comparison, sweep: Path) -> str:
 
 
 def _commits(comparison: Comparison) -> str:
-    codes = [run.environment.get("code", {}) for run in comparison.runs]
-    changes = [" with uncommitted changes" if code.get("dirty_diff") else "" for code in codes]
-    commits = [code.get("commit", "unknown")[:8] + change for code, change in zip(codes, changes, strict=True)]
+    codes = [run.environment.code for run in comparison.runs]
+    changes = [" with uncommitted changes" if code.dirty_diff else "" for code in codes]
+    commits = [(code.commit or "unknown")[:8] + change for code, change in zip(codes, changes, strict=True)]
     return f"Commit: {', '.join(dict.fromkeys(commits))}."
 
 

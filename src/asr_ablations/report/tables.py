@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.derived_tables import (
-    OBJECTIVE,
     Description,
     LossAgainstWer,
     descriptions,
@@ -15,7 +14,6 @@ from asr_ablations.comparison.derived_tables import (
 )
 from asr_ablations.comparison.metrics import WER, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
-from asr_ablations.comparison.samples import final_value
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.comparison.training_times import Scaling, epoch_times, scaling
 from asr_ablations.report.section import Section, mean, number, ratio_text, spread
@@ -151,9 +149,9 @@ def search_section(comparison: Comparison) -> Section:
     rows = [
         [
             *(_short(arm.levels.get(key, "")) for key in keys),
-            "diverged" if run.diverged_at is not None else WER.text(run.summary.get(OBJECTIVE)),
-            *([metric.text(final_value(run, name, metric.name))] if name else []),
-            number(run.summary.get("epochs")),
+            "diverged" if run.diverged_at is not None else WER.text(run.summary.best_validation_wer),
+            *([metric.text(run.value(name, metric.name))] if name else []),
+            number(run.summary.epochs),
         ]
         for arm, run in tried
     ]

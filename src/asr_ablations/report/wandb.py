@@ -20,6 +20,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.reader import read_config, read_environment
+from asr_ablations.runs.record import Rates
 from asr_ablations.tools.errors import UsageError, installs, refusals
 from asr_ablations.tools.files import Json
 
@@ -162,7 +163,7 @@ def log_afterwards(
         "job_type": job_type,
         "name": name,
         "tags": tags(config),
-        "config": {**plain_config(config), "identity": read_environment(run).get("id"), **more},
+        "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
     try:
@@ -190,6 +191,6 @@ def wandb_of(node: object) -> Json | None:
     return None
 
 
-def final_rates(sets: Mapping[str, Json]) -> dict[str, float]:
+def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
     """Rates by set, under the names that a training logs them by."""
-    return {f"final/{name}/{rate}": of_set[rate] for name, of_set in sets.items() for rate in RATES if rate in of_set}
+    return {f"final/{name}/{rate}": getattr(result, rate) for name, result in sets.items() for rate in RATES}

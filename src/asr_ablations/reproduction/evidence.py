@@ -1,7 +1,7 @@
 """Bit-for-bit comparison of the results of two runs of one config."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -11,9 +11,8 @@ from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
 from asr_ablations.runs.reader import read_losses
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord, as_json
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Beginnings of the keys of metrics.csv that do not depend on the speed of the machine."""
@@ -66,7 +65,7 @@ def refuse_damaged(run: RunRecord) -> None:
 def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
     """Compare the records of two finished runs."""
     losses, new_losses = _losses(original), _losses(reproduction)
-    epochs = int(original.summary.get("epochs") or 1)
+    epochs = original.summary.epochs or 1
     weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
     compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
     return Evidence(
@@ -78,7 +77,7 @@ def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
         weights=weights,
         rates=_rates(original, reproduction),
         missing=[name for name, content in compared.items() if not content],
-        exact=not original.environment.get("hardware", {}).get("gpus"),
+        exact=not original.environment.hardware.gpus,
     )
 
 
@@ -121,9 +120,9 @@ def _differing_hypotheses(original: RunRecord, reproduction: RunRecord) -> list[
 
 
 def _rates(original: RunRecord, reproduction: RunRecord) -> dict[str, tuple[float, float]]:
-    sets, new_sets = original.summary["sets"], reproduction.summary["sets"]
-    names = [name for name in original.summary["test_sets"] if name in sets and name in new_sets]
-    return {name: (float(sets[name]["wer"]), float(new_sets[name]["wer"])) for name in names}
+    sets, new_sets = original.measured, reproduction.measured
+    names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
+    return {name: (sets[name].wer, new_sets[name].wer) for name in names}
 
 
 DETERMINING = ("config", "data", "code")
@@ -156,9 +155,9 @@ def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
         *_data(original.record.data, reproduction.data),
     ]
     # a resumed run may have continued with other code, or on another machine
-    for other in (*_resumed(environment), reproduction.environment, *_resumed(reproduction.environment)):
+    for other in (*environment.sessions[1:], *reproduction.environment.sessions):
         result += [cause for cause in environment_causes(environment, other) if cause not in result]
-    if reproduction.config.get("gpus") != 0 and reproduction.environment.get("hardware", {}).get("gpus"):
+    if reproduction.config.get("gpus") != 0 and reproduction.environment.hardware.gpus:
         result.append(ANY_ORDER)
     return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
 
@@ -168,8 +167,8 @@ def changed_since(original: Original) -> list[Cause]:
     if (cfg := _checkpoint_config(original)) is not None:
         return _differing("config", content(cfg), content(original.cfg))
     environment = original.record.environment
-    recorded, current = environment.get("id"), identity(original.cfg, str(environment.get("data_fingerprint", "")))
-    if environment.get("behaviour") != BEHAVIOUR or recorded in (None, current):
+    recorded, current = environment.id, identity(original.cfg, environment.data_fingerprint or "")
+    if environment.behaviour != BEHAVIOUR or recorded in (None, current):
         return []
     return [Cause("config", "config.yaml, some key of it", f"id {recorded}", f"id {current}")]
 
@@ -187,53 +186,49 @@ def _checkpoint_config(original: Original) -> DictConfig | None:
         raise UsageError(f"{path}: damaged, its config: {' '.join(str(error).split())}") from error
 
 
-def _data(original: Json, reproduction: Json) -> list[Cause]:
+def _data(original: DataRecord, reproduction: DataRecord) -> list[Cause]:
     """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
-    sets, new_sets = original.get("sets", {}), reproduction.get("sets", {})
     result = []
-    for name in dict.fromkeys([*sets, *new_sets]):
-        if changes := differences(sets.get(name), new_sets.get(name)):
+    for name in dict.fromkeys([*original.sets, *reproduction.sets]):
+        if changes := differences(_set(original, name), _set(reproduction, name)):
             old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
             result.append(Cause("data", name, old, new))
-    return result + _differing("data", _without_sets(original), _without_sets(reproduction))
+    return result + _differing("data", _letters(original), _letters(reproduction))
 
 
-def _without_sets(data: Json) -> Json:
-    return {key: value for key, value in data.items() if key not in ("sets", "fingerprint")}
+def _set(data: DataRecord, name: str) -> dict[str, object] | None:
+    return as_json(data.sets[name]) if name in data.sets else None
 
 
-def environment_causes(original: Json, other: Json) -> list[Cause]:
+def _letters(data: DataRecord) -> dict[str, object]:
+    return {"alphabet": data.alphabet, "separation": data.separation}
+
+
+def environment_causes(original: Environment, other: Environment) -> list[Cause]:
     """Differences of two environment.json: code, versions, hardware, threads."""
-    hardware, new_hardware = dict(original.get("hardware", {})), dict(other.get("hardware", {}))
+    hardware, new_hardware = as_json(original.hardware), as_json(other.hardware)
     threads, new_threads = hardware.pop("threads", None), new_hardware.pop("threads", None)
     return [
         *_code(original, other),
-        *_differing("versions", original.get("versions", {}), other.get("versions", {})),
+        *_differing("versions", original.versions, other.versions),
         *_differing("hardware", hardware, new_hardware),
         *_differing("threads", {"threads": threads}, {"threads": new_threads}),
     ]
 
 
-def _code(original: Json, other: Json) -> Iterator[Cause]:
+def _code(original: Environment, other: Environment) -> Iterator[Cause]:
     """Differing source files by name. Commits are compared only if a record has no hashes of files: equal files are
     equal code.
     """
-    yield from _differing("code", {"behaviour": original.get("behaviour")}, {"behaviour": other.get("behaviour")})
-    code, new_code = original.get("code", {}), other.get("code", {})
-    files, new_files = code.get("files"), new_code.get("files")
+    yield from _differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour})
+    files, new_files = original.code.files, other.code.files
     if files and new_files:
         for name in sorted({*files, *new_files}):
             if files.get(name) != new_files.get(name):
                 yield Cause("code", name, files.get(name), new_files.get(name))
         return
-    for key in ("commit", "dirty_diff"):
-        yield from _differing("code", {key: code.get(key)}, {key: new_code.get(key)})
+    yield from _differing("code", as_json(replace(original.code, files=None)), as_json(replace(other.code, files=None)))
 
 
-def _differing(kind: str, original: Json, reproduction: Json) -> list[Cause]:
+def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[str, object]) -> list[Cause]:
     return [Cause(kind, key, old, new) for key, old, new in differences(original, reproduction)]
-
-
-def _resumed(environment: Json) -> list[Json]:
-    """The environments in which a run was resumed."""
-    return list(environment.get("resumed", []))

@@ -76,5 +76,6 @@ def refuse_failure(exit_code: int, folder: Path | None) -> None:
         raise KeyboardInterrupt
     if exit_code == 2:
         raise UsageError("the run was refused (above); --checkout runs the recorded code")
-    status = (folder and status_of(folder)) or {}
-    raise RunFailedError(f"the run did not finish this time: {status.get('reason', f'exit code {exit_code}')}", 1)
+    status = status_of(folder) if folder else None
+    reason = (status and status.reason) or f"exit code {exit_code}"
+    raise RunFailedError(f"the run did not finish this time: {reason}", 1)

@@ -5,7 +5,7 @@ import re
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS, is_run, runs_in
 from asr_ablations.runs.reader import read_status
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import Code, RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_whole
@@ -38,7 +38,7 @@ class Original:
     @property
     def threads(self) -> int | None:
         """The recorded number of CPU threads; None in a record that does not have it."""
-        threads: object = self.record.environment.get("hardware", {}).get("threads")
+        threads = self.record.environment.hardware.threads
         return threads if is_whole(threads, 1) else None
 
 
@@ -78,7 +78,7 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
     """Print which code `--checkout` will run. Raises UsageError, unless it is trusted, where the folder was not written
     by this user on this machine: the record brings code of its own.
     """
-    commit, diff = _recorded(original.record.environment.get("code", {}))
+    commit, diff = _recorded(original.record.environment.code)
     files = _changed_files(repository, diff)
     named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
@@ -88,18 +88,18 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
 
 def _why_foreign(folder: Path) -> str | None:
     """Why a folder may be somebody else's; None for one that this user has written on this machine."""
-    host = read_status(folder).get("host")
+    host = read_status(folder).host
     if host != socket.gethostname():
         return f"written on the machine {host!r}"
     files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
     return "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else None
 
 
-def _recorded(code: Mapping[str, object]) -> tuple[str, str]:
+def _recorded(code: Code) -> tuple[str, str]:
     """Commit and uncommitted changes of a record. Raises UsageError for what is no commit: git would take it for an
     option, or for a branch.
     """
-    commit, diff = str(code.get("commit", "")), str(code.get("dirty_diff") or "")
+    commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
     return commit, diff
@@ -120,15 +120,15 @@ def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator
     if not checkout:
         yield source
         return
-    code = original.record.environment.get("code", {})
+    code = original.record.environment.code
     with checked_out(source, code) as tree:
-        changes = ", with its uncommitted changes" if code.get("dirty_diff") else ""
-        print(f"by the recorded code: commit {code['commit'][:8]}{changes}", flush=True)
+        changes = ", with its uncommitted changes" if code.dirty_diff else ""
+        print(f"by the recorded code: commit {str(code.commit)[:8]}{changes}", flush=True)
         yield tree
 
 
 @contextmanager
-def checked_out(repository: Path, code: Mapping[str, object]) -> Iterator[Path]:
+def checked_out(repository: Path, code: Code) -> Iterator[Path]:
     """The recorded commit with the recorded uncommitted changes, in a folder that is removed afterwards.
 
     Raises UsageError outside git, for an unknown commit, and for changes that do not apply.

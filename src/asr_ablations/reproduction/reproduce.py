@@ -70,7 +70,7 @@ def request_text(original: Original, home: Path) -> str:
         "plan": False,
         "threads": original.threads,
     }
-    if not original.record.environment.get("hardware", {}).get("gpus") and cfg.get("gpus") == "auto":
+    if not original.record.environment.hardware.gpus and cfg.get("gpus") == "auto":
         machine["gpus"] = 0  # this machine may have GPUs where the original's had none
     for key in machine.keys() & cfg.keys():  # a record of other code may lack some of them
         cfg[key] = machine[key]

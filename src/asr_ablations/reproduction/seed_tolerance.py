@@ -44,15 +44,15 @@ def noise(original: RunRecord, sweep: Path) -> dict[str, Noise]:
     sets (Bonferroni), or three sets would raise three chances of a false alarm.
     """
     runs = {run.seed: run for run in siblings(original, sweep)}
-    sets = original.summary["test_sets"]
+    sets = original.summary.test_sets
     result = {}
     for name in sets:
-        rates = [run.summary["sets"][name]["wer"] for run in runs.values() if name in run.summary["sets"]]
+        rates = [rate for run in runs.values() if (rate := run.value(name, "wer")) is not None]
         librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
         if len(rates) < FEWEST_SEEDS and name == "test-clean" and librispeech:
             result[name] = published(len(sets))
         else:
-            words = int(original.summary["sets"].get(name, {}).get("words") or 0)
+            words = original.value(name, "words")
             result[name] = from_seeds(rates, 1 / words if words else 0.0, len(sets))
     return result
 

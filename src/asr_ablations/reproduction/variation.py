@@ -97,8 +97,8 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
 
 def composed_from(original: Original) -> tuple[str, Path | None]:
     """Name of the file that the original's config was composed from, and the folder that -cd gave, or None."""
-    if recorded := original.record.environment.get("composed"):
-        return str(recorded["config_name"]), Path(recorded["config_dir"]) if recorded["config_dir"] else None
+    if recorded := original.record.environment.composed:
+        return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
     try:
         manifest = read_sweep(original.sweep)
     except (FileNotFoundError, UnreadableFileError):

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 
-from asr_ablations.tools.files import PACKAGE, Json
+from asr_ablations.runs.record import Code, Composed, Environment, Hardware
+from asr_ablations.tools.files import PACKAGE
 from asr_ablations.tools.machine import cores, gpu_names, iso
 
 PACKAGES = (
@@ -21,19 +23,19 @@ PACKAGES = (
 )
 
 
-def environment() -> Json:
+def environment() -> Environment:
     """Versions, hardware, command and code of this process."""
-    return {
-        "started": iso(time.time()),
-        "command": sys.argv,
-        "composed": composed(),
-        "versions": versions(),
-        "hardware": hardware(),
-        "code": code(),
-    }
+    return Environment(
+        started=iso(time.time()),
+        command=list(sys.argv),
+        composed=composed(),
+        versions=versions(),
+        hardware=hardware(),
+        code=code(),
+    )
 
 
-def composed() -> dict[str, str | None] | None:
+def composed() -> Composed | None:
     """Name of the file that Hydra composed the config from, and the folder that -cd gave; None for a config that was
     frozen before.
     """
@@ -41,7 +43,7 @@ def composed() -> dict[str, str | None] | None:
         return None
     hydra = HydraConfig.get()
     folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
-    return {"config_name": hydra.job.config_name, "config_dir": folders[0] if folders else None}
+    return Composed(config_name=hydra.job.config_name, config_dir=folders[0] if folders else None)
 
 
 def versions() -> dict[str, str]:
@@ -55,19 +57,23 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def hardware() -> Json:
+def hardware() -> Hardware:
     """Machine, processor, cores this process may use, threads that torch uses, GPUs and how they are connected."""
     import torch
 
-    processor = {"machine": platform.machine(), "processor": _processor()}
     gpus = gpu_names()
-    connected = topology() if gpus else {}
-    return {**processor, "cores": cores(), "threads": torch.get_num_threads(), "gpus": gpus, **connected}
+    known = Hardware(
+        machine=platform.machine(), processor=_processor(), cores=cores(), threads=torch.get_num_threads(), gpus=gpus
+    )
+    if not gpus:
+        return known
+    addresses, pairs = topology()
+    return replace(known, buses=addresses, links=pairs)
 
 
-def code() -> Json:
+def code() -> Code:
     """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
-    return {**_commit(), "files": source_files()}
+    return Code(**_commit(), files=source_files())
 
 
 def source_files() -> dict[str, str]:
@@ -106,9 +112,9 @@ _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _GPU = re.compile(r"GPU\d+")
 
 
-def topology() -> Json:
-    """buses: a line per GPU; links: by pair of GPUs. Empty where nvidia-smi is absent or fails."""
-    return {"buses": buses(_answer(BUS)), "links": links(_answer(LINKS))}
+def topology() -> tuple[list[str], dict[str, str]]:
+    """The bus of each GPU and the link of each pair. Empty if nvidia-smi is absent or fails."""
+    return buses(_answer(BUS)), links(_answer(LINKS))
 
 
 def buses(answer: str) -> list[str]:

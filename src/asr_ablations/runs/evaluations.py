@@ -1,14 +1,15 @@
 """Evaluations of a run as runs of their own: the same training, another decoder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, read_evaluation, read_utterances
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import EvaluationRecord, RunRecord, SetResult, UtteranceRow
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, slug, typed
+from asr_ablations.tools.files import slug, typed
 
 
 def utterances_of(file: Path) -> Path:
@@ -25,9 +26,9 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     if not files:
         raise UsageError(f"{folder}: holds no evaluations; {typed('evaluate')} run={folder.parent} makes them")
     evaluations = [read_evaluation(file) for file in files]
-    names = [evaluation["name"] for evaluation in evaluations]
+    names = [evaluation.name for evaluation in evaluations]
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
-    declared = [evaluation.get("ablation") for evaluation in evaluations]
+    declared = [evaluation.ablation for evaluation in evaluations]
     ablation = declared[0] if all(one == declared[0] for one in declared) else None  # else of several questions
     run = replace(run, config={**run.config, "ablation": ablation})  # not that of the training
     return [
@@ -36,33 +37,33 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     ]
 
 
-def refuse_partial(path: Path, utterances: Sequence[Json], summary: Json) -> None:
+def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
     """Raises UnreadableFileError for a table of utterances that is not the one that its summary sums up: rows are gone
     from it, or there twice.
     """
     ids: dict[str, list[str]] = {}
     for row in utterances:
         ids.setdefault(row["set"], []).append(row["id"])
-    for name, rates in summary.get("sets", {}).items():
-        rows, expected = ids.get(name, []), rates.get("utterances")
+    for name, result in sets.items():
+        rows, expected = ids.get(name, []), result.utterances
         if expected is not None and len(rows) != expected:
             raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, and the summary counts {expected}")
         if len({*rows}) != len(rows):
             raise UnreadableFileError(path, f"it has utterances of {name} twice")
 
 
-def _decoder(evaluation: Json) -> Json:
+def _decoder(evaluation: EvaluationRecord) -> Config:
     """The decoder's config. Files stand with what they are, not where; tuned values with how they were tuned, so that
     seeds that were tuned alike are one arm.
     """
-    files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation["files"].items()}
-    tuning = evaluation["tuning"]
-    how = f"tuned on {tuning['set']} in {tuning['trials']} trials" if tuning else ""
-    tuned = dict.fromkeys(tuning["chosen"], how) if tuning else {}
-    return {**evaluation["decoder"], **files, **tuned}
+    files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
+    tuning = evaluation.tuning
+    how = f"tuned on {tuning.set} in {tuning.trials} trials" if tuning else ""
+    tuned = dict.fromkeys(tuning.chosen, how) if tuning else {}
+    return {**evaluation.decoder, **files, **tuned}
 
 
-def _labels(names: list[str], decoders: list[Json], stems: list[str]) -> list[str]:
+def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
     """The decoders' names, with what they differ in where several have one name; the files' names where that does not
     tell them apart.
     """
@@ -74,18 +75,18 @@ def _labels(names: list[str], decoders: list[Json], stems: list[str]) -> list[st
     return labels if len(set(labels)) == len(labels) else stems
 
 
-def _record(file: Path, evaluation: Json, label: str, run: RunRecord) -> RunRecord:
+def _record(file: Path, evaluation: EvaluationRecord, label: str, run: RunRecord) -> RunRecord:
     id_ = run.model.partition("/")[0]
     utterances = read_utterances(utterances_of(file))
-    refuse_partial(utterances_of(file), utterances, evaluation)
+    refuse_partial(utterances_of(file), utterances, evaluation.sets)
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
     return replace(
         run,
         folder=file.with_suffix(""),
-        config={**run.config, "decoder": _decoder(evaluation), "checkpoint": evaluation["checkpoint"]},
+        config={**run.config, "decoder": _decoder(evaluation), "checkpoint": evaluation.checkpoint},
         overrides=[*others, f"decoder={label}"],
-        summary={**run.summary, "sets": evaluation["sets"], "test_sets": evaluation["test_sets"]},
+        summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
         metrics=[],
         utterances=utterances,
-        model=f"{id_}/{evaluation['checkpoint']}" if id_ else "",
+        model=f"{id_}/{evaluation.checkpoint}" if id_ else "",
     )

@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -13,8 +14,8 @@ from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import read_config, read_environment
+from asr_ablations.runs.record import Status, as_json
 from asr_ablations.runs.status import (
-    DIVERGED,
     DONE,
     FAILED,
     PRUNED,
@@ -55,7 +56,7 @@ class Run:
         if status is None:
             return None
         self._refuse_other_content()
-        return str(status["status"])
+        return status.status
 
     def keep_previous(self) -> Path | None:
         """Move what an earlier run left to <folder>.1, .2, …, which is returned: nothing is lost. Raises LeaseHeldError
@@ -89,7 +90,7 @@ class Run:
         elif isinstance(error, Pruned):
             self._record_status(PRUNED, reason=str(error))
         elif isinstance(error, Diverged):
-            self._record_status(FAILED, reason=str(error), **{DIVERGED: error.step})
+            self._record_status(FAILED, reason=str(error), diverged=error.step)
         else:
             self._record_status(FAILED, reason=reason(error))
         self._lease.release()
@@ -109,21 +110,28 @@ class Run:
 
     def _record_environment(self) -> None:
         """Record what this run began on; a resumed one adds what it continues on."""
-        current = {**environment(), "behaviour": BEHAVIOUR, "id": self.id}
+        current = replace(environment(), behaviour=BEHAVIOUR, id=self.id)
         try:
             recorded = read_environment(self.folder)
         except FileNotFoundError:
-            recorded = {**current, "data_fingerprint": self.fingerprint, "resumed": []}
+            recorded = replace(current, data_fingerprint=self.fingerprint, resumed=[])
         else:
-            recorded["resumed"] = [*recorded.get("resumed", []), current]
-        write_json(self.folder / layout.ENVIRONMENT, recorded)
+            recorded = replace(recorded, resumed=[*(recorded.resumed or []), current])
+        write_json(self.folder / layout.ENVIRONMENT, as_json(recorded))
 
-    def _record_status(self, name: str, **details: str | int) -> None:
+    def _record_status(self, name: str, reason: str | None = None, diverged: int | None = None) -> None:
         if rank():
             return
-        process = {"pid": os.getpid(), "host": socket.gethostname()}
-        times = {"started": iso(self.started), "seconds": round(time.time() - self.started, 3)}
-        write_json(self.folder / layout.STATUS, {"status": name, **process, **times, **details})
+        status = Status(
+            status=name,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started=iso(self.started),
+            seconds=round(time.time() - self.started, 3),
+            reason=reason,
+            diverged=diverged,
+        )
+        write_json(self.folder / layout.STATUS, as_json(status))
 
 
 def _named_before(sweep: Path, id_: str) -> Path | None:

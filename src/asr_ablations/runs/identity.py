@@ -4,12 +4,15 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.tools.files import DEFAULTS, Json, slug
+from asr_ablations.tools.files import DEFAULTS, slug
+
+Config: TypeAlias = dict[str, Any]
+"""A resolved config, or a part of one: foreign content, whose keys the components define."""
 
 BEHAVIOUR = 2
 """Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
@@ -29,7 +32,7 @@ WHEREABOUTS = ("root", "download")
 
 
 _NONE = "asr_ablations.components"
-NULL_GROUPS: dict[str, Json] = {
+NULL_GROUPS: dict[str, Config] = {
     "averaging": {"_target_": f"{_NONE}.averaging.none.NoAveraging"},
     "debug": {"_target_": f"{_NONE}.debug.none.NoDebugging", "_partial_": True},
     "penalty": {"_target_": f"{_NONE}.penalty.none.NoPenalty"},
@@ -43,7 +46,7 @@ earlier content, so a run with null and a recorded run are the same. Remove the 
 """
 
 
-LATER: Json = {
+LATER: Config = {
     "batch.accumulate": 1,
     "weights_parts": None,
     "weights_sha256": None,
@@ -53,16 +56,16 @@ LATER: Json = {
 without the key."""
 
 
-def content(cfg: DictConfig) -> Json:
+def content(cfg: DictConfig) -> Config:
     """Everything in the config that can change the result."""
-    whole: Any = OmegaConf.to_container(cfg, resolve=True)  # OmegaConf knows no type for nested containers
+    whole = cast(Config, OmegaConf.to_container(cfg, resolve=True))
     return determining(whole)
 
 
-def determining(whole: Json) -> Json:
+def determining(whole: Config) -> Config:
     """Everything in a resolved config that can change the result."""
     without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # where it lies and how large it may be
-    kept: Json = {
+    kept: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
         else value
@@ -76,17 +79,17 @@ def determining(whole: Json) -> Json:
     return kept
 
 
-def _as_recorded(config: Json) -> Json:
+def _as_recorded(config: Config) -> Config:
     """A config with the earlier content of each group that is null."""
     return {key: NULL_GROUPS[key] if value is None and key in NULL_GROUPS else value for key, value in config.items()}
 
 
-def with_nulls(config: Json) -> Json:
+def with_nulls(config: Config) -> Config:
     """A config with null for each group that has the earlier content of its option `none`."""
     return {key: None if key in NULL_GROUPS and value == NULL_GROUPS[key] else value for key, value in config.items()}
 
 
-def _leave_out_later(kept: Json) -> None:
+def _leave_out_later(kept: Config) -> None:
     """Take out the later keys that change nothing, from a config of which nobody else holds the upper levels."""
     for key, value in LATER.items():
         parent, _, last = key.rpartition(".")
@@ -99,7 +102,7 @@ def _leave_out_later(kept: Json) -> None:
                 del kept[last]
 
 
-def completed(config: Json) -> Json:
+def completed(config: Config) -> Config:
     """A config of a training as it is compared: with the later keys that it lacks, and the earlier content of null."""
     whole = _as_recorded(config)
     for key, value in LATER.items():
@@ -111,7 +114,7 @@ def completed(config: Json) -> Json:
     return whole
 
 
-def ranks(cfg: DictConfig | Json) -> int:
+def ranks(cfg: DictConfig | Config) -> int:
     """Processes that train together: one per GPU, or the key `ranks`."""
     if cfg.get("ranks") is not None:
         return int(cfg["ranks"])
@@ -124,7 +127,7 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
     return identity_of(content(cfg), fingerprint)
 
 
-def identity_of(content: Json, fingerprint: str) -> str:
+def identity_of(content: Config, fingerprint: str) -> str:
     """The identity of a run with this `determining` content."""
     everything = {"config": content, "data": fingerprint, "behaviour": BEHAVIOUR}
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:8]
@@ -149,7 +152,7 @@ def without_folder(override: str) -> str:
     return f"{key}={Path(value).name}" if key == "weights" else override
 
 
-def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, Any, Any]]:
+def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
     """(dotted key, first value, second value) of every value that differs; None for what is missing."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)

@@ -9,13 +9,31 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar, cast
 
 import yaml
 
-from asr_ablations.runs import layout, record
-from asr_ablations.runs.record import Shape, fault
+from asr_ablations.runs import layout
+from asr_ablations.runs.identity import Config
+from asr_ablations.runs.record import (
+    AnyKeys,
+    DataRecord,
+    Declared,
+    Environment,
+    EvaluationRecord,
+    LogProbsRecord,
+    Manifest,
+    Progress,
+    Seeded,
+    Status,
+    Summary,
+    UtteranceRow,
+    parse,
+)
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, is_regular, read_json
+from asr_ablations.tools.files import is_regular, read_json
+
+T = TypeVar("T")
 
 DEEPEST = 100
 """Levels: at some ten thousand libyaml overflows the stack, and the process dies without a word."""
@@ -66,18 +84,20 @@ class UnreadableFileError(UsageError):
         super().__init__(f"{path}: cannot be read: {self.reason}")
 
 
-def read_config(folder: Path) -> Json:
+def read_config(folder: Path) -> Config:
     """The resolved config of a run, as plain values."""
-    return read_yaml(folder / layout.CONFIG, record.RUN_CONFIG)
+    return read_yaml(folder / layout.CONFIG, Seeded)
 
 
-def read_yaml(path: Path, shape: Shape = record.CONFIG) -> Json:
-    """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them."""
+def read_yaml(path: Path, kind: type = Declared) -> Config:
+    """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them.
+
+    kind: the keys that it must have, with their types.
+    """
     with readable(path):
         content = load_yaml(path.read_text(encoding="utf-8"))
-        _check(content, shape)
-    assert isinstance(content, dict)
-    return content
+        parse(kind, content)
+    return cast(Config, content)
 
 
 def read_overrides(folder: Path) -> list[str]:
@@ -87,24 +107,24 @@ def read_overrides(folder: Path) -> list[str]:
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-def read_status(folder: Path) -> Json:
+def read_status(folder: Path) -> Status:
     """How far a run came: status, reason, process, host, start and seconds."""
-    return _json(folder / layout.STATUS, record.STATUS)
+    return _record(folder / layout.STATUS, Status)
 
 
-def read_summary(folder: Path) -> Json:
+def read_summary(folder: Path) -> Summary:
     """Final rates, sizes and times of a run."""
-    return _json(folder / layout.SUMMARY, record.SUMMARY)
+    return _record(folder / layout.SUMMARY, Summary)
 
 
-def read_environment(folder: Path) -> Json:
+def read_environment(folder: Path) -> Environment:
     """What a run ran on and with."""
-    return _json(folder / layout.ENVIRONMENT, record.ENVIRONMENT)
+    return _record(folder / layout.ENVIRONMENT, Environment)
 
 
-def read_data(folder: Path) -> Json:
+def read_data(folder: Path) -> DataRecord:
     """What each set of a run's corpus held."""
-    return _json(folder / layout.DATA, record.DATA)
+    return _record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
@@ -116,24 +136,24 @@ def read_model(folder: Path) -> str | None:
         return path.read_text(encoding="utf-8")
 
 
-def read_progress(folder: Path) -> Json:
+def read_progress(folder: Path) -> Progress:
     """The latest epoch, loss and WER of a run in progress."""
-    return _json(folder / layout.PROGRESS, record.PROGRESS)
+    return _record(folder / layout.PROGRESS, Progress)
 
 
-def read_sweep(folder: Path) -> Json:
+def read_sweep(folder: Path) -> Config:
     """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP, record.MANIFEST)
+    return _json(folder / layout.SWEEP, Manifest)
 
 
-def read_standing(folder: Path) -> Json:
+def read_standing(folder: Path) -> Config:
     """Where each arm of a sweep with a plan stood after its latest look. folder: the sweep's."""
-    return _json(folder / layout.STANDING)
+    return _json(folder / layout.STANDING, AnyKeys)
 
 
-def read_looks(folder: Path) -> list[Json]:
+def read_looks(folder: Path) -> list[Config]:
     """The looks of comparisons at a sweep, or at the evaluations of a run. folder: the sweep's, or theirs."""
-    recorded = _json(folder / layout.LOOKS).get("looks")
+    recorded = _json(folder / layout.LOOKS, AnyKeys).get("looks")
     if not isinstance(recorded, list) or not all(isinstance(look, dict) for look in recorded):
         raise UnreadableFileError(folder / layout.LOOKS, "it holds no list of looks")
     return recorded
@@ -169,36 +189,38 @@ def read_gradient_norms(folder: Path) -> list[float]:
         return [float(row.get("gradient_norm") or "nan") for row in _rows(path)]
 
 
-def read_utterances(path: Path) -> list[Json]:
+def read_utterances(path: Path) -> list[UtteranceRow]:
     """The rows of a table of utterances: utterances.csv, or that of an evaluation. Counts are whole numbers."""
     with readable(path):
-        return [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
+        rows = [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
+    return cast(list[UtteranceRow], rows)
 
 
-def read_evaluation(path: Path) -> Json:
+def read_evaluation(path: Path) -> EvaluationRecord:
     """The record of an evaluation, <run>/evaluations/<name>.json."""
-    return _json(path, record.EVALUATION)
+    return _record(path, EvaluationRecord)
 
 
-def read_log_probs(path: Path) -> Json:
+def read_log_probs(path: Path) -> LogProbsRecord:
     """The record beside a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return _json(path, record.LOG_PROBS)
+    return _record(path, LogProbsRecord)
 
 
 def _typed(column: str, value: str) -> str | float | int:
     return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
 
 
-def _json(path: Path, shape: Shape = dict) -> Json:
+def _record(path: Path, kind: type[T]) -> T:
+    with readable(path):
+        return parse(kind, read_json(path))
+
+
+def _json(path: Path, kind: type) -> Config:
+    """The whole object of a file that has the keys of this kind."""
     with readable(path):
         content = read_json(path)
-        _check(content, shape)
+        parse(kind, content)
     return content
-
-
-def _check(content: object, shape: Shape) -> None:
-    if (words := fault(content, shape)) is not None:
-        raise ValueError(words)
 
 
 def _rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:

@@ -1,32 +1,297 @@
-"""The record of one run that has a result."""
+"""The types of a run's record. Its JSON files are checked, read into these and written from these here alone."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, Union
+from types import UnionType
+from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from asr_ablations.tools.files import Json
+from asr_ablations.metrics.error_counts import total_errors
+from asr_ablations.runs.identity import Config
+
+T = TypeVar("T")
+
+
+class UtteranceRow(TypedDict):
+    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds."""
+
+    set: str
+    id: str
+    speaker: str
+    reference: str
+    hypothesis: str
+    words: int
+    substitutions: int
+    deletions: int
+    insertions: int
+    characters: NotRequired[int]
+    character_substitutions: NotRequired[int]
+    character_deletions: NotRequired[int]
+    character_insertions: NotRequired[int]
+    audio: NotRequired[str]
+    offset: NotRequired[float]
+    duration: NotRequired[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """WER and CER of a set as fractions, and its counts; the errors are word errors. cer_longer: the CER over the
+    longer of reference and hypothesis.
+    """
+
+    utterances: int | None = None
+    words: int | None = None
+    wer: float
+    cer: float | None = None
+    cer_longer: float | None = None
+    substitutions: int | None = None
+    deletions: int | None = None
+    insertions: int | None = None
+
+
+def rates(rows: Sequence[UtteranceRow]) -> Rates:
+    """WER, CER and counts over the rows of one set; no CER for rows without counts of characters."""
+    words, known = total_errors(rows, "wer"), all("characters" in row for row in rows)
+    return Rates(
+        utterances=len(rows),
+        words=words.total,
+        wer=words.rate,
+        cer=total_errors(rows, "cer").rate if known else None,
+        cer_longer=total_errors(rows, "cer_longer").rate if known else None,
+        substitutions=words.substitutions,
+        deletions=words.deletions,
+        insertions=words.insertions,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetResult(Rates):
+    """The result of a set. loss: of the loss component, nats, the mean over the utterances; None if not finite."""
+
+    null: ClassVar = ("loss",)
+
+    loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The results of a run: summary.json. Times are in seconds, memory in bytes, rates are fractions.
+
+    seconds: by phase, wall-clock; phase_seconds: by phase, of the utilisation's record. launch_seconds: from the
+    launcher's start to the end of the first step. metrics: the latest row of metrics.csv. until: PlannedRun.
+    """
+
+    null: ClassVar = ("best_validation_wer", "launch_seconds")
+
+    id: str | None = None
+    name: str | None = None
+    sets: dict[str, SetResult]
+    test_sets: list[str]
+    best_validation_wer: float | None = None
+    parameters: int | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    train_utterances: int | None = None
+    train_hours: float | None = None
+    left_out: list[str] | None = None
+    precision: str | None = None
+    seed_streams: dict[str, int] | None = None
+    ranks: int | None = None
+    launch_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    audio_hours_seen: float | None = None
+    train_batch_seconds: float | None = None
+    audio_hours_per_second: float | None = None
+    phase_seconds: dict[str, float] | None = None
+    until: dict[str, object] | None = None
+    metrics: dict[str, float] | None = None
+
+    def value(self, set_: str, name: str) -> float | None:
+        """A rate, loss or count of a set; None if the run did not record it."""
+        value: float | None = getattr(self.sets.get(set_), name, None)
+        return value
+
+
+NO_SUMMARY = Summary(sets={}, test_sets=[])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Machine, processor, cores of the process, threads of torch, GPUs. buses: a line per GPU; links: by pair of GPUs.
+    Both are empty if nvidia-smi is absent or fails, and None without a GPU."""
+
+    machine: str | None = None
+    processor: str | None = None
+    cores: int | None = None
+    threads: int | None = None
+    gpus: list[str] = field(default_factory=list)
+    buses: list[str] | None = None
+    links: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """commit, dirty_diff: of git, None outside a checkout; files: hashes of the source files by path."""
+
+    commit: str | None = None
+    dirty_diff: str | None = None
+    files: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """The file that Hydra composed the config from, and the folder of -cd."""
+
+    null: ClassVar = ("config_name", "config_dir")
+
+    config_name: str | None
+    config_dir: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
+
+    composed: None for a config that was frozen before. resumed: the environments in which an interrupted run continued.
+    """
+
+    null: ClassVar = ("composed",)
+
+    started: str | None = None
+    command: list[str] | None = None
+    composed: Composed | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: Hardware = field(default_factory=Hardware)
+    code: Code = field(default_factory=Code)
+    behaviour: int | None = None
+    id: str | None = None
+    data_fingerprint: str | None = None
+    resumed: list["Environment"] | None = None
+
+    @property
+    def sessions(self) -> list["Environment"]:
+        """The environment in which the run began, and those in which it continued."""
+        return [self, *(self.resumed or [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetContent:
+    """What a set of a corpus holds. sha256: over texts and audio; left_out: ids by reason."""
+
+    utterances: int | None = None
+    hours: float | None = None
+    speakers: int | None = None
+    words: int | None = None
+    vocabulary: int | None = None
+    sha256: str | None = None
+    left_out: dict[str, list[str]] | None = None
+    infeasible: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecord:
+    """What the sets of a run's corpus held: data.json."""
+
+    fingerprint: str | None = None
+    sets: dict[str, SetContent] = field(default_factory=dict)
+    alphabet: str | None = None
+    separation: str | None = None
+
+    def hash(self, set_: str) -> str | None:
+        """The hash of a set's texts and audio; None in a record without it."""
+        return self.sets[set_].sha256 if set_ in self.sets else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The progress of a run: status.json. diverged: the step, from 1, at which the loss was no finite number."""
+
+    status: str
+    pid: int | None = None
+    host: str | None = None
+    started: str | None = None
+    seconds: float | None = None
+    reason: str | None = None
+    diverged: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The latest epoch, loss and WER of a run in progress: progress.json."""
+
+    null: ClassVar = ("loss", "wer")
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: float
+    loss: float | None
+    wer: float | None
+    seconds_left: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderFile:
+    """A file that a decoder reads."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedValues:
+    """Values of a decoder that were tuned on a set."""
+
+    set: str
+    trials: int
+    chosen: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """The result of a decoder on a trained run: <run>/evaluations/<name>.json, as far as comparisons read it."""
+
+    name: str
+    decoder: Config
+    files: dict[str, DecoderFile]
+    checkpoint: str
+    sets: dict[str, SetResult]
+    tuning: TunedValues | None
+    test_sets: list[str]
+    ablation: Config | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogProbsRecord:
+    """The record beside a file of log-probabilities. lengths: in frames, by utterance."""
+
+    lengths: list[int]
+    seconds: float
+    device: str
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """Everything that a run left in its folder.
 
-    metrics: rows of metrics.csv, numbers or None; utterances: rows of utterances.csv, counts as int, none for a run
-    that diverged. model: the trained weights that were tested, as <id of the run>/<file of the checkpoint>; records
-    with the same model differ in their decoder alone, and can be paired; "" where it is not known. searched: a search
+    config: resolved; data: without sets if there is no data.json, as from W&B. metrics: rows of metrics.csv;
+    utterances: empty for a run that diverged. model: the tested weights, as <id of the run>/<file of the checkpoint>;
+    records with the same model differ in their decoder alone, and can be paired; "" if unknown. searched: a search
     proposed this run, so that it may have been chosen for its luck. diverged_at: the step, counted from 1, at which the
-    loss was no finite number; None for a finished run. place: among the runs that its sweep named, from 0; None where
-    that is not known.
+    loss was no finite number; None for a finished run. place: among the runs that its sweep named, from 0; None if
+    unknown.
     """
 
     folder: Path
-    config: Json
+    config: Config
     overrides: list[str]
-    summary: Json
-    metrics: list[dict[str, float | None]]
-    utterances: list[Json]
-    environment: Json
-    data: Json
+    summary: Summary = NO_SUMMARY
+    metrics: list[dict[str, float | None]] = field(default_factory=list)
+    utterances: list[UtteranceRow] = field(default_factory=list)
+    environment: Environment = field(default_factory=Environment)
+    data: DataRecord = field(default_factory=DataRecord)
     model: str = ""
     searched: bool = False
     diverged_at: int | None = None
@@ -36,90 +301,145 @@ class RunRecord:
     def seed(self) -> int:
         return int(self.config["seed"])
 
+    @cached_property
+    def measured(self) -> dict[str, SetResult]:
+        """The result of every set: counted over the utterances, on which verdicts rest, too. A record without
+        utterances has the results of its summary.
+        """
+        by_set: dict[str, list[UtteranceRow]] = {}
+        for row in self.utterances:
+            by_set.setdefault(row["set"], []).append(row)
+        counted = {
+            name: SetResult(**vars(rates(rows)), loss=self.summary.value(name, "loss")) for name, rows in by_set.items()
+        }
+        return {**self.summary.sets, **counted}
 
-Shape: TypeAlias = Union[type, dict[str, "Shape"], list["Shape"], tuple["Shape", ...], "Each", None]
-"""A type, null, an object with its keys (those with ? at their end may be missing; more may be there), a list of one
-shape, one of several shapes, or an object with any keys.
-"""
+    def value(self, set_: str, name: str) -> float | None:
+        """A rate, loss or count of a set; None if the run has none."""
+        value: float | None = getattr(self.measured.get(set_), name, None)
+        return value
 
 
 @dataclass(frozen=True)
-class Each:
-    """An object of any keys, every value of one shape."""
-
-    shape: Shape
+class AnyKeys:
+    """An object of which nothing is demanded."""
 
 
-NAMES: dict[type | None, str] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    dict: "object with keys",
-    None: "null",
-}
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The keys of a frozen config that its readers rely on."""
 
-RATES: Shape = {
-    "wer": float, "cer?": float, "cer_longer?": float, "loss?": (float, None), "utterances?": int, "words?": int,
-}  # fmt: skip
-SETS = Each(RATES)
-STATUS: Shape = {
-    "status": str, "reason?": str, "started?": str, "seconds?": float, "pid?": int, "host?": str, "diverged?": int,
-}  # fmt: skip
-SUMMARY: Shape = {
-    "sets": SETS, "test_sets": [str], "id?": str, "name?": str, "epochs?": int, "steps?": int, "parameters?": int,
-    "best_validation_wer?": (float, None), "seconds?": Each(float), "audio_hours_per_second?": (float, None),
-}  # fmt: skip
-ENVIRONMENT: Shape = {
-    "started?": str, "id?": str, "behaviour?": int, "data_fingerprint?": str, "command?": [str],
-    "composed?": ({"config_name": (str, None), "config_dir": (str, None)}, None), "versions?": Each(str),
-    "hardware?": {"threads?": int, "gpus?": [str]}, "resumed?": [dict],
-    "code?": {"commit?": str, "dirty_diff?": str, "files?": Each(str)},
-}  # fmt: skip
-DATA: Shape = {"sets?": Each({"sha256?": (str, None), "utterances?": int}), "fingerprint?": str}
-CONFIG: dict[str, Shape] = {"overrides?": [str], "ablation?": (dict, None)}
-RUN_CONFIG: Shape = {"seed": int, **CONFIG}
-MANIFEST: Shape = {"arms?": [{"id": str}], "launches?": [dict], "space?": (dict, None)}
-PROGRESS: Shape = {
-    "epoch": int, "epochs": int, "batch": int, "batches": float, "loss": (float, None), "wer": (float, None),
-    "seconds_left": float,
-}  # fmt: skip
-LOG_PROBS: Shape = {"lengths": [int], "seconds": float, "device": str}
-EVALUATION: Shape = {
-    "name": str, "decoder": dict, "files": Each({"name": str, "sha256": str}), "checkpoint": str, "sets": SETS,
-    "tuning": ({"set": str, "trials": int, "chosen": dict}, None), "test_sets": [str], "ablation?": (dict, None),
-}  # fmt: skip
+    overrides: list[str] = field(default_factory=list)
+    ablation: Config | None = None
 
 
-def fault(content: object, shape: Shape, place: str = "") -> str | None:
-    """What is wrong with the content, in words; None where it has the shape. place: of the content, for the words."""
-    if isinstance(shape, tuple):
-        faults = [fault(content, one, place) for one in shape]
-        return None if None in faults else faults[0]
-    if isinstance(shape, list):
-        items = dict(enumerate(content)) if isinstance(content, list) else None
-        return _first(items, dict.fromkeys(items or {}, shape[0]), place) if items is not None else _no("list", place)
-    if isinstance(shape, (dict, Each)):
-        if not isinstance(content, dict):
-            return _no(NAMES[dict], place)
-        if isinstance(shape, Each):
-            return _first(content, dict.fromkeys(content, shape.shape), place)
-        if missing := [key for key in shape if not key.endswith("?") and key not in content]:
-            return f"{place or 'it'} has no {', '.join(missing)}"
-        return _first(content, {key.removesuffix("?"): inner for key, inner in shape.items()}, place)
-    return None if _is(content, shape) else _no(NAMES[shape], place)
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Declared):
+    """The keys of a run's config that its readers rely on."""
+
+    seed: int
 
 
-def _first(content: dict[Any, Any], shapes: dict[Any, Shape], place: str) -> str | None:
-    """The first fault among the values of these keys."""
-    inner = (fault(content[key], shapes[key], f"{place}.{key}".lstrip(".")) for key in shapes if key in content)
-    return next((words for words in inner if words is not None), None)
+@dataclass(frozen=True, kw_only=True)
+class NamedArm:
+    """An arm in a manifest."""
+
+    id: str
 
 
-def _no(kind: str, place: str) -> str:
-    return f"{place or 'it'} is no {kind}"
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The keys of a sweep's manifest that its readers rely on."""
+
+    arms: list[NamedArm] = field(default_factory=list)
+    launches: list[Config] = field(default_factory=list)
+    space: Config | None = None
 
 
-def _is(content: object, shape: type | None) -> bool:
-    if shape is None or isinstance(content, bool):
-        return content is None and shape is None
-    return isinstance(content, (int, float) if shape is float else shape)
+NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", dict: "object with keys", list: "list"}
+
+
+def parse(kind: type[T], content: object) -> T:
+    """An object of JSON as a record of this kind. Keys that the kind does not name are passed over.
+
+    Raises ValueError with the first key that is missing, or whose value has another type.
+    """
+    record = _parsed(content, kind, "")
+    assert isinstance(record, kind)
+    return record
+
+
+def _parsed(content: object, kind: object, place: str) -> object:
+    """The content by its type. place: the dotted key, for errors."""
+    container, arguments = get_origin(kind), get_args(kind)
+    if container in (Union, UnionType):
+        return None if content is None else _parsed(content, arguments[0], place)
+    if kind is object:
+        return content
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _record(_object(content, place), kind, place)
+    if container is dict:
+        whole = _object(content, place)
+        return whole if arguments[1] in (object, Any) else {
+            key: _parsed(value, arguments[1], _below(place, key)) for key, value in whole.items()
+        }  # fmt: skip
+    if container is list:
+        if not isinstance(content, list):
+            raise _unlike(list, place)
+        return [_parsed(value, arguments[0], _below(place, number)) for number, value in enumerate(content)]
+    assert isinstance(kind, type)
+    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
+        raise _unlike(kind, place)
+    return content
+
+
+def _record(content: Mapping[str, object], kind: type, place: str) -> object:
+    hints = _hints(kind)
+    if missing := [name for name, (_, needed) in hints.items() if needed and name not in content]:
+        raise ValueError(f"{place or 'it'} has no {', '.join(missing)}")
+    known = {name: hint for name, (hint, _) in hints.items() if name in content}
+    return kind(**{name: _parsed(content[name], hint, _below(place, name)) for name, hint in known.items()})
+
+
+@cache
+def _hints(kind: type) -> dict[str, tuple[object, bool]]:
+    """The type of every field, and whether the field must be there."""
+    types = get_type_hints(kind)
+    return {
+        one.name: (types[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)
+    }
+
+
+def _object(content: object, place: str) -> dict[str, object]:
+    if not isinstance(content, dict):
+        raise _unlike(dict, place)
+    return content
+
+
+def _below(place: str, key: object) -> str:
+    return f"{place}.{key}".lstrip(".")
+
+
+def _unlike(kind: type, place: str) -> ValueError:
+    return ValueError(f"{place or 'it'} is no {NAMES[kind]}")
+
+
+def as_json(record: object) -> dict[str, object]:
+    """A record as an object of JSON, in the order of its fields. None is left out, but for the fields in `null`."""
+    return dict(_items(record))
+
+
+def _items(record: object) -> Iterator[tuple[str, object]]:
+    assert is_dataclass(record)
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if value is not None or one.name in getattr(record, "null", ()):
+            yield one.name, _plain(value)
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return as_json(value)
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value] if isinstance(value, list) else value

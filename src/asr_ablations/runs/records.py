@@ -10,7 +10,7 @@ from rich.progress import track
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
-from asr_ablations.runs.identity import BEHAVIOUR, determining, identity_of
+from asr_ablations.runs.identity import BEHAVIOUR, Config, determining, identity_of
 from asr_ablations.runs.reader import (
     UnreadableFileError,
     read_config,
@@ -24,11 +24,10 @@ from asr_ablations.runs.reader import (
     read_utterances,
     read_yaml,
 )
-from asr_ablations.runs.record import RUN_CONFIG, RunRecord
+from asr_ablations.runs.record import NO_SUMMARY, DataRecord, RunRecord, Seeded
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
 from asr_ablations.runs.sweep_history import places, searched_arms
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
 EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
@@ -44,8 +43,8 @@ def edits(run: RunRecord) -> list[str]:
 
 def _is_edited(run: RunRecord) -> bool:
     """Whether the config is not that of the recorded id, by the same behaviour of the code."""
-    recorded, fingerprint = run.environment.get("id"), run.environment.get("data_fingerprint")
-    if recorded is None or fingerprint is None or run.environment.get("behaviour") != BEHAVIOUR:
+    recorded, fingerprint = run.environment.id, run.environment.data_fingerprint
+    if recorded is None or fingerprint is None or run.environment.behaviour != BEHAVIOUR:
         return False
     return bool(identity_of(determining(run.config), fingerprint) != recorded)
 
@@ -75,7 +74,7 @@ class Unfinished:
     folder: Path
     state: UnfinishedState
     reason: str
-    config: Json | None = None
+    config: Config | None = None
     overrides: list[str] = field(default_factory=list)
 
 
@@ -153,11 +152,11 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:
         if folder.is_symlink():  # taken over from another sweep, where it answered another question
             config = _frozen(folder) or config
             overrides = [str(line) for line in config.get("overrides") or overrides]
-        summary: Json = _if_there(read_summary, folder, {}) if diverged else read_summary(folder)
-        id_ = str(summary.get("id") or environment.get("id") or "")
+        summary = _if_there(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
+        id_ = summary.id or environment.id or ""
         utterances = [] if diverged else read_utterances(folder / layout.UTTERANCES)
         if not diverged:
-            refuse_partial(folder / layout.UTTERANCES, utterances, summary)
+            refuse_partial(folder / layout.UTTERANCES, utterances, summary.sets)
         read_model(folder)  # only whether they can be read: tables and figures do so later
         _if_there(read_losses, folder, list[str]())
         return RunRecord(
@@ -168,7 +167,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:
             metrics=_if_there(read_metrics, folder, []) if diverged else read_metrics(folder),
             utterances=utterances,
             environment=environment,
-            data=_if_there(read_data, folder, {}),
+            data=_if_there(read_data, folder, DataRecord()),
             model=f"{id_}/{layout.LAST}" if id_ else "",
             searched=id_ in manifest.searched,
             diverged_at=ended.diverged_at,
@@ -186,7 +185,7 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
         return otherwise
 
 
-def _frozen(folder: Path) -> Json | None:
+def _frozen(folder: Path) -> Config | None:
     """The config of an arm as its sweep froze it, in which the run's place in that sweep is described."""
     try:
         return read_yaml(layout.frozen_config(folder))
@@ -198,7 +197,7 @@ def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished
     """A run without a result, and what it was to be, as far as its files can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
-            config = read_yaml(path, RUN_CONFIG)
+            config = read_yaml(path, Seeded)
         except (FileNotFoundError, UnreadableFileError):
             continue
         return Unfinished(folder, state, reason, config, config.get("overrides", []))
@@ -224,4 +223,4 @@ def _run_folders(folder: Path) -> list[Path]:
 
 
 def _started(run: RunRecord) -> tuple[str, str]:
-    return str(run.environment.get("started", "")), str(run.folder)
+    return run.environment.started or "", str(run.folder)

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.runs.identity import determining
+from asr_ablations.runs.identity import Config, determining
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
-from asr_ablations.tools.files import Json
 
 TOTALS = {"wer": "words", "cer": "characters"}
 """What the errors of a metric are counted against; a single error is the step in which a rate can change."""
@@ -41,16 +40,16 @@ def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNo
     everything but the seed, across sweeps too. Runs that diverged are no noise, and unreadable ones are passed over.
     None where there is no such arm, and where it is not known what `like` was tested on.
     """
-    expected = set_hash(like.data, name)
+    expected = like.data.hash(name)
     if expected is None:
         return None
-    total = like.summary.get("sets", {}).get(name, {}).get(TOTALS.get(metric, ""))
+    total = like.value(name, TOTALS.get(metric, ""))
     own = like.folder.resolve()
     return noise_of_set(outputs, expected, name, metric, total, but=frozenset({own, *own.parents}))
 
 
 def noise_of_set(
-    outputs: Path, sha256: str, name: str, metric: str, total: int | None, but: frozenset[Path] = frozenset()
+    outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
     """The seed noise of a metric on the test set with this hash, from the sweeps under `outputs`, as in `seed_noise`.
 
@@ -60,11 +59,13 @@ def noise_of_set(
     for run in _runs(outputs, but):
         try:
             data = read_data(run)
-            if set_hash(data, name) != sha256 or fate_of(run).state != "done":
+            if data.hash(name) != sha256 or fate_of(run).state != "done":
                 continue
-            rate = float(read_summary(run)["sets"][name][metric])
+            rate = read_summary(run).value(name, metric)
+            if rate is None:
+                continue
             config = read_config(run)
-            arm = arm_content(config, data, read_environment(run))
+            arm = content_but_seed(config, data, read_environment(run))
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
@@ -83,16 +84,10 @@ def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
         yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
 
 
-def arm_content(config: Json, data: Json, environment: Json) -> str:
+def content_but_seed(config: Config, data: DataRecord, environment: Environment) -> str:
     """Everything that determines the results of a run but its seed."""
     same = {key: value for key, value in determining(config).items() if key != "seed"}
-    return json.dumps([same, set_hash(data, "train"), environment.get("behaviour")], sort_keys=True)
-
-
-def set_hash(data: Json, name: str) -> str | None:
-    """The hash of a set's texts and audio; None in a record without it."""
-    value = data.get("sets", {}).get(name, {}).get("sha256")
-    return None if value is None else str(value)
+    return json.dumps([same, data.hash("train"), environment.behaviour], sort_keys=True)
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:

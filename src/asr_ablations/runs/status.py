@@ -6,8 +6,8 @@ from typing import Literal
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import UnreadableFileError, read_status
+from asr_ablations.runs.record import Status
 from asr_ablations.tools.errors import Stopped, is_lack_of_memory
-from asr_ablations.tools.files import Json
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
 DIVERGED = "diverged"
@@ -51,7 +51,7 @@ class Fate:
     diverged_at: int | None = None
 
 
-def status_of(folder: Path) -> Json | None:
+def status_of(folder: Path) -> Status | None:
     """The status that a run recorded; None where none has begun."""
     try:
         return read_status(folder)
@@ -68,11 +68,11 @@ def fate_of(folder: Path) -> Fate:
     return fate(status, folder)
 
 
-def fate(status: Json | None, folder: Path) -> Fate:
+def fate(status: Status | None, folder: Path) -> Fate:
     """What a status says; the lease of the folder tells whether a run that does not end is still at work."""
     if status is None:
         return Fate("missing", "did not start")
-    name, why = status.get("status"), str(status.get("reason", "no reason given"))
+    name, why = status.status, status.reason or "no reason given"
     if name == DONE:
         return Fate("done")
     if name == RUNNING:
@@ -80,7 +80,7 @@ def fate(status: Json | None, folder: Path) -> Fate:
         return Fate("running", f"still running: {holder}") if holder else Fate("interrupted", "ended without a message")
     if name == PRUNED:
         return Fate("pruned", f"pruned: {why}")
-    if name == FAILED and isinstance(step := status.get(DIVERGED), int):
+    if name == FAILED and (step := status.diverged) is not None:
         return Fate("diverged", why, step)
     if name == FAILED and why.startswith("interrupted"):
         return Fate("interrupted", why)

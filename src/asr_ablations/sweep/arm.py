@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hydra.errors import HydraException, MissingConfigException
@@ -17,9 +17,10 @@ from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.listed_arms import LIST, OWN, ListedArm, read_arms
 from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
+from asr_ablations.runs.record import Progress, Status, as_json
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write, write_json
+from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 
 
@@ -44,7 +45,7 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}
         return {**asdict(self), **paths, "overrides": list(self.overrides)}
@@ -74,7 +75,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 
 
 def _is_launched(arm: str, sweep: Path) -> bool:
-    """Whether the sweep's manifest names the arm, or cannot be read and might; one of a plan alone names none."""
+    """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
         return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
@@ -109,12 +110,12 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
-    def progress(self) -> Json:
-        """The latest epoch, loss and WER that the arm recorded; empty before the first record."""
+    def progress(self) -> Progress | None:
+        """The latest epoch, loss and WER that the arm recorded; None before the first record."""
         try:
             return read_progress(self.arm.folder)
         except (FileNotFoundError, UnreadableFileError):
-            return {}
+            return None
 
     def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
         """Set status and reason of an arm whose process has ended.
@@ -122,11 +123,11 @@ class State:
         kill_reason: why the launcher killed the process, if it did; memory_kills: how many processes the system killed
         for lack of memory while it ran.
         """
-        recorded = status_of(self.arm.folder) or {}
+        recorded = status_of(self.arm.folder) or Status(status="")
         if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is running it"
-        elif kill_reason is None and recorded.get("status") == FAILED and DIVERGED in recorded:
-            self.status, self.reason = DIVERGED, recorded["reason"]
+        elif kill_reason is None and recorded.status == FAILED and recorded.diverged is not None:
+            self.status, self.reason = DIVERGED, recorded.reason or ""
         elif exit_code == 0:
             self.status = DONE
         elif kill_reason is not None:
@@ -134,20 +135,20 @@ class State:
             self._record(recorded)
         elif exit_code in STOPPED_EXIT_CODES or _was_interrupted(recorded):
             self.status, self.reason = STOPPED, "stopped; it can be continued"
-        elif recorded.get("status") == FAILED:
-            self.status, self.reason = FAILED, recorded["reason"]
+        elif recorded.status == FAILED:
+            self.status, self.reason = FAILED, recorded.reason or ""
         else:
             refused = _last_error(self.arm.log) if exit_code == REFUSED else None
             self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
             self._record(recorded)
 
-    def _record(self, recorded: Json) -> None:
+    def _record(self, recorded: Status) -> None:
         """Write the failure into the run's status, which the process could not do itself."""
-        write_json(self.arm.folder / STATUS, {**recorded, "status": FAILED, "reason": self.reason})
+        write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed for lack of memory in this container."""
+    """Return the number of processes that the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:
@@ -155,9 +156,9 @@ def memory_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _was_interrupted(recorded: Json) -> bool:
+def _was_interrupted(recorded: Status) -> bool:
     """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
-    return recorded.get("status") == FAILED and str(recorded.get("reason", "")).startswith("interrupted")
+    return recorded.status == FAILED and (recorded.reason or "").startswith("interrupted")
 
 
 def _last_error(log: Path) -> str | None:

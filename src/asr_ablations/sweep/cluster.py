@@ -91,7 +91,7 @@ class Cluster:
 
 
 def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """What an arm reserves. An arm that does not say takes a GPU per rank where there are any (has_gpus); several arms
+    """Return the resources that an arm reserves: by default a GPU per rank where there are any (has_gpus). Arms
     share a GPU only where each needs one.
     """
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus

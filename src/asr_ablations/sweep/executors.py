@@ -1,4 +1,4 @@
-"""Where the arms of a sweep run: on this machine, or wherever else something gives them a place."""
+"""Executors start the arms of a sweep: on this machine, or on others that a cluster assigns."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which GPUs and how many cores an arm gets."""
+"""Assignment of GPUs and cores to arms."""
 
 import os
 from collections.abc import Sequence

@@ -22,7 +22,6 @@ from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerp
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json
 
 SHOW = "asr_ablations.sweep.live.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
@@ -77,7 +76,7 @@ def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -
 
 def run(
     arms: Sequence[FrozenArm],
-    metadata: Json,
+    metadata: dict[str, object],
     places: Callable[[Sequence[FrozenArm]], Places],
     *,
     timeout: float | None,
@@ -132,7 +131,8 @@ def objective(state: State) -> float:
         summary = read_summary(state.arm.folder)
     except FileNotFoundError:
         return float("nan")
-    return float(summary["best_validation_wer"])
+    assert summary.best_validation_wer is not None
+    return summary.best_validation_wer
 
 
 def report_unfinished(states: Sequence[State]) -> None:

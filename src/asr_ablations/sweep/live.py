@@ -11,9 +11,10 @@ from rich.text import Text
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import read_overrides, read_summary, read_yaml
+from asr_ablations.runs.record import Progress
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
-from asr_ablations.tools.files import Json, typed
+from asr_ablations.tools.files import typed
 from asr_ablations.tools.terminal import console
 
 
@@ -50,7 +51,7 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _overrides(folder: Path) -> list[str]:
-    """What was typed for an arm; one that did not start has it in its frozen config alone."""
+    """Return the overrides of an arm. An arm that did not start has them in its frozen config alone."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:
@@ -63,10 +64,10 @@ def _cells(folder: Path) -> list[str]:
     if reason := why_unfinished(folder):
         return [reason, "", "", "", ""]
     summary = read_summary(folder)
-    tests = "  ".join(f"{name} {100 * summary['sets'][name]['wer']:.2f}" for name in summary["test_sets"])
-    validation = next(iter(summary["sets"].values()))
-    wer = f"{100 * validation['wer']:.2f}"
-    return ["done", wer, tests, f"{summary['seconds']['train']:.0f}", f"{summary['parameters']:,}"]
+    tests = "  ".join(f"{name} {100 * summary.sets[name].wer:.2f}" for name in summary.test_sets)
+    validation = next(iter(summary.sets.values()))
+    wer = f"{100 * validation.wer:.2f}"
+    return ["done", wer, tests, f"{summary.seconds['train']:.0f}", f"{summary.parameters or 0:,}"]
 
 
 COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
@@ -118,19 +119,19 @@ class _LazyTable:
         for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
             table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
         for name, state in zip(what_varies([s.arm.overrides for s in self.states]), self.states, strict=True):
-            progress = state.progress() if state.status == RUNNING else {}
+            progress = state.progress() if state.status == RUNNING else None
             status = Text.assemble((state.status, COLOURS.get(state.status, "dim")), f" {state.reason}".rstrip())
             table.add_row(name, status, *_live_cells(progress))
         return table
 
 
-def _live_cells(progress: Json) -> list[str]:
+def _live_cells(progress: Progress | None) -> list[str]:
     """Epoch, training loss, WER in percent and time left (minutes:seconds); empty where they are not known yet."""
-    if not progress:
+    if progress is None:
         return ["", "", "", ""]
-    fraction = progress["batch"] / max(1, progress["batches"])
-    epoch = f"{progress['epoch'] + fraction:.1f}/{progress['epochs']}"
-    loss = "" if progress["loss"] is None else f"{progress['loss']:.3f}"
-    wer = "" if progress["wer"] is None else f"{100 * progress['wer']:.1f}"
-    minutes, seconds = divmod(round(progress["seconds_left"]), 60)
+    fraction = progress.batch / max(1, progress.batches)
+    epoch = f"{progress.epoch + fraction:.1f}/{progress.epochs}"
+    loss = "" if progress.loss is None else f"{progress.loss:.3f}"
+    wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
     return [epoch, loss, wer, f"{minutes}:{seconds:02d}"]

@@ -101,7 +101,7 @@ def check_arm(cfg: DictConfig, known: dict[str, str]) -> Checked:
 
 
 def _without_model(cfg: DictConfig, key: str, known: dict[str, str]) -> Checked:
-    """What the data of an arm are, whose model cannot be built."""
+    """Return the data's fingerprint for an arm whose model cannot be built."""
     try:
         known[key] = fingerprint_of(cfg)
         return Checked(known[key], None)
@@ -123,5 +123,5 @@ def _build(cfg: DictConfig) -> None:
 
 
 def is_training(cfg: DictConfig) -> bool:
-    """Whether the arm's result is a trained model, and not a measurement, which is repeated each time."""
+    """True if the arm trains a model. A measurement is repeated each time."""
     return "max_epochs" in cfg and "benchmark" not in cfg

@@ -80,7 +80,7 @@ class ArmProcess:
 
     @property
     def memory_kills(self) -> int:
-        """How many processes the system has killed for lack of memory since this one was started."""
+        """Return the number of processes killed by the system for lack of memory since this one was started."""
         return memory_kills() - self._memory_kills
 
     def exit_code(self) -> int | None:

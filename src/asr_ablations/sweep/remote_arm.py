@@ -30,7 +30,7 @@ STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 @dataclass(frozen=True)
 class Job:
-    """How an arm is started on any machine. folder: the current one, by which relative paths go."""
+    """The start of an arm on any machine. folder: the current folder, to which relative paths refer."""
 
     script: Path
     arm: FrozenArm

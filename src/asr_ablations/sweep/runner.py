@@ -80,7 +80,7 @@ class Runner:
             self._running[index] = _Running(state, process)
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Whether there is nothing to do: another launcher still runs the arm, or has finished it."""
+        """True if there is nothing to do: another launcher still runs the arm, or has finished it."""
         _skip_if_ended(state)
         state.not_before = time.monotonic() + RETRY
         return state.ended or owner(state.arm.folder) is not None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
@@ -18,14 +19,36 @@ from omegaconf import OmegaConf
 from asr_ablations.config.compose import compose
 from asr_ablations.runs.listed_arms import LIST
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json, typed
+from asr_ablations.tools.files import typed
 
 METHODS = ("grid", "random", "bayes")
 
 
+class Parameter(TypedDict, total=False):
+    """What an agent may choose for one key: a value, one of several, or one from a distribution."""
+
+    value: ParsedElementType
+    values: list[ParsedElementType]
+    distribution: str
+    min: float
+    max: float
+
+
+class Definition(TypedDict):
+    """The input of `wandb sweep`."""
+
+    name: str
+    project: str
+    program: str
+    method: str
+    metric: dict[str, str]
+    parameters: dict[str, Parameter]
+    command: list[str]
+
+
 def definition(
     file: Path, repository: Path, overrides: Sequence[str], *, method: str | None, project: str | None
-) -> Json:
+) -> Definition:
     """The input of `wandb sweep`. overrides: for every arm; method: None for grid where every parameter has a list of
     values, else random; project: None for the logger's.
 
@@ -66,7 +89,7 @@ def _command(file: Path, repository: Path, overrides: Sequence[str]) -> list[str
     return [*program, f"sweep={file.stem}", *overrides, "${args_no_hyphens}"]
 
 
-def count_arms(parameters: Mapping[str, Json]) -> int | None:
+def count_arms(parameters: Mapping[str, Parameter]) -> int | None:
     """The number of arms of a grid; None where a parameter has no list of values."""
     number = 1
     for description in parameters.values():
@@ -76,7 +99,7 @@ def count_arms(parameters: Mapping[str, Json]) -> int | None:
     return number
 
 
-def parameter(key: str, value: object, conf: Path) -> Json:
+def parameter(key: str, value: object, conf: Path) -> Parameter:
     """One entry of hydra.sweeper.params as W&B writes it: `value`, `values`, or `min`, `max` and `distribution`.
 
     Raises UsageError for a value that Hydra cannot read.
@@ -95,7 +118,7 @@ def parameter(key: str, value: object, conf: Path) -> Json:
     return {"value": _plain(sweep)}
 
 
-def _interval(sweep: IntervalSweep) -> Json:
+def _interval(sweep: IntervalSweep) -> Parameter:
     assert sweep.start is not None
     assert sweep.end is not None
     whole = isinstance(sweep.start, int) and isinstance(sweep.end, int)
@@ -111,7 +134,7 @@ def _plain(value: ParsedElementType) -> ParsedElementType:
     return value if isinstance(value, (bool, int, float)) else Transformer.str(value)
 
 
-def _method(requested: str | None, parameters: Mapping[str, Json]) -> str:
+def _method(requested: str | None, parameters: Mapping[str, Parameter]) -> str:
     has_grid = count_arms(parameters) is not None
     if requested == "grid" and not has_grid:
         endless = [key for key, description in parameters.items() if "distribution" in description]

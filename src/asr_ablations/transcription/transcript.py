@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from asr_ablations.tools.files import Json
 from asr_ablations.transcription.recogniser import Piece, Word
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
@@ -28,7 +27,7 @@ class Transcript:
     def text(self) -> str:
         return " ".join(word.word for word in self.words)
 
-    def content(self) -> Json:
+    def content(self) -> dict[str, object]:
         """Return the content of the JSON output; times in seconds, to the millisecond."""
         words = [{key: _rounded(value) for key, value in asdict(word).items()} for word in self.words]
         pieces = [{"start": round(p.start, 3), "end": round(p.end, 3), "text": p.text} for p in self.pieces]

@@ -123,7 +123,7 @@ Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
 
 @dataclass
 class Measured:
-    """What has been measured so far. reached: figures that have a goal, the worst of each."""
+    """Measurements so far. reached: figures that have a goal, the worst of each."""
 
     result: Result = field(default_factory=Result)
     reached: dict[str, float] = field(default_factory=dict)
@@ -270,7 +270,7 @@ def _figures(name: str, part: Result) -> dict[str, float]:
 
 
 def _counts(name: str, row: Mapping[str, object]) -> bool:
-    """Whether a row is one that the goal is about."""
+    """True if the goal is about this row."""
     if name == "input":
         return row.get("workers") == 1 and row.get("cache") == "pcm"
     return name != "scaling" or row.get("scaling") == "weak"

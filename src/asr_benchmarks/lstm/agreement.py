@@ -1,4 +1,4 @@
-"""Whether an implementation computes what the reference does."""
+"""Agreement of an implementation with the reference."""
 
 import statistics
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ class Agreement:
 
 
 class Expected:
-    """What the reference computes from the weights and the batch of a configuration."""
+    """Results of the reference for the weights and the batch of a configuration."""
 
     def __init__(self, configuration: Configuration, seed: int) -> None:
         batch = draw_batch(configuration, seed)
@@ -99,7 +99,7 @@ class Expected:
             self.valid = np.arange(batch.x.shape[1]) < batch.lengths[:, None]
 
     def agreement(self, worker: Worker) -> Agreement:
-        """How a Training, in its process, agrees with the reference. It takes two steps."""
+        """Compare a Training, in its process, with the reference over two steps."""
         outputs = worker.call("outputs")
         same = outputs.shape == self.logits.shape
         logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")

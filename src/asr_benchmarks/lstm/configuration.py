@@ -34,7 +34,7 @@ class Configuration:
 
     @property
     def variable(self) -> bool:
-        """Whether utterances differ in length."""
+        """True if utterances differ in length."""
         return self.frames[0] < self.frames[1]
 
     @property

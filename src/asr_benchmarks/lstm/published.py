@@ -70,7 +70,7 @@ PAPERS_SLOWEST: Mapping[str, str] = {CE_SHORT: SLOWEST, CE_LONG: KERAS_TF}
 
 
 def times_faster(configuration: str, implementation: str | None) -> float | None:
-    """How many times faster an implementation is than the paper's slowest of the configuration; None if the text does
+    """The speed of an implementation over the paper's slowest of the configuration; None if the text does
     not say.
     """
     slowest = PAPERS_SLOWEST.get(configuration)

@@ -190,8 +190,8 @@ def _unlike_the_paper(network: Network, shrink: int) -> list[str]:
 
 
 def _scaling(rows: Sequence[StepRow]) -> list[GainRow]:
-    """What threads and a GPU gain for each network in each framework, with the first of its mini-batches, which is the
-    paper's if that is measured.
+    """Return the gain from threads and from a GPU for each network in each framework, with its first mini-batch: the
+    paper's, if that is measured.
     """
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):

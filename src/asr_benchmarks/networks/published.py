@@ -46,7 +46,7 @@ def row(
 
 
 def finding(rows: Sequence[GainRow]) -> str | None:
-    """How often more threads than cores were slower than as many threads as cores; None if that was not measured."""
+    """Count the cases in which more threads than cores were slower than one per core; None if not measured."""
     ratios = [ratio for row in rows if (ratio := row["beyond cores / cores"]) is not None]
     return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
 
@@ -133,7 +133,7 @@ def _other_gpus(networks: Collection[str], counts: Collection[int]) -> list[Row]
 
 
 def scaling(networks: Collection[str]) -> list[GainRow]:
-    """What threads and GPUs gained in the paper with these networks."""
+    """Return the paper's gains from threads and GPUs with these networks."""
     return [
         row(case.network, case.framework, _marked(case.machine), case.machine["cores"], case.threads, case.gpu)
         for case in _cases(networks)
@@ -141,7 +141,7 @@ def scaling(networks: Collection[str]) -> list[GainRow]:
 
 
 def note() -> str:
-    """What the names of the paper's machines stand for."""
+    """Explain the names of the paper's machines."""
     machines = [f"{machine['name']}: {machine['about']}" for machine in table()["machines"].values()]
     return f"published: {table()['source']}, {table()['software']}; {'; '.join(machines)}"
 

@@ -1,4 +1,4 @@
-"""Which networks are measured, where, with how many threads and samples; and their processes."""
+"""Variants to measure: networks, devices, threads and samples, and their processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

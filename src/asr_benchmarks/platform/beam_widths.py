@@ -1,4 +1,4 @@
-"""How long the evaluation of a trained model takes by beam width, and its error rates (Baunsgaard2020 table 3)."""
+"""Evaluation time and error rates of a trained model by beam width (Baunsgaard2020 table 3)."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -140,13 +140,13 @@ def _memory() -> dict[str, object]:
 
 
 def _notes(run: RunRecord, minutes: float | None, reached: Sequence[platform_tables.TargetRow]) -> list[str]:
-    spent, epochs = run.summary["seconds"]["train"] / 60, run.summary["epochs"]
+    spent, epochs = run.summary.seconds["train"] / 60, run.summary.epochs
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
         f"epochs trained in {spent:.3g} minutes, with {limit}: {epochs}; {run.folder.parent.name}/{run.folder.name}",
         "R: hours of audio trained per second; time to accuracy: median over three validations, from the start",
     ]
-    if (count := run.summary["ranks"]) > 1:
+    if (count := run.summary.ranks or 1) > 1:
         lines.append(f"CPU, memory and waiting are those of the first of {count} ranks; GPUs are all of them")
     if missed := [f"{row['rate']} {row['target %']} %" for row in reached if row["minutes"] is None]:
         lines.append(f"not reached: {', '.join(missed)}")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
@@ -49,17 +49,26 @@ TargetRow = TypedDict(
 """What it took to reach a target; None for a target that was not reached."""
 
 
+T = TypeVar("T")
+
+
 def figures(run: RunRecord) -> dict[str, object]:
     """Single figures of the whole training."""
     return {
-        "parameters": run.summary["parameters"],
-        "epochs": run.summary["epochs"],
-        "minutes of training": run.summary["seconds"]["train"] / 60,
-        "hours of audio trained": float(run.summary["audio_hours_seen"]),
+        "parameters": run.summary.parameters,
+        "epochs": run.summary.epochs,
+        "minutes of training": run.summary.seconds["train"] / 60,
+        "hours of audio trained": recorded(run.summary.audio_hours_seen),
         "waiting for data %": waiting(run),
-        "peak memory GiB": run.summary["peak_memory_bytes"] / 2**30,
+        "peak memory GiB": recorded(run.summary.peak_memory_bytes) / 2**30,
         "GPU kWh": energy(read_utilisation(run.folder)),
     }
+
+
+def recorded(value: T | None) -> T:
+    """A value that every finished run records."""
+    assert value is not None
+    return value
 
 
 def throughput(run: RunRecord) -> list[ThroughputRow]:
@@ -68,10 +77,10 @@ def throughput(run: RunRecord) -> list[ThroughputRow]:
     R: hours of audio per second; utterances are the elements of Baunsgaard2020 §4.1.3.
     """
     summary = run.summary
-    per_hour = summary["train_utterances"] / summary["train_hours"]
+    per_hour = recorded(summary.train_utterances) / recorded(summary.train_hours)
     rates: dict[str, float] = {
-        "training steps": summary["audio_hours_per_second"],
-        "with validations": summary["audio_hours_seen"] / summary["seconds"]["train"],
+        "training steps": recorded(summary.audio_hours_per_second),
+        "with validations": recorded(summary.audio_hours_seen) / summary.seconds["train"],
     }
     return [
         {"of": name, "R": rate, "times real time": 3600 * rate, "utterances/s": per_hour * rate}
@@ -81,7 +90,7 @@ def throughput(run: RunRecord) -> list[ThroughputRow]:
 
 def phases(run: RunRecord) -> Table:
     """Seconds of each phase and its share of the time, from the set-up to the final evaluation."""
-    by_phase: dict[str, float] = run.summary["phase_seconds"]
+    by_phase = recorded(run.summary.phase_seconds)
     whole = sum(by_phase.values())
     return [
         {"phase": phase, "seconds": float(seconds), "share %": 100 * seconds / whole}
@@ -115,7 +124,7 @@ def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
 
 
 def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
-    """What it took to reach each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
+    """Return time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
         _target(find_metric(rate).label, attempt, samples)
@@ -140,8 +149,14 @@ def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> Targ
 def accuracy(run: RunRecord) -> Table:
     """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
     return [
-        {"set": name, **{metric.heading: 100 * float(rates[metric.name]) for metric in (WER, CER, CER_LONGER)}}
-        for name, rates in run.summary["sets"].items()
+        {
+            "set": name,
+            **{
+                metric.heading: 100 * recorded(run.summary.value(name, metric.name))
+                for metric in (WER, CER, CER_LONGER)
+            },
+        }
+        for name in run.summary.sets
     ]
 
 
@@ -150,12 +165,12 @@ def price(run: RunRecord, bought: Mapping[str, float | None]) -> Table:
     hour of audio trained as rented.
     """
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
-    training = None if per_hour is None else float(per_hour) * run.summary["seconds"]["train"] / 3600
+    training = None if per_hour is None else float(per_hour) * run.summary.seconds["train"] / 3600
     prices = {
         **{name: bought.get(part) for part, name in PARTS.items()},
         "an hour of the machine": per_hour,
         "this training": training,
-        "an hour of audio trained": None if training is None else training / run.summary["audio_hours_seen"],
+        "an hour of audio trained": None if training is None else training / recorded(run.summary.audio_hours_seen),
     }
     return [{"of": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
 

@@ -1,4 +1,4 @@
-"""How fast audio is read into batches: from every cache, with several numbers of workers, beside the model's step."""
+"""Speed of reading audio into batches: from every cache, with several numbers of workers, beside the model's step."""
 
 import itertools
 import time

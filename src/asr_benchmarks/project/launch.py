@@ -1,4 +1,4 @@
-"""How long an arm takes from its start to the end of its first training step, by how it is started."""
+"""Time from the start of an arm to the end of its first training step, for each way of starting it."""
 
 import copy
 import os
@@ -59,7 +59,7 @@ def _seconds(
         began = time.perf_counter()
         way(frozen)
         seconds = time.perf_counter() - began
-        launches.append([read_summary(arm.folder)["launch_seconds"] for arm in frozen])
+        launches.append([read_summary(arm.folder).launch_seconds or 0.0 for arm in frozen])
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""What Lightning's loop costs: the same model over the same batches, through the Trainer and in a bare loop."""
+"""Cost of Lightning's loop: the same model over the same batches, through the Trainer and in a bare loop."""
 
 import itertools
 import statistics

@@ -133,7 +133,7 @@ class PortedDeepSpeech2(nn.Module):
 
 
 def _portable(model: DeepSpeech2) -> bool:
-    """Whether the usual port has such norms and recurrent layers."""
+    """True if the usual port has these norms and recurrent layers."""
     norms = [*(layer.norm for layer in convolutions(model)), *model.norms]
     layers = recurrent_layers(model)
     return (

@@ -1,4 +1,4 @@
-"""What recording the utilisation costs: the same steps with and without it, in alternating blocks of one process."""
+"""Cost of recording the utilisation: the same steps with and without it, in alternating blocks of one process."""
 
 import itertools
 import statistics

@@ -1,4 +1,4 @@
-"""How training scales over ranks: with a fixed batch per rank (weak), or a fixed batch of all ranks (strong)."""
+"""Scaling of training over ranks: with a fixed batch per rank (weak), or a fixed batch of all ranks (strong)."""
 
 import copy
 import os
@@ -217,7 +217,7 @@ def published_rows() -> list[PublishedRow]:
 
 
 def scaling_notes(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
-    """What a reader of the rows has to know: backend, threads, other work on the machine, failures, noise, sources."""
+    """Notes for readers of the rows: backend, threads, other work on the machine, failures, noise, sources."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
     lines = [f"ranks are {backend}, threads of each: {threads}; R: hours of audio trained per second, of all together"]
     largest = max(point.ranks for point in points)

@@ -179,7 +179,7 @@ def _learning(name: str, trained: Sequence[Epoch]) -> Row:
 def _choices(
     settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int
 ) -> list[str]:
-    """What the paper does not say, and what is assumed here instead."""
+    """List the settings that the paper leaves open, with the values assumed here."""
     own = f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
     return [
         f"Doetsch2016 §6 gives neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, momentum "

@@ -24,7 +24,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Settings:
-    """What all engines have in common. chunk: in frames; batch: in chunks; device: cpu or cuda."""
+    """Settings common to all engines. chunk: in frames; batch: in chunks; device: cpu or cuda."""
 
     features: int
     labels: int

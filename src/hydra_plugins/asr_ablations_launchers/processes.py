@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm, State
     from asr_ablations.sweep.executors import Places
-    from asr_ablations.tools.files import Json
 
 
 OPTIONS = {
@@ -73,7 +72,7 @@ class ProcessesLauncher(Launcher):
         )
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        """Where these arms run."""
+        """Return the executor of these arms."""
         from asr_ablations.sweep.executors import this_machine
 
         return this_machine(Path(sys.argv[0]).resolve(), arms, self.jobs, self.per_gpu)
@@ -86,8 +85,8 @@ class ProcessesLauncher(Launcher):
             print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
             raise SystemExit(0)
 
-    def metadata(self) -> "Json":
-        """How the sweep was started, for its manifest."""
+    def metadata(self) -> dict[str, object]:
+        """Return the start of the sweep, for its manifest."""
         assert self.config is not None
         return how_started(self.config, self.started)
 
@@ -99,8 +98,8 @@ class ProcessesLauncher(Launcher):
         return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
-def how_started(config: DictConfig, started: float) -> "Json":
-    """How a sweep was started, for its manifest: enough to type the same command again."""
+def how_started(config: DictConfig, started: float) -> dict[str, object]:
+    """Record the start of a sweep in its manifest: enough to type the same command again."""
     from asr_ablations.tools.machine import iso
 
     job = config.hydra.job
@@ -117,7 +116,7 @@ def how_started(config: DictConfig, started: float) -> "Json":
 
 
 def space(config: DictConfig) -> dict[str, str]:
-    """What the sweep varies, as it was written: by its file, and by the command line, which comes last."""
+    """Return the values that the sweep varies, as written in its file and then on the command line."""
     declared = {str(key): str(values) for key, values in (config.hydra.sweeper.get("params") or {}).items()}
     typed = dict(override.split("=", 1) for override in config.hydra.overrides.task if "=" in override)
     return {**declared, **{key: values for key, values in typed.items() if key in declared}}

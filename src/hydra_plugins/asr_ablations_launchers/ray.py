@@ -54,8 +54,8 @@ class RayLauncher(ProcessesLauncher):
 
 
 def _set_environment(*, is_local: bool) -> None:
-    """What Ray reads when it is imported: it reports its use to nobody, and a local one is reached by this command
-    alone, over the loopback address, which Ray otherwise takes by default on macOS only.
+    """Set the variables that Ray reads when it is imported: no usage reports, and a local cluster on the
+    loopback address alone, which is Ray's default on macOS only.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if is_local:

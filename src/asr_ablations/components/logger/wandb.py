@@ -125,7 +125,7 @@ def of_the_folder(run: Run) -> Json:
 def _started(run: Run) -> str:
     """The first start of a run's folder; empty where it has not started."""
     try:
-        return str(read_environment(run.folder).get("started"))
+        return str(read_environment(run.folder).started)
     except FileNotFoundError:
         return ""
 

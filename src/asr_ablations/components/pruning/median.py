@@ -7,7 +7,7 @@ from statistics import mean, median
 import pytorch_lightning as pl
 
 from asr_ablations.runs.layout import METRICS
-from asr_ablations.runs.status import Pruned, status_of
+from asr_ablations.runs.status import Pruned, fate_of
 from asr_ablations.tools.checks import whole
 
 
@@ -63,4 +63,4 @@ def curve(folder: Path, key: str) -> list[float]:
 
 
 def _is_done(folder: Path) -> bool:
-    return (status_of(folder) or {}).get("status") == "done"
+    return fate_of(folder).state == "done"

@@ -15,7 +15,6 @@ from asr_ablations.comparison.contrast import SHOWN, Outcome, Verdict
 from asr_ablations.comparison.derived_tables import Description, descriptions, final_values
 from asr_ablations.comparison.metrics import METRICS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.samples import final_value
 from asr_ablations.report.looks import furthest, look_rows, margin_text
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json
@@ -129,7 +128,7 @@ def _bars(panel: Axes, number: int, arm: Arm, values_by_set: list[list[float]], 
 
 def _values(arm: Arm, name: str, metric: Metric) -> list[float]:
     """The metric of every seed, in its unit."""
-    return [metric.scale * value for run in arm.runs if (value := final_value(run, name, metric.name)) is not None]
+    return [metric.scale * value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
 
 
 COLUMNS = 3

@@ -156,7 +156,7 @@ SMOOTHED_STEPS = 3
 
 def draw_throughput(comparison: Comparison, folder: Path) -> list[Path]:
     """throughput: seconds of audio per second over time, validation and checkpoints included; and means in training."""
-    rates = [[r for run in arm.runs if (r := run.summary.get("audio_hours_per_second"))] for arm in comparison.arms]
+    rates = [[r for run in arm.runs if (r := run.summary.audio_hours_per_second)] for arm in comparison.arms]
     if not any(rates):
         return []
     figure, (over_time, means) = panels(2)

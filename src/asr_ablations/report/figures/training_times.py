@@ -164,7 +164,7 @@ def window(run: RunRecord) -> list[Json]:
     """The samples of a few batches in the middle of training; empty where there are too few samples per batch."""
     rows = read_utilisation(run.folder)
     trained = [row["seconds"] for row in rows if row["phase"] == "train" and row["part"]]
-    steps, seconds = run.summary.get("steps"), run.summary.get("train_batch_seconds")
+    steps, seconds = run.summary.steps, run.summary.train_batch_seconds
     if len(trained) < 2 or not steps or not seconds:
         return []
     batch = seconds / steps

@@ -114,5 +114,5 @@ def _phases(comparison: Comparison, folder: Path) -> list[Path]:
 
 def _seconds(arm: Arm, phase: str) -> float:
     """Mean over the seeds; 0 for a phase that was not recorded."""
-    seconds = [run.summary.get("phase_seconds", {}).get(phase, 0.0) for run in arm.runs]
+    seconds = [(run.summary.phase_seconds or {}).get(phase, 0.0) for run in arm.runs]
     return float(np.mean(seconds)) if seconds else 0.0

@@ -23,7 +23,7 @@ from asr_ablations.report.section import ratio_text
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, as_json
 from asr_ablations.tools.files import Json
 
 DEFINITIONS = {
@@ -230,12 +230,11 @@ def _environments(comparison: Comparison) -> list[Json]:
     """Every different environment, with the runs that ran in it."""
     environments: dict[str, Json] = {}
     for run in comparison.runs:
-        code = run.environment.get("code") or {}
         environment = {
-            "versions": run.environment.get("versions"),
-            "hardware": run.environment.get("hardware"),
-            "commit": code.get("commit"),
-            "uncommitted changes": bool(code.get("dirty_diff")),
+            "versions": run.environment.versions,
+            "hardware": as_json(run.environment.hardware),
+            "commit": run.environment.code.commit,
+            "uncommitted changes": bool(run.environment.code.dirty_diff),
         }
         key = json.dumps(environment, sort_keys=True, default=str)
         environments.setdefault(key, {"runs": [], "values": _texts(environment)})["runs"].append(run.folder.name)

@@ -11,7 +11,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
-from asr_ablations.metrics.error_counts import align, recorded_errors, sum_errors
+from asr_ablations.metrics.error_counts import align, recorded_errors, total_errors
 from asr_ablations.report.figures.inspected import as_address
 from asr_ablations.report.inspection import (
     Inspected,
@@ -20,9 +20,8 @@ from asr_ablations.report.inspection import (
     recorded_audio,
     word_confusions,
 )
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import RunRecord, UtteranceRow
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 
 SHOWN = 10
 AUDIO_BYTES = 600_000
@@ -31,9 +30,9 @@ LONGEST = 40.0
 """Largest duration of a recording in seconds; a broken record can state any duration."""
 
 
-def worst(comparison: Comparison) -> list[Json]:
+def worst(comparison: Comparison) -> list[dict[str, object]]:
     """The test utterances with the highest word error rate over all runs; among equal rates the longer ones first."""
-    rows_by_utterance: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    rows_by_utterance: dict[tuple[str, str], list[UtteranceRow]] = defaultdict(list)
     first: dict[tuple[str, str], RunRecord] = {}
     for run in comparison.runs:
         for row in run.utterances:
@@ -45,7 +44,7 @@ def worst(comparison: Comparison) -> list[Json]:
     shown = []
     for (set_, id_), rows in ordered[:SHOWN]:
         sound = recording(first[set_, id_], rows[0], bytes_left)
-        bytes_left -= len(sound["audio"] or "")
+        bytes_left -= len(str(sound["audio"] or ""))
         shown.append({
             "set": set_,
             "id": id_,
@@ -57,7 +56,7 @@ def worst(comparison: Comparison) -> list[Json]:
     return shown
 
 
-def recording(run: RunRecord, row: Json, limit: int) -> Json:
+def recording(run: RunRecord, row: UtteranceRow, limit: int) -> dict[str, object]:
     """audio: a data: address with the utterance's audio as MP3, which every browser plays; None where the file is
     missing, is not audio, or makes an address of more than `limit` characters. silent: why it is None, where the file
     is none of the run's corpus.
@@ -76,7 +75,7 @@ def recording(run: RunRecord, row: Json, limit: int) -> Json:
     return {"audio": address if len(samples) and len(address) <= limit else None}
 
 
-def _recognised(arm: Arm, set_: str, id_: str) -> Json | None:
+def _recognised(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
     """What the arm's first seed recognised, word by word; None where it has no such utterance."""
     rows = [row for run in arm.runs[:1] for row in run.utterances if (row["set"], row["id"]) == (set_, id_)]
     if not rows:
@@ -85,12 +84,12 @@ def _recognised(arm: Arm, set_: str, id_: str) -> Json | None:
     return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _rate(rows), "pairs": pairs}
 
 
-def _rate(rows: Sequence[Json]) -> float:
+def _rate(rows: Sequence[UtteranceRow]) -> float:
     """Word error rate of the rows together."""
-    return sum_errors(recorded_errors(row) for row in rows).rate
+    return total_errors(rows, "wer").rate
 
 
-def single(comparison: Comparison, inspected: Sequence[Inspected]) -> Json:
+def single(comparison: Comparison, inspected: Sequence[Inspected]) -> dict[str, object]:
     """Empty lists for a comparison of several runs."""
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
     alone = len(comparison.runs) == 1
@@ -101,7 +100,7 @@ def single(comparison: Comparison, inspected: Sequence[Inspected]) -> Json:
     }
 
 
-def _utterance(run: RunRecord, seen: Inspected) -> Json:
+def _utterance(run: RunRecord, seen: Inspected) -> dict[str, object]:
     return {
         "kind": seen.kind,
         "set": seen.row["set"],

@@ -25,7 +25,7 @@ from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
-from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.files import write_json
 
 
 def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
@@ -33,8 +33,8 @@ def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
     write_json(folder / STANDING, standing(plan, course))
 
 
-def standing(plan: VerdictPlan, course: Course) -> Json:
-    """What STANDING holds: by arm its latest look, its seeds, its state, and its questions, rates as fractions.
+def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
+    """Return the content of STANDING: by arm its latest look, its seeds, its state, its questions; rates are fractions.
 
     The state of an arm is the outcome of its question. The baseline, and an arm of several questions, are open or
     decided.
@@ -47,7 +47,7 @@ def standing(plan: VerdictPlan, course: Course) -> Json:
     }
 
 
-def _arm(name: str, plan: VerdictPlan, course: Course) -> Json:
+def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
     own = [contrast for contrast in course.contrasts if name in contrast.question.weights]
     numbers = [contrast.look.number for contrast in own if contrast.look is not None]
     return {
@@ -64,7 +64,7 @@ def _state(name: str, contrasts: Sequence[Contrast]) -> str:
     return "open" if not contrasts or any(contrast.outcome == "open" for contrast in contrasts) else "decided"
 
 
-def _question(contrast: Contrast) -> Json:
+def _question(contrast: Contrast) -> dict[str, object]:
     ends = {"low": contrast.low, "high": contrast.high}
     return {
         "state": contrast.outcome,
@@ -93,12 +93,12 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Whether a run has a result, is of the arm's content, and was chosen by nobody."""
+    """True if a run has a result, has the arm's content, and was not proposed by a search."""
     try:
         environment = read_environment(other)
-        if fate_of(other).state not in RESULTS or environment.get("id") != arm.id:
+        if fate_of(other).state not in RESULTS or environment.id != arm.id:
             return False
-        if environment.get("behaviour") != BEHAVIOUR or arm.id in searched_arms(other.parent):
+        if environment.behaviour != BEHAVIOUR or arm.id in searched_arms(other.parent):
             return False
         return not differences(content(OmegaConf.create(read_config(other))), content(load_frozen(arm.config)))
     except (FileNotFoundError, UnreadableFileError):
@@ -121,7 +121,7 @@ class Ablation:
     folder: Path
     compose: Compose
     start: Start
-    metadata: Json
+    metadata: dict[str, object]
     retries: int
     share: bool
 
@@ -140,7 +140,7 @@ class Ablation:
             self._round(course.missing)
 
     def _course(self) -> Course:
-        """What the runs say that are there."""
+        """Return the result of the looks at the runs that have finished."""
         plan = self.planned.plan
         records = load([self.folder]) if any(self.folder.glob("*/status.json")) else Records([])
         arms, _ = planned_arms(plan, records)

@@ -14,14 +14,13 @@ from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.runs.identity import determining
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.identity import Config, determining
+from asr_ablations.runs.record import RunRecord, Summary
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.seed_noise import TOTALS, SeedNoise, noise_of_set
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
 from asr_ablations.statistics.alpha_spending import seeds_to_equal, seeds_to_find
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import iso
 
 
@@ -87,8 +86,8 @@ def continued(seeds: Sequence[int], count: int) -> list[int]:
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """What is known before the first run: the plan in a line, the noise of seeds by earlier sweeps, and how many seeds
-    the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
+    """Describe the plan before the first run: in a line, with the noise of seeds in earlier sweeps and the number of
+    seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
     """
     plan, metric = planned.plan, planned.design.metric
     unit, arms = metric.amount, len(plan.arms)
@@ -143,11 +142,7 @@ def _record(number: int, variant: Variant) -> RunRecord:
         folder=Path(str(number)),
         config=config,
         overrides=variant.overrides,
-        summary={"test_sets": tests},
-        metrics=[],
-        utterances=[],
-        environment={},
-        data={},
+        summary=Summary(sets={}, test_sets=tests),
     )
 
 
@@ -160,7 +155,7 @@ def _belonging_to_seeds(variants: Sequence[Variant]) -> list[str]:
     return sorted(keys)
 
 
-def _plain(cfg: DictConfig) -> Json:
+def _plain(cfg: DictConfig) -> Config:
     content = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}

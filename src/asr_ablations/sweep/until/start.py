@@ -26,20 +26,20 @@ from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
 from asr_ablations.sweep.until.terminal import print_end, print_plan
-from asr_ablations.tools.files import Json, folder_name
+from asr_ablations.tools.files import folder_name
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What Hydra's sweeper hands over. runs: the overrides of the runs that the sweep names; slots: for arms, those
-    of this machine; metadata: how the sweep was started.
+    """The sweep as Hydra's sweeper hands it over. runs: the overrides of its runs; slots: for arms on this machine;
+    metadata: how the sweep was started.
     """
 
     runs: Sequence[Sequence[str]]
     compose: Compose
     start: Start
     slots: Callable[[Sequence[FrozenArm]], Slots]
-    metadata: Json
+    metadata: dict[str, object]
 
 
 def run_until(sweep: Sweep) -> None:

@@ -1,4 +1,4 @@
-"""What an ablation that adds seeds says while it runs."""
+"""Messages of an ablation that adds seeds, while it runs."""
 
 import sys
 from collections.abc import Sequence

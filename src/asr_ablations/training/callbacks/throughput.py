@@ -49,11 +49,7 @@ class Throughput(pl.Callback):
         # the run may continue in the middle of an epoch, whose start is not repeated
         self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
 
-    def totals(self) -> dict[str, float]:
-        """Hours of audio trained on, seconds in training batches, and their ratio."""
-        rate = self.audio_hours / self.train_seconds if self.train_seconds else 0.0
-        return {
-            "audio_hours_seen": self.audio_hours,
-            "train_batch_seconds": self.train_seconds,
-            "audio_hours_per_second": rate,
-        }
+    @property
+    def rate(self) -> float:
+        """Hours of audio per second of training batches."""
+        return self.audio_hours / self.train_seconds if self.train_seconds else 0.0

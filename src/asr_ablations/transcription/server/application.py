@@ -18,7 +18,6 @@ from starlette.requests import ClientDisconnect
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError, is_lack_of_memory
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import give_memory_back
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.sources import read_whole
@@ -65,7 +64,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         return Response(text, media_type=kind)
 
     @app.post("/transcribe")
-    async def transcribe(request: Request) -> Json:
+    async def transcribe(request: Request) -> dict[str, object]:
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
         with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +109,7 @@ def _too_large(limit: int) -> HTTPException:
     return HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
 
 
-def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> Json:
+def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, object]:
     if (seconds := duration(path)) > 60 * minutes:
         raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected {minutes:g} at the most")
     samples = read_whole(path)

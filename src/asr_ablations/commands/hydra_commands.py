@@ -1,9 +1,4 @@
-"""Measure a training config on this machine.
-
-python src/benchmark.py benchmark=loop                 Lightning's loop against a bare one
-python src/benchmark.py benchmark=input                the loader alone: every cache, 0 to 4 workers, beside the model
-python src/benchmark.py benchmark=loop model=ds2 data=an4 data.root=<folder>
-"""
+"""The commands on Hydra configs beside train. Torch is imported only when there is work to do."""
 
 import sys
 from collections.abc import Sequence
@@ -22,14 +17,14 @@ if TYPE_CHECKING:
 
 @entry("benchmarks")
 def benchmark(cfg: DictConfig) -> object:
-    from asr_benchmarks.record import measure  # torch is imported only when there is work to do
+    from asr_benchmarks.record import measure
 
     return measure(cfg)
 
 
 @entry("evaluation", check_requests)
 def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
-    from asr_ablations.evaluation.evaluate import evaluate  # torch is imported only when there is work to do
+    from asr_ablations.evaluation.evaluate import evaluate
 
     results = evaluate(cfg if isinstance(cfg, list) else [cfg])
     log([evaluation for of_request in results for evaluation in of_request])
@@ -56,21 +51,21 @@ def log(evaluations: "Sequence[Evaluation]") -> None:
 
 @entry("export", check_export)
 def export(cfg: DictConfig) -> object:
-    from asr_ablations.onnx_export.export import export  # torch is imported only when there is work to do
+    from asr_ablations.onnx_export.export import export
 
     return export(cfg)
 
 
 @entry("language_model")
 def make_language_model(cfg: DictConfig) -> object:
-    from asr_ablations.commands.make_lm import make  # torch is imported only when there is work to do
+    from asr_ablations.commands.make_lm import make
 
     return make(cfg)
 
 
 @entry("prepare")
 def prepare(cfg: DictConfig) -> None:
-    from asr_ablations.commands.prepare_corpus import prepare  # torch is imported only when there is work to do
+    from asr_ablations.commands.prepare_corpus import prepare
 
     prepare(cfg)
 
@@ -82,7 +77,7 @@ def transcribe(cfg: DictConfig) -> None:
 
         serve(cfg)
         return
-    from asr_ablations.transcription.transcribe import transcribe  # torch is imported only when there is work to do
+    from asr_ablations.transcription.transcribe import transcribe
 
     if transcribe(cfg):
         sys.exit(1)
