@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.component_arguments import by_key, check_kinds, refuse_nulls
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
-from asr_ablations.config.targets import check_free, check_group, check_node, groups
+from asr_ablations.config.targets import check_free, check_group, check_node, groups, null_option
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
 from asr_ablations.tools.terminal import harmless_line
 
@@ -29,6 +29,12 @@ def check_targets(cfg: DictConfig) -> None:
         if str(key) not in groups():
             check_free(str(key), value)
             continue
+        if option := null_option(str(key)):
+            if value is None:
+                continue
+            if isinstance(value, dict) and "_target_" not in value:  # +penalty.scale=1 adds keys to null
+                added = ", ".join(f"{key!s}.{name!s}" for name in value)
+                raise UsageError(f"{added}: {key!s}={option} has no such key")
         if not isinstance(value, dict):
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
@@ -88,6 +94,11 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
+
+
+def build_optional(node: DictConfig | None, *positional: object, **keywords: object) -> Any:
+    """The object that a node describes; None for a group without a choice (null)."""
+    return None if node is None else build(node, *positional, **keywords)
 
 
 def _targets(node: object) -> list[str]:

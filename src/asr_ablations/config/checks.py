@@ -46,7 +46,6 @@ def check(cfg: DictConfig) -> None:
     _check_weights(cfg)
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
-    number("dropout", cfg.dropout, least=0, below=1)
     for key in ("tf32", "progress", "force", "plan"):
         switch(key, cfg[key])
     for key in ("ranks", "threads"):
@@ -62,7 +61,7 @@ def check(cfg: DictConfig) -> None:
     price = OmegaConf.select(cfg, "hardware.price_per_hour")
     if price is not None:
         number("hardware.price_per_hour", price, least=0, most=HIGHEST_PRICE, also="null for none")
-    if "until" in cfg:
+    if cfg.get("until") is not None:
         build(cfg.until)()
     a_path("outputs", cfg.outputs)
     for key in ("sweep", "arm"):

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from asr_ablations.config.targets import MARKS, contents_by_name, groups, options_by_name
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, of_the_experiment
+from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, of_the_experiment, with_nulls
 from asr_ablations.tools.files import Json
 
 KEPT = ("sweep", "ablation", "arms", "arm")
@@ -21,9 +21,11 @@ def plain_config(config: Json) -> Json:
     """
     known = groups()
     plain: Json = {}
-    for key, value in config.items():
+    for key, value in with_nulls(config).items():
         if key in ("ablation", "arms"):
             plain[key] = value
+        elif value is None and key in known and (name := null_option(key)):
+            plain[key] = name
         elif isinstance(value, dict):
             plain |= {key: chosen(key, value, config)} if key in known and "_target_" in value else {}
             plain |= dict(_leaves(value, f"{key}."))

@@ -125,6 +125,13 @@ def contents_by_name(group: str) -> dict[str, Json]:
     return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
 
 
+@cache
+def null_option(group: str) -> str | None:
+    """The name of the option that sets the group to null, or None if the group has no such option."""
+    contents = contents_by_name(group).items()
+    return next((name for name, content in contents if group in content and content[group] is None), None)
+
+
 def _read(file: Path) -> Json:
     return yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}
 

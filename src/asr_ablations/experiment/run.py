@@ -191,7 +191,7 @@ def _refuse_diverged(folder: Path) -> None:
 def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
     """Whether the run was pruned and pruning is still on, so that it does not continue; prints why."""
     status = status_of(record.folder)
-    if status is None or status.status != PRUNED or build(cfg.pruning)(record.folder, "") is None:
+    if status is None or status.status != PRUNED or cfg.pruning is None:
         return False
     print(f"pruned already: {status.reason}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
     return True

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
-from asr_ablations.config.build import build
+from asr_ablations.config.build import build, build_optional
 from asr_ablations.config.component_arguments import by_key
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
@@ -66,7 +66,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
-        penalty=build(cfg.penalty),
+        penalty=build_optional(cfg.penalty),
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,
@@ -76,6 +76,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
     task.cutting = cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
+    debugging = _debugging(cfg, None)
     data = SpeechData(
         corpus,
         alphabet,
@@ -88,7 +89,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
-        batches=_debugging(cfg, None).batches,
+        batches=None if debugging is None else debugging.batches,
     )
     return task, data
 
@@ -153,12 +154,13 @@ def trainer(
     """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
-    ours = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
+    each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
+    ours = [callback for callback in each if callback is not None]
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=ranks // cfg.nodes,
         num_nodes=cfg.nodes,
-        strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
+        strategy=parallel.strategy(pretrain is not None and pretrain.leaves_weights_out) if ranks > 1 else "auto",
         max_epochs=cfg.max_epochs if max_epochs is None else max_epochs,
         max_steps=max_steps,
         accumulate_grad_batches=cfg.batch.accumulate,
@@ -177,13 +179,15 @@ def trainer(
     )
 
 
-def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging, Stopping]:
+def _training_callbacks(
+    cfg: DictConfig,
+) -> tuple[ParallelTraining, Pretraining | None, WeightAveraging | None, Stopping | None]:
     # in this order: workers agree on weights before these are averaged
-    return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging), build(cfg.stopping)
+    return build(cfg.trainer), *(build_optional(node) for node in (cfg.pretrain, cfg.averaging, cfg.stopping))
 
 
-def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging:
-    debugging: Debugging = build(cfg.debug)(folder)
+def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging | None:
+    debugging: Debugging | None = None if cfg.debug is None else build(cfg.debug)(folder)
     return debugging
 
 

@@ -234,8 +234,8 @@ class CuttingOrder(Protocol):
 class Penalty(Protocol):
     """penalty: what the weights themselves add to the number that is minimised; validation leaves it out."""
 
-    def __call__(self, model: nn.Module) -> torch.Tensor | None:
-        """Nats (), float32, with gradients; None for none."""
+    def __call__(self, model: nn.Module) -> torch.Tensor:
+        """Nats (), float32, with gradients."""
 
 
 class ParallelTraining(pl.Callback, ABC):
@@ -327,8 +327,8 @@ class LoggerWithExitCode(Protocol):
 class PruningFactory(Protocol):
     """pruning: from a run folder to a callback that may raise Pruned between two epochs."""
 
-    def __call__(self, folder: Path, key: str) -> pl.Callback | None:
-        """None where runs are never pruned. key: of metrics.csv, lower is better."""
+    def __call__(self, folder: Path, key: str) -> pl.Callback:
+        """key: of metrics.csv, lower is better."""
 
 
 @runtime_checkable

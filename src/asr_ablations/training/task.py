@@ -25,12 +25,12 @@ from asr_ablations.training.contracts import (
     Features,
     GradientTreatment,
     Loss,
-    MonitoredSchedule,
     OptimizerFactory,
     Penalty,
     ScheduleFactory,
 )
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
+from asr_ablations.training.learning_rate import scheduled, step_after_optimizer
 from asr_ablations.training.lightning import share_buffers
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.optimizer_steps import missing_share
@@ -73,7 +73,7 @@ class CTCTask(pl.LightningModule):
         schedule: ScheduleFactory,
         gradient: GradientTreatment,
         loss: Loss,
-        penalty: Penalty,
+        penalty: Penalty | None,
         alphabet: Alphabet,
         validation_sets: list[str],
         seed: int,
@@ -152,9 +152,9 @@ class CTCTask(pl.LightningModule):
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
-        penalty = self.penalty(self.model)
-        if penalty is None:
+        if self.penalty is None:
             return loss
+        penalty = self.penalty(self.model)
         self._log_step("train/penalty", penalty.detach())
         return loss + penalty
 
@@ -182,13 +182,12 @@ class CTCTask(pl.LightningModule):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer of the model's parameters, and its schedule, stepped after each of its steps."""
         optimizer = self.make_optimizer(self.model.parameters())
-        schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        steps = int(self.trainer.estimated_stepping_batches)
+        return scheduled(optimizer, self.make_schedule(optimizer, total_steps=steps))
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
-        """Step a schedule of steps; training/learning_rate.py steps those of validations."""
-        if not isinstance(scheduler, MonitoredSchedule):
-            cast(torch.optim.lr_scheduler.LRScheduler, scheduler).step()
+        """Lightning's hook after a step of the optimizer."""
+        step_after_optimizer(scheduler)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Lightning's hook before the treatment of the gradients: make them the mean over the update's batches."""

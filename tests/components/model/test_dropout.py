@@ -1,9 +1,12 @@
 """Dropout's distribution, and the stream that its masks come from."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import compose, standing_corpus
 
@@ -36,9 +39,9 @@ def test_the_gradient_has_the_same_mask() -> None:
     assert torch.equal(torch.autograd.grad(y.sum(), x)[0], y.detach())
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
-def test_a_wrong_rate_is_named(rate: float) -> None:
-    with pytest.raises(ValueError, match=f"dropout={rate}: expected"):
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1, "a", None, True, float("nan")])
+def test_a_wrong_rate_is_named(rate: Any) -> None:
+    with pytest.raises(UsageError, match=f"dropout={rate}: expected"):
         Dropout(rate)
 
 

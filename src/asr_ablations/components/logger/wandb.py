@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from asr_ablations.components.logger.wandb_parts import begin_part, log_row, sync_command
-from asr_ablations.components.logger.wandb_run import end
+from asr_ablations.components.logger.wandb_run import begin_part, end, log_row, sync_command
 from asr_ablations.config.plain import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
