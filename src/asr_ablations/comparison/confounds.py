@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed, flatten
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.reader import load_yaml
 from asr_ablations.runs.record import RunRecord, SetContent, as_json
@@ -42,13 +42,6 @@ class ConfoundedError(UsageError):
         super().__init__("\n".join([head, *lines, hint]))
 
 
-def flatten(node: object, prefix: str = "") -> dict[str, object]:
-    """The leaves of a config by dotted key; a list is a single leaf."""
-    if not isinstance(node, dict):
-        return {prefix.rstrip("."): node}
-    return {key: value for name, child in node.items() for key, value in flatten(child, f"{prefix}{name}.").items()}
-
-
 def within(key: str, roots: Iterable[str]) -> bool:
     """Whether a dotted key is one of the roots or lies below one."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
@@ -70,7 +63,7 @@ def content(run: RunRecord) -> dict[str, object]:
 
 def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    return {key: value for key, value in flatten(config).items() if not within(key, NOT_COMPARED)}
+    return {key: value for key, value in flatten(config).items() if value != {} and not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:

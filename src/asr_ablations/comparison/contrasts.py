@@ -11,7 +11,7 @@ from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paire
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
-from asr_ablations.statistics.sample import Sample, holm
+from asr_ablations.statistics.sample import Sample
 
 NOT_LEARNED = 0.9
 """WER above which a model has not learned to transcribe: it writes almost nothing right."""
@@ -187,7 +187,7 @@ def has_learned(arm: Arm, set_: str) -> bool:
 def _corrected_pairs(measured: Sequence[Contrast]) -> list[float]:
     """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
     ps = [contrast.p_pairs for contrast in measured]
-    return ps if any(map(math.isnan, ps)) else holm(ps)
+    return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _pairs(question: Question, samples: SetSamples, metric: str) -> float:

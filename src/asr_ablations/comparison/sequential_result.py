@@ -12,7 +12,7 @@ from asr_ablations.runs.verdict_plan import VerdictPlan
 
 
 @dataclass(frozen=True)
-class Look:
+class PlannedLook:
     """number: counted from 1; runs: of each arm; contrasts: of the questions that were open before it."""
 
     number: int
@@ -26,7 +26,7 @@ class Course:
     at the latest look. missing: the seeds that the next look lacks, by arm; empty where the plan has ended.
     """
 
-    looks: list[Look] = field(default_factory=list)
+    looks: list[PlannedLook] = field(default_factory=list)
     contrasts: list[Contrast] = field(default_factory=list)
     missing: dict[str, list[int]] = field(default_factory=dict)
 

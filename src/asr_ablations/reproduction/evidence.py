@@ -31,7 +31,7 @@ class FirstDifference:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class BitComparison:
     """What was compared, and what differs.
 
     first_difference: None where all losses are equal; metrics, hypotheses: what differs, as "key, epoch" and "set/id";
@@ -62,13 +62,13 @@ def refuse_damaged(run: RunRecord) -> None:
     weights_hash(last_checkpoint(run.folder))
 
 
-def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
+def compare_bits(original: RunRecord, reproduction: RunRecord) -> BitComparison:
     """Compare the records of two finished runs."""
     losses, new_losses = _losses(original), _losses(reproduction)
     epochs = original.summary.epochs or 1
     weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
     compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
-    return Evidence(
+    return BitComparison(
         steps=len(losses),
         utterances=len(original.utterances),
         first_difference=_first_difference(losses, new_losses, epochs) if losses else None,

@@ -7,11 +7,11 @@ from omegaconf import OmegaConf
 
 from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
-from asr_ablations.reproduction.evidence import causes, changed_since, compare_runs, refuse_damaged
+from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.reproduction.seed_tolerance import noise
-from asr_ablations.reproduction.verdict import Verdict, judge
+from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.records import read_run
@@ -81,7 +81,7 @@ def request_text(original: Original, home: Path) -> str:
 class Reproduction:
     """A finished reproduction. folder: the run's; result: the file that holds the verdict."""
 
-    verdict: Verdict
+    verdict: ReproductionVerdict
     folder: Path
     result: Path
 
@@ -105,7 +105,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     refuse_failure(exit_code, folder)
     assert folder is not None
     record = read_run(folder)
-    evidence = compare_runs(original.record, record)
+    evidence = compare_bits(original.record, record)
     verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
     runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
     write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})

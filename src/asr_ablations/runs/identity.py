@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -125,6 +125,17 @@ def without_folder(override: str) -> str:
     """An override by whose value weights are found, with the last part of their path alone: it says enough of them."""
     key, _, value = override.partition("=")
     return f"{key}={Path(value).name}" if key == "weights" else override
+
+
+def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """The leaves of a config by dotted key. A list is a single leaf, and so is an object without keys."""
+    leaves: dict[str, object] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:

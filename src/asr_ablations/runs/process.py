@@ -5,7 +5,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
 from asr_ablations.tools.files import SOURCE
+from asr_ablations.tools.watchdog import when_gone
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
@@ -35,23 +35,13 @@ def follow_launcher() -> None:
     if (launcher := os.environ.get(LAUNCHER)) is None:
         return
     pid, _, started = launcher.partition(":")
-    threading.Thread(target=_watch, args=(int(pid), float(started)), daemon=True, name="watchdog").start()
+    when_gone(int(pid), float(started), _stop)
 
 
-def _watch(pid: int, started: float) -> None:
-    while _is_alive(pid, started):
-        time.sleep(0.5)
+def _stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
     os._exit(1)
-
-
-def _is_alive(pid: int, started: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 LAUNCHED = "ASR_ABLATIONS_LAUNCHED"

@@ -8,14 +8,14 @@ the level of that look.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from asr_ablations.statistics.distributions import normal_above, normal_bound, t_above, t_bound
+from asr_ablations.statistics.distributions import fewest, normal_above, normal_bound, t_above, t_bound
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.power import with_seeds
 
@@ -177,14 +177,20 @@ def seeds_to_find(difference: float, deviation: float, level: float, power: floa
 
     deviation: of a run over seeds, in the unit of the difference; speakers add nothing.
     """
-    return _fewest(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference))
+    return (
+        fewest(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference), MOST_SEEDS) or MOST_SEEDS
+    )
 
 
 def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
     """Seeds of each of two equal arms with which two one-sided tests at `level` each show that they are equal within
     ± margin with this probability, where a run has this standard deviation over seeds and speakers add nothing.
     """
-    return _fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin)
+    return fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin, MOST_SEEDS) or MOST_SEEDS
+
+
+MOST_SEEDS = 2**20
+"""Seeds above which none are proposed."""
 
 
 def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
@@ -192,14 +198,3 @@ def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
     degrees = 2 * runs - 2
     quantiles = t_bound(tail, degrees) + t_bound(miss, degrees)
     return float(quantiles * deviation * math.sqrt(2 / runs))
-
-
-def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number from 2 that is enough, at most about a million."""
-    low, high = 1, 2
-    while high < 1_000_000 and not enough(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

@@ -4,6 +4,7 @@ scipy.special computes what scipy.stats has, to the last bit; importing the latt
 small comparison, and its calls cost twenty times as much.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from scipy import special
@@ -43,3 +44,17 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
 
     table = [[diverged, runs - diverged], [diverged_baseline, runs_baseline - diverged_baseline]]
     return float(stats.fisher_exact(table).pvalue)
+
+
+def fewest(enough: Callable[[int], bool], most: int) -> int | None:
+    """The smallest number from 2 to `most` that is enough; None if `most` is not. A larger number than an
+    enough one must be enough, too."""
+    if not enough(most):
+        return None
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

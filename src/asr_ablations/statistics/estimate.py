@@ -40,6 +40,11 @@ class RunNoise:
     shared: float = 0.0
 
 
+def run_noise(values: Sequence[float]) -> RunNoise:
+    """The noise of the runs of one arm, two or more."""
+    return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
+
+
 def over_seeds(arms: Sequence[RunNoise]) -> Part:
     """The noise of seeds alone, with Welch's degrees of freedom."""
     variances = [(arm.variance / arm.runs, arm.degrees) for arm in arms]

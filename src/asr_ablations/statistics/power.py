@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy import optimize
 
-from asr_ablations.statistics.distributions import chi_square_quantile, normal_above, t_above, t_bound
+from asr_ablations.statistics.distributions import chi_square_quantile, fewest, normal_above, t_above, t_bound
 from asr_ablations.statistics.estimate import Estimate, Part, RunNoise, combined
 from asr_ablations.statistics.intervals import Range
 
@@ -146,13 +146,13 @@ def speakers_for(difference: float, estimate: Estimate, level: float, power: flo
 
 
 def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    return _fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size)
+    return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
 
 
 def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
     if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
         return None
-    return _fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size)
+    return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
 
 
 @dataclass(frozen=True)
@@ -220,16 +220,3 @@ def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | No
     noise = combined(arms, speakers) if arms else speakers
     assert noise is not None
     return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)
-
-
-def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """The smallest number from 2 to MOST that is enough, if more are always enough too."""
-    if not enough(MOST):
-        return None
-    low, high = 1, 2
-    while not enough(high):
-        low, high = high, min(2 * high, MOST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from asr_ablations.statistics.distributions import t_bound
+from asr_ablations.statistics.estimate import over_seeds, run_noise
 from asr_ablations.statistics.intervals import Range
-from asr_ablations.statistics.sample import welch_error
 
 
 def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) -> Range | None:
@@ -28,11 +28,11 @@ def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) 
     if min(len(arm), len(baseline)) < 2:
         return None
     logs = [np.log(values).tolist() for values in (arm, baseline)]
-    error, degrees = welch_error(*logs)
-    if not error:
+    noise = over_seeds([run_noise(values) for values in logs])
+    if not noise.standard_error:
         return None
     middle = float(np.mean(logs[0]) - np.mean(logs[1]))
-    half = t_bound(level / 2, degrees) * error
+    half = t_bound(level / 2, noise.degrees) * noise.standard_error
     return Range(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
