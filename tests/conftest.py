@@ -32,6 +32,16 @@ COMPILERS = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0",  # JAX compiles twice as fast what takes a few steps here
 }
 """Variables of the compilers of torch and JAX, which read them when they are imported."""
+LIGHTNING_WARNINGS = (
+    "ignore:.*does not have many workers",  # reading in the training process is meant: audio is remembered
+    "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
+    "ignore:.*isinstance.treespec, LeafSpec",  # Lightning 2.6 under torch 2.11
+    "ignore:.*Checkpoint directory .* exists",  # a run that goes on
+    "ignore:.*GPU available but not used",  # the default suite is CPU only
+    "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
+    "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself
+)
+"""What a test that fits a model silences, as experiment.quiet does in a run."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
 
 
@@ -66,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     look_up_in(CONF)
     os.environ.update(COMPILERS)
+    for line in LIGHTNING_WARNINGS:
+        config.addinivalue_line("filterwarnings", line)
     if hasattr(config, "workerinput"):
         end_with_parent()
 

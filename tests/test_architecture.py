@@ -13,16 +13,11 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 FLOORS = (
-    {"tools", "metrics", "statistics"},
-    {"runs", "data", "synthesis"},
-    {"config", "language_models", "comparison"},
-    {"training", "reproduction"},
-    {"components", "experiment", "transcription"},
-    {"evaluation", "onnx_export", "sweep", "report"},
-    {"asr_benchmarks"},
-    {"commands"},
+    {"tools", "metrics", "statistics"}, {"runs", "data", "synthesis"}, {"config", "language_models", "comparison"},
+    {"training", "reproduction"}, {"components", "experiment", "transcription"},
+    {"evaluation", "onnx_export", "sweep", "report"}, {"asr_benchmarks"}, {"commands"},
     {"hydra_plugins", "scripts"},
-)
+)  # fmt: skip
 """From the ground up. `scripts` are the files src/*.py."""
 FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
 HEAVY = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning", "lightning_fabric", "wandb"}

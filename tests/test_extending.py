@@ -11,159 +11,8 @@ import pytest
 from tests.helpers.interpreter import program
 from tests.helpers.support import REPOSITORY
 
-SOURCE = "src/asr_ablations"
-NORM = {
-    f"{SOURCE}/components/norm/frame_rms.py": '''
-        """Root mean square normalisation of each frame (Zhang & Sennrich 2019)."""
-
-        from torch import nn
-
-
-        class FrameRMS(nn.Module):
-            def __init__(self, frame, *, epsilon):
-                super().__init__()
-                self.axes, self.epsilon = tuple(range(-len(frame), 0)), epsilon
-
-            def forward(self, x, lengths):
-                return x * (x.float().square().mean(self.axes, keepdim=True) + self.epsilon).rsqrt().to(x.dtype)
-        ''',
-    "conf/norm/frame_rms.yaml": """
-        _target_: asr_ablations.components.norm.frame_rms.FrameRMS
-        _partial_: true
-        epsilon: 1.0e-3
-        """,
-}
-LEAKING = {
-    f"{SOURCE}/components/norm/leaking.py": '''
-        """A wrong one: the mean over time holds the padding."""
-
-        from torch import nn
-
-
-        class Leaking(nn.Module):
-            def __init__(self, frame):
-                super().__init__()
-
-            def forward(self, x, lengths):
-                return x - x.mean(dim=1, keepdim=True)
-        ''',
-    "conf/norm/leaking.yaml": """
-        _target_: asr_ablations.components.norm.leaking.Leaking
-        _partial_: true
-        """,
-}
-CORPUS = {
-    f"{SOURCE}/components/data/sheets.py": '''
-        """A table per split, <root>/<split>.tsv: id, speaker, audio file and text."""
-
-        from pathlib import Path
-
-        from asr_ablations.data.corpus import Corpus, file_utterance, text_of
-        from asr_ablations.tools.errors import UsageError
-
-
-        class Sheets(Corpus):
-            def prepare(self):
-                for split in self.folders():
-                    if self.root is None or not (self.root / f"{split}.tsv").is_file():
-                        raise UsageError(f"no {split}.tsv in {self.root}; to prepare it: {self.prepare_command()}")
-
-            def find(self, split):
-                rows = [line.split("\\t") for line in text_of(self.root / f"{split}.tsv").splitlines()]
-                return [file_utterance(id_, speaker, Path(audio), text) for id_, speaker, audio, text in rows]
-
-            def write(self, split, utterances):
-                self.root.mkdir(parents=True, exist_ok=True)
-                rows = [f"{u.id}\\t{u.speaker}\\t{u.audio}\\t{u.text}\\n" for u in utterances]
-                (self.root / f"{split}.tsv").write_text("".join(rows), encoding="utf-8")
-        ''',
-    "conf/data/sheets.yaml": """
-        _target_: asr_ablations.components.data.sheets.Sheets
-        root: null
-        language: en
-        train: [train]
-        validation: [dev]
-        test: [test]
-        max_seconds: null
-        max_evaluated_seconds: null
-        on_bad: stop
-
-        # tests:
-        #   beside: [data.root=<sheets>, batch.size=4, max_epochs=1]
-        #   root: <sheets-copy>
-        #   language: pl
-        #   train.0: dev
-        #   validation.0: test
-        #   test.0: dev
-        #   max_seconds: 0.8
-        #   max_evaluated_seconds: 0.8
-        #   on_bad: {to: skip, beside: ["alphabet.characters='abcde '"], refused: data.on_bad=skip leaves}
-        """,
-}
-LANGUAGE = {
-    f"{SOURCE}/synthesis/languages/esperanto.py": '''
-        """Esperanto: an accusative in -n, and no exceptions."""
-
-        from asr_ablations.synthesis.grammar import Language, parse_grammar, words
-
-        NOUNS = words("""hundo kato domo arbo libro tablo seĝo pano akvo lakto pomo floro birdo fiŝo ĉevalo strato urbo
-            monto maro suno luno stelo knabo knabino viro virino patro patrino frato fratino amiko kampo ĝardeno""")
-        VERBS = words("vidas havas amas trovas portas aĉetas vendas donas prenas legas manĝas trinkas serĉas aŭdas")
-        ADJECTIVES = words("granda malgranda bela bona nova malnova ruĝa verda blanka nigra")
-        GRAMMAR = """
-        SENTENCE
-          3 la SUBJECT VERB la OBJECT | 1 la SUBJECT kaj la SUBJECT VERB OBJECT
-          1 la ADJECTIVE SUBJECT VERB la WHICH OBJECT
-        """
-
-
-        def language():
-            objects, which = [f"{noun}n" for noun in NOUNS], [f"{adjective}n" for adjective in ADJECTIVES]
-            categories = {"SUBJECT": NOUNS, "OBJECT": objects, "VERB": VERBS, "ADJECTIVE": ADJECTIVES, "WHICH": which}
-            return Language(parse_grammar(GRAMMAR), categories, list, {"clean": ("eo",), "other": ("eo",)})
-        ''',
-    "conf/alphabet/esperanto.yaml": """
-        _target_: asr_ablations.components.alphabet.spelled.spelled
-        _partial_: true
-        characters: "abcĉdefgĝhĥijĵklmnoprsŝtuŭvz '"
-        separation: null
-
-        # tests:
-        #   characters: "abcdefgh"
-        #   separation: "_"
-        """,
-}
-GROUP = {
-    f"{SOURCE}/components/jitter/__init__.py": '''
-        """How much the loss is shaken. Contract: Jitter."""
-
-        from typing import Protocol
-
-
-        class Jitter(Protocol):
-            """jitter: a factor."""
-
-            def __call__(self) -> float:
-                """A number above 0."""
-        ''',
-    **{
-        f"{SOURCE}/components/jitter/{name}.py": f'''
-        """The factor {factor}."""
-
-
-        def {name}():
-            return {factor}
-        '''
-        for name, factor in (("still", 1.0), ("shaken", 1.1))
-    },
-    **{
-        f"conf/jitter/{name}.yaml": f"""
-        _target_: asr_ablations.components.jitter.{name}.{name}
-        _partial_: true
-        """
-        for name in ("still", "shaken")
-    },
-}
+VARIANTS = Path(__file__).with_name("extending.md")
+BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FOUND = {
     "tests/components/test_contracts.py": ["norm-frame_rms", "data-sheets", "alphabet-esperanto", "jitter-shaken"],
     "tests/components/norm/test_norm_contract.py": ["frame_rms", "leaking"],
@@ -195,14 +44,14 @@ RUN = rf"(?<!model_contract)(?<!init_contract)(?<!dead_knobs)\.py::.*\[.*({NAMES
 """The ids of as many tests of the variants as take a quarter of a minute."""
 
 CONFTEST = """
-        from pathlib import Path
-        import re
+from pathlib import Path
+import re
 
 
-        def pytest_collection_modifyitems(items):
-            Path("found.txt").write_text("\\n".join(item.nodeid for item in items), encoding="utf-8")
-            items[:] = [item for item in items if re.search({run!r}, item.nodeid)]
-        """
+def pytest_collection_modifyitems(items):
+    Path("found.txt").write_text("\\n".join(item.nodeid for item in items), encoding="utf-8")
+    items[:] = [item for item in items if re.search({run!r}, item.nodeid)]
+"""
 
 WRONG = {
     "test_padding_never_enters": "leaking",
@@ -222,21 +71,23 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("src", "conf", "tests"):
         shutil.copytree(REPOSITORY / folder, root / folder)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
-    assert all(len(files) == 2 for files in (NORM, LEAKING, CORPUS, LANGUAGE)), "one Python file and one yaml"
-    new = NORM | LEAKING | CORPUS | LANGUAGE | GROUP | {"conftest.py": CONFTEST.format(run=RUN)}
-    for path, text in new.items():
+    *variants, group = VARIANTS.read_text(encoding="utf-8").split("\n## ")[1:]
+    assert all(len(BLOCK.findall(variant)) == 2 for variant in variants), "one Python file and one yaml"
+    files = [file for part in (*variants, group) for file in BLOCK.findall(part)]
+    for path, text in [*files, ("conftest.py", CONFTEST.format(run=RUN))]:
         assert not (root / path).exists()
         (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_text(without_margin(text), encoding="utf-8")
-    config = root / "conf" / "config.yaml"
-    text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("  - norm: batch\n", "  - norm: batch\n  - jitter: still\n"), encoding="utf-8")
+        (root / path).write_text(text, encoding="utf-8")
+    insert(root / "conf" / "config.yaml", "  - norm: batch\n", "  - jitter: still\n")
+    entry = '    "jitter": "asr_ablations.training.jitter.Jitter",\n'
+    insert(root / "src/asr_ablations/components/__init__.py", "CONTRACTS = {\n", entry)
     return root
 
 
-def without_margin(text: str) -> str:
-    """A file's text; the lines above stand eight columns to the right."""
-    return re.sub(r"^ {8}", "", text.strip("\n"), flags=re.MULTILINE).rstrip() + "\n"
+def insert(file: Path, line: str, more: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert line in text
+    file.write_text(text.replace(line, line + more), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,9 @@ from tests.helpers.every_key import Knob, chosen, every_knob, hints, stale_hints
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe
 from tests.helpers.ranks import run_ranks
-from tests.helpers.support import LIGHTNING_WARNINGS, REPOSITORY, compose, group_options
+from tests.helpers.support import REPOSITORY, compose, group_options
 
 pytestmark = [
-    *(pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS),
     pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*before.*optimizer.step"),  # a skipped outlier
     pytest.mark.filterwarnings("ignore:Total length of `DataLoader` across ranks is zero"),  # nobody is held out
 ]

@@ -14,15 +14,10 @@ from tests.helpers.support import compose, group_options, standing_corpus
 
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv")
 NOT_HERE = {
-    "loss": {"aligned": "needs a run that is trained"},
-    "gradient": {},
-    "augment": {"noise": "needs recordings, and changes waveforms before the step"},
-    "norm": {},
-    "features": {},
-    "penalty": {},
-    "optimizer": {},
-    "rnn": {},
-}
+    "loss": {"aligned": "needs a run that is trained"}, "gradient": {},
+    "augment": {"noise": "needs recordings, and changes waveforms before the step"}, "norm": {}, "features": {},
+    "penalty": {}, "optimizer": {}, "rnn": {},
+}  # fmt: skip
 """The groups whose options act within a step, and options that cannot be tried here, with the reason."""
 
 
@@ -37,12 +32,9 @@ def batch() -> Batch:
     labels = ["ab ".index(character) + 1 for character in itertools.chain(*texts)]
     return Batch(
         audio=torch.randint(-3000, 3000, (sum(samples),), generator=generator, dtype=torch.int16),
-        lengths=torch.tensor(samples),
-        targets=torch.tensor(labels),
-        target_lengths=torch.tensor([len(text) for text in texts]),
-        ids=["u-0", "u-1"],
-        texts=texts,
-    )
+        lengths=torch.tensor(samples), targets=torch.tensor(labels),
+        target_lengths=torch.tensor([len(text) for text in texts]), ids=["u-0", "u-1"], texts=texts,
+    )  # fmt: skip
 
 
 class Unscaled:

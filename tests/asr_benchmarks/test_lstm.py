@@ -177,14 +177,11 @@ def test_the_papers_configurations_are_those_of_its_table_3() -> None:
     chosen = choose(*_options())
     sizes = {
         configuration.name: (
-            configuration.batch,
-            configuration.frames[1],
-            configuration.features,
-            configuration.outputs,
+            configuration.batch, configuration.frames[1], configuration.features, configuration.outputs,
             configuration.labels,
         )
         for configuration in chosen
-    }
+    }  # fmt: skip
     assert sizes == {
         "1x320/CE-short": (64, 100, 123, 10, 1),
         "1x320/CE-long": (32, 1000, 123, 10, 1),
@@ -233,16 +230,9 @@ def test_a_wrong_network_is_one_line(change: dict[str, Any], line: str) -> None:
 
 def speed(implementations: dict[str, Implementation], **changes: Any) -> Result:
     options: dict[str, Any] = {
-        "networks": {"one": asdict(ONE)},
-        "configurations": ["one"],
-        "implementations": implementations,
-        "only": None,
-        "scale": 1,
-        "steps": 2,
-        "warmup": 0,
-        "budget": None,
-        "threads": 1,
-    }
+        "networks": {"one": asdict(ONE)}, "configurations": ["one"], "implementations": implementations,
+        "only": None, "scale": 1, "steps": 2, "warmup": 0, "budget": None, "threads": 1,
+    }  # fmt: skip
     *_, last = lstm_speed(CPU, **options | changes)
     return last
 
@@ -287,13 +277,10 @@ def test_other_numbers_and_missing_packages_are_notes_and_not_measured() -> None
 
 def test_what_differs_is_refused() -> None:
     agreements = {
-        "good": Agreement(1e-6, 1e-6, 0.5),
-        "fine": Agreement(1e-6, 1e-6, 0.504),
-        "other logits": Agreement(2 * LARGEST, 0.0, 0.5),
-        "no number": Agreement(float("nan"), 0.0, 0.5),
-        "other loss": Agreement(0.0, 30 * LARGEST, 0.5),
-        "other gradient": Agreement(0.0, 0.0, 0.3),
-    }
+        "good": Agreement(1e-6, 1e-6, 0.5), "fine": Agreement(1e-6, 1e-6, 0.504),
+        "other logits": Agreement(2 * LARGEST, 0.0, 0.5), "no number": Agreement(float("nan"), 0.0, 0.5),
+        "other loss": Agreement(0.0, 30 * LARGEST, 0.5), "other gradient": Agreement(0.0, 0.0, 0.3),
+    }  # fmt: skip
     reasons = refused(agreements, loss=20.0)
     assert list(reasons) == ["other logits", "no number", "other loss", "other gradient"]
     assert "lowers the loss by 0.3, the median by 0.5" in reasons["other gradient"]

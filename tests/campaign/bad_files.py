@@ -217,7 +217,6 @@ RECORDINGS: dict[str, Callable[[Path], Path]] = {
         ("NUL", "a\0.wav"), ("half a character", "\ud800.wav"), ("5000 letters", "x" * 5000), ("nothing", "no.wav"),
     )},
 }  # fmt: skip
-UNSEEN = {"missing", "a bomb", "half"}
 
 
 def _audio(make: Callable[[Path], Path], folder: Path) -> Outcome:

@@ -57,23 +57,12 @@ def _instead(make: Callable[[Path], object]) -> Damage:
 
 
 KINDS: dict[str, Damage] = {
-    "missing": lambda path: path.unlink(missing_ok=True),
-    "empty": _text(""),
-    "a brace": _text("{"),
-    "a list": _text("[]"),
-    "a number": _text("5"),
-    "a text": _text('"a"'),
-    "null": _text("null"),
-    "an object": _text("{}"),
-    "no UTF-8": _text(b"\xff\xfe"),
-    "NUL": _text(b"\x00" * 64),
-    "nested": _text("[" * 100_000),
-    "a bomb": _text(bomb()),
-    "half": _half,
-    "a folder": _instead(Path.mkdir),
-    "a pipe": _instead(os.mkfifo),
-    "a link to itself": _instead(lambda path: path.symlink_to(path.name)),
-}
+    "missing": lambda path: path.unlink(missing_ok=True), "empty": _text(""), "a brace": _text("{"),
+    "a list": _text("[]"), "a number": _text("5"), "a text": _text('"a"'), "null": _text("null"),
+    "an object": _text("{}"), "no UTF-8": _text(b"\xff\xfe"), "NUL": _text(b"\x00" * 64),
+    "nested": _text("[" * 100_000), "a bomb": _text(bomb()), "half": _half, "a folder": _instead(Path.mkdir),
+    "a pipe": _instead(os.mkfifo), "a link to itself": _instead(lambda path: path.symlink_to(path.name)),
+}  # fmt: skip
 NO_FILE = {"a folder", "a pipe", "a link to itself"}
 TABLES = {"metrics.csv", "losses.csv", "utterances.csv"}
 FILES = ["status.json", "config.yaml", "overrides", "environment.json", "summary.json", "data.json", "model.txt",

@@ -12,17 +12,10 @@ JUDGING_ROOMS = ("statistics", "comparison", "runs", "training", "metrics", "dat
 """The rooms whose faults would change an answer in silence: they get SHARE of the faults."""
 SHARE = 0.6
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
-    ast.Lt: (r"<(?!=)", "<="),
-    ast.LtE: (r"<=", "<"),
-    ast.Gt: (r">(?!=)", ">="),
-    ast.GtE: (r">=", ">"),
-    ast.Eq: (r"==", "!="),
-    ast.NotEq: (r"!=", "=="),
-    ast.In: (r"\bin\b", "not in"),
-    ast.NotIn: (r"\bnot\s+in\b", "in"),
-    ast.Is: (r"\bis\b", "is not"),
-    ast.IsNot: (r"\bis\s+not\b", "is"),
-}
+    ast.Lt: (r"<(?!=)", "<="), ast.LtE: (r"<=", "<"), ast.Gt: (r">(?!=)", ">="), ast.GtE: (r">=", ">"),
+    ast.Eq: (r"==", "!="), ast.NotEq: (r"!=", "=="), ast.In: (r"\bin\b", "not in"),
+    ast.NotIn: (r"\bnot\s+in\b", "in"), ast.Is: (r"\bis\b", "is not"), ast.IsNot: (r"\bis\s+not\b", "is"),
+}  # fmt: skip
 """The pattern of each operator and its replacement."""
 LOGS = {"log", "logger", "logging", "warnings", "print", "console"}
 TEXTS = (ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)

@@ -76,10 +76,6 @@ def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
     return folder / REPORT
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f}"
-
-
 def _counts(report: Report) -> str:
     return ", ".join(f"{name} {number}" for name, number in report.counts.items())
 

@@ -80,16 +80,9 @@ class Copy:
         command += [*options, f"--basetemp={self._temporary}", "-o", f"faulthandler_timeout={HANGING}", *arguments]
         variables = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "500"}
         process = self._process = subprocess.Popen(
-            command,
-            cwd=self.root,
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+            command, cwd=self.root, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
         try:
             output, _ = process.communicate(timeout=max(seconds, 1.0))
         except subprocess.TimeoutExpired:

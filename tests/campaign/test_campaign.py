@@ -42,14 +42,6 @@ def verdicts(folder: Path) -> dict[str, bool]:
     return {part["name"]: part["passed"] for part in json.loads((folder / "report.json").read_text())["parts"]}
 
 
-def test_each_part_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    parts = find_parts()
-    assert [line.split()[0] for line in lines] == sorted(parts)
-    assert all(len(part.DESCRIPTION) > 20 for part in parts.values())
-
-
 def test_the_docs_explain_each_part() -> None:
     page = (REPOSITORY / "docs" / "campaigns.md").read_text(encoding="utf-8")
     assert [name for name in find_parts() if f"| `{name}` |" not in page] == []
@@ -128,23 +120,6 @@ def test_what_ended_is_kept_at_ctrl_c_and_not_run_again(tmp_path: Path) -> None:
     assert campaign(parts, outputs, "--resume", str(folder)) == 0, "b would fail if it ran twice"
     assert verdicts(folder) == {"a": True, "b": True, "c": True}
     assert (folder / "c.1" / "work").is_dir()
-
-
-def test_parts_share_the_time_and_leave_what_they_do_not_need(tmp_path: Path) -> None:
-    """The first of two gets half of 36 s, the second, as the first ended at once, nearly all of it."""
-    for name in ("a", "b"):
-        write_part(tmp_path / "parts", name, "report.rows[-1][1] = str(context.seconds_left())")
-    assert campaign(tmp_path / "parts", tmp_path / "outputs") == 0
-    parts = json.loads((only(tmp_path / "outputs") / "report.json").read_text())["parts"]
-    first, second = (float(part["report"]["rows"][0][1]) for part in parts)
-    assert first <= 18
-    assert 18 < second <= 36 or parts[0]["seconds"] > 10
-
-
-def test_a_part_without_time_does_one_case(tmp_path: Path) -> None:
-    write_part(tmp_path / "parts", "a")
-    assert campaign(tmp_path / "parts", tmp_path / "outputs", "--hours", "1e-12") == 0
-    assert json.loads((only(tmp_path / "outputs") / "a.json").read_text())["report"]["counts"] == {"cases": 1}
 
 
 def test_make_campaign(tmp_path: Path) -> None:

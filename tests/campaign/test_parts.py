@@ -1,7 +1,6 @@
 """What the parts judge by: each finds what it is there to find."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,16 +15,14 @@ from asr_ablations.tools.errors import UsageError, choices
 from tests.campaign.bad_files import bad_files
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
 from tests.campaign.direct import Call, Outcome, outcome, refused
-from tests.campaign.input_table import Case, judge, read_table, taken_apart
-from tests.campaign.killing import Undisturbed, drawn
-from tests.campaign.moments import wait_for_changes
+from tests.campaign.input_table import Case, judge, read_table
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
-from tests.campaign.parts.values import alike, judged, unlike
+from tests.campaign.parts.values import judged, unlike
 from tests.campaign.tried import AGAIN, Tried
 from tests.campaign.typed import name_of
-from tests.campaign.values import BAD, Turned, read_admitted, value_cases
-from tests.campaign.victims import digests, half_files, temporary
+from tests.campaign.values import BAD, Turned, value_cases
+from tests.campaign.victims import half_files, temporary
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.invented_records import record
 
@@ -38,20 +35,6 @@ def test_the_table_has_rows_for_every_command_each_once() -> None:
     keys = [(case.command, case.typed, case.shell) for case in cases]
     assert [key for key in keys if keys.count(key) > 1] == []
     assert len(cases) > 400
-
-
-@pytest.mark.parametrize("line", ["rnn=x", "rnn=x | two | a", "rnn=x | | a"])
-def test_a_row_that_is_none_is_named(line: str, tmp_path: Path) -> None:
-    (tmp_path / "train.txt").write_text(f"# a comment\n{line}\n")
-    with pytest.raises(ValueError, match=r"train\.txt:2: expected arguments"):
-        read_table(tmp_path)
-
-
-def test_a_row_is_taken_apart() -> None:
-    words = taken_apart("RANK=abc WANDB_MODE=foo -m 'a=[1, 2]' A=b audio=- < /a/list")
-    assert words.arguments == ["-m", "a=[1, 2]", "A=b", "audio=-"]
-    assert words.environment == {"RANK": "abc", "WANDB_MODE": "foo"}
-    assert words.stdin == Path("/a/list")
 
 
 @pytest.mark.parametrize(
@@ -135,13 +118,6 @@ def turned(word: str, codes: tuple[int, ...] = (0,)) -> Turned:
     return Turned("train", 0, word, codes, (), "", "optimizer=adam", (word,))
 
 
-@pytest.mark.parametrize("line", ["seed | zero | a seed", "train seed | none | a seed", "train seed | zero |", "train"])
-def test_a_row_of_admitted_values_that_is_none_is_named(line: str, tmp_path: Path) -> None:
-    (tmp_path / "admitted.txt").write_text(f"# a comment\n{line}\n")
-    with pytest.raises(ValueError, match=r"admitted\.txt:2: expected"):
-        read_admitted(tmp_path / "admitted.txt")
-
-
 def test_an_admitted_value_is_looked_for_in_what_the_run_records(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("seed: 0\ndropout: 0.1\nseeds: {init: null}\n")
@@ -149,13 +125,6 @@ def test_an_admitted_value_is_looked_for_in_what_the_run_records(tmp_path: Path)
     for word, found in typed:
         assert (found or "None") in str(unlike(turned(word), [tmp_path]))
     assert unlike(turned("seed=1"), [tmp_path / "elsewhere"]) is None
-
-
-def test_a_warning_before_a_refusal_makes_no_difference() -> None:
-    refused = "fine", "exit code 2, 1 lines: error: x"
-    assert alike(refused, ("fine", "exit code 2, 4 lines: error: x"))
-    assert not alike(refused, ("fine", "exit code 2, 1 lines: error: y"))
-    assert not alike(refused, ("traceback", "exit code 2, 1 lines: error: x"))
 
 
 class Steps:
@@ -202,16 +171,6 @@ def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:
     assert sorted(line.partition(":")[0] for line in half_files(tmp_path)) == sorted(damaged)
 
 
-def test_a_digest_sees_a_byte_and_no_lock(tmp_path: Path) -> None:
-    for name in ("a", "b.lock"):
-        (tmp_path / name).write_text("x")
-    before = digests(tmp_path)
-    (tmp_path / "b.lock").write_text("y")
-    assert digests(tmp_path) == before
-    (tmp_path / "a").write_text("y")
-    assert digests(tmp_path) != before
-
-
 def test_a_process_that_outlives_its_command_is_found() -> None:
     adopt_orphans()
     standing = {process.pid for process in left_running(set())}
@@ -228,28 +187,6 @@ def test_a_process_that_outlives_its_command_is_found() -> None:
     os.kill(pid, 9)
     assert until(lambda: not left_running(standing), 600)
     process.stdout.close()
-
-
-def test_changes_of_a_folder_are_counted(tmp_path: Path) -> None:
-    """The command here writes a file at each question whether it runs."""
-    written = iter(range(100))
-
-    def running() -> bool:
-        (tmp_path / str(next(written))).touch()
-        return True
-
-    assert wait_for_changes(tmp_path, 3, running) == 3
-    assert wait_for_changes(tmp_path, 3, lambda: False) == 0
-
-
-def test_the_same_seed_draws_the_same_moments() -> None:
-    undisturbed = Undisturbed(None, 20, 4.0)
-    first, again, other = (
-        [drawn(random.Random(f"{seed}-{number}"), number, undisturbed) for number in range(8)] for seed in (0, 0, 1)
-    )
-    assert first == again != other
-    assert all(0 <= moment.changes <= 20 and 0 <= moment.delay <= 0.2 for moment in first)
-    assert [moment.signal for moment in first] == [9, 15, 9, 2] * 2
 
 
 def test_every_option_that_keeps_a_state_is_stopped_at_every_boundary() -> None:

@@ -19,19 +19,9 @@ from tests.helpers.every_key import Knob, every_knob, keys_of
 from tests.helpers.support import CONF
 
 BAD = {
-    "text": "x",
-    "negative": "-1",
-    "zero": "0",
-    "fraction": "0.7",
-    "huge": "99999999999999999999",
-    "nan": "nan",
-    "empty": "''",
-    "null": "null",
-    "list": "[]",
-    "mapping": "{a: 1}",
-    "true": "true",
-    "escapes": "'\x1b[31mx\r'",
-}
+    "text": "x", "negative": "-1", "zero": "0", "fraction": "0.7", "huge": "99999999999999999999", "nan": "nan",
+    "empty": "''", "null": "null", "list": "[]", "mapping": "{a: 1}", "true": "true", "escapes": "'\x1b[31mx\r'",
+}  # fmt: skip
 """By name, as typed."""
 ADMITTED = Path(__file__).with_name("admitted.txt")
 """Which of them are no bad ones of which keys: a row is `command key | names of values | what they are there`."""

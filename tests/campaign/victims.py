@@ -50,44 +50,35 @@ def victims(trained: Path) -> list[Victim]:
         Victim("sweep", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"], "outputs", runs),
         Victim(
             *("arm of a sweep", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"]),
-            *("outputs", runs),
-            kills=ARM,
+            *("outputs", runs), kills=ARM,
         ),
         Victim(
             *("two launchers", lambda f: ["src/train.py", "-m", *TRAIN, *ARMS, f"outputs={f}/outputs"]),
-            *("outputs", runs),
-            kills=BESIDE,
+            *("outputs", runs), kills=BESIDE,
         ),
         Victim(
             *("corpus generation", lambda f: ["src/prepare.py", *SHORT_SPEECH, f"outputs={f}/outputs"]),
-            *("corpora", lambda f: digests(f / "corpora")),
-            own_corpora=True,
+            *("corpora", lambda f: digests(f / "corpora")), own_corpora=True,
         ),
         Victim(
             "cache building",
             lambda f: ["src/train.py", *TRAIN, "max_epochs=1", f"cache.root={f}/cache", f"outputs={f}/outputs"],
-            "cache",
-            lambda f: [digests(f / "cache"), runs(f)],
+            "cache", lambda f: [digests(f / "cache"), runs(f)],
         ),
         Victim(
-            "evaluation",
-            lambda f: ["src/evaluate.py", own_run(f), *beam, "decoder.beam_width=4"],
-            "run",
+            "evaluation", lambda f: ["src/evaluate.py", own_run(f), *beam, "decoder.beam_width=4"], "run",
             evaluations,
         ),
         Victim(
             "decoding of several widths",
-            lambda f: ["src/evaluate.py", "-m", own_run(f), *beam, "decoder.beam_width=1,2,8"],
-            "run/evaluations",
+            lambda f: ["src/evaluate.py", "-m", own_run(f), *beam, "decoder.beam_width=1,2,8"], "run/evaluations",
             evaluations,
         ),
         Victim(
-            "language model",
-            lambda f: ["src/lm.py", *SHORT_SPEECH, "lm.program=null", f"outputs={f}/outputs"],
-            "outputs",
-            lambda f: digests(f / "outputs", ("*.arpa", "*.txt")),
+            "language model", lambda f: ["src/lm.py", *SHORT_SPEECH, "lm.program=null", f"outputs={f}/outputs"],
+            "outputs", lambda f: digests(f / "outputs", ("*.arpa", "*.txt")),
         ),
-    ]
+    ]  # fmt: skip
 
 
 def runs(folder: Path) -> dict[str, object]:

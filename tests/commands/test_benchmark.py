@@ -58,11 +58,8 @@ def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
     left_out = [line.partition(": ")[2] for line in others if line.startswith("left out: ")]
     assert "no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU" in others
     assert left_out == [
-        "tests: it needs 1 GPU",
-        "losses: it needs 1 GPU",
-        "waits: it needs 1 GPU",
-        "scaling: it needs 2 GPUs",
-    ]
+        "tests: it needs 1 GPU", "losses: it needs 1 GPU", "waits: it needs 1 GPU", "scaling: it needs 2 GPUs",
+    ]  # fmt: skip
     assert result["port_ratio"] == min(row["port / ours"] for row in result["step_steps"])
     assert result["loader_hours_per_second"] > 0
 

@@ -1,20 +1,26 @@
-"""python src/compare.py: what it writes, refuses and says."""
+"""src/compare.py and src/reproduce.py."""
 
 import csv
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import soundfile
+import yaml
 
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
-from tests.helpers.command import SHRUNKEN, clean_environment, run
+from tests.helpers import interpreter
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, python
 from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
 
 pytestmark = pytest.mark.slow
@@ -195,3 +201,227 @@ def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
     keys = {key for row in told["history"] for key in row}
     assert told["group"] == "sweep"
     assert {f"comparison/{name}/path" for name in ("table", "differences", "verdicts", "page")} <= keys
+
+
+LSTM = "asr_ablations.components.rnn.lstm.LSTM"
+SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "logger=csv", "progress=false"]
+
+
+def run_python(script: Path, *arguments: Any, folder: Path, threads: int = 2) -> subprocess.CompletedProcess[str]:
+    return interpreter.python(
+        [script, *arguments], clean_environment(folder, folder, OMP_NUM_THREADS=str(threads)), folder
+    )
+
+
+def train(corpus: Path, outputs: Path, *overrides: str, source: Path = REPOSITORY) -> Path:
+    """Train one run; returns its folder."""
+    arguments = [*tiny_overrides(corpus), *SMALL, *overrides, f"outputs={outputs}"]
+    done = run_python(source / "src" / "train.py", *arguments, folder=outputs.parent)
+    assert done.returncode == 0, done.stderr
+    (folder,) = run_folders(outputs)
+    return folder
+
+
+def reproduce(*arguments: Any, folder: Path, source: Path = REPOSITORY, **more: Any) -> subprocess.CompletedProcess:
+    return run_python(source / "src" / "reproduce.py", *arguments, folder=folder, **more)
+
+
+def verdict_of(run: Path, attempt: str = "1") -> dict[str, Any]:
+    """The content of reproduction.json."""
+    home = run.parents[1] / "reproductions" / run.parent.name / run.name / attempt
+    content: dict[str, Any] = json.loads((home / "reproduction.json").read_text())
+    return content
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def original(tiny_corpus, tmp_path_factory):
+    return train(tiny_corpus, tmp_path_factory.mktemp("reproduce") / "outputs")
+
+
+@pytest.fixture
+def copied(original, tmp_path):
+    """The run in a place of its own, as when a colleague sends it."""
+    folder = tmp_path / "outputs" / "single" / original.name
+    shutil.copytree(original, folder)
+    return folder
+
+
+def test_an_untouched_run_matches_whatever_the_threads_of_today(copied, tmp_path):
+    before = contents(copied)
+    done = reproduce(copied, folder=tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "\nmatch: the losses of all 6 steps, metrics, hypotheses of 8 utterances and weights" in done.stdout
+    assert contents(copied) == before, "the original is only read"
+    verdict = verdict_of(copied)
+    assert (verdict["verdict"], verdict["differences"], verdict["weights"][0]) == ("match", [], verdict["weights"][1])
+    assert Path(verdict["reproduction"]).name == copied.name, "the same content has the same identity"
+    done = reproduce(copied, "--outputs", tmp_path / "elsewhere", folder=tmp_path)
+    assert done.returncode == 0
+    assert len(run_folders(tmp_path / "elsewhere")) == 1
+
+
+def test_a_finished_reproduction_is_kept(copied, tmp_path):
+    assert [reproduce(copied, folder=tmp_path).returncode for _ in range(2)] == [0, 0]
+    home = tmp_path / "outputs" / "reproductions" / "single" / copied.name
+    assert sorted(path.name for path in home.iterdir()) == ["1", "2"]
+
+
+def test_one_changed_weight_decay_differs(copied, tmp_path):
+    path = copied / "config.yaml"
+    path.write_text(path.read_text().replace("weight_decay: 0.01", "weight_decay: 0.5"))
+    done = reproduce(copied, folder=tmp_path)
+    assert done.returncode == 1
+    verdict = verdict_of(copied)
+    cause = {"kind": "config", "what": "optimizer.weight_decay", "original": 0.01, "reproduction": 0.5}
+    assert (verdict["verdict"], verdict["differences"]) == ("differs", [cause])
+    assert verdict["first_difference"]["step"] == 2, "the first loss is of the same weights still"
+    assert "config: optimizer.weight_decay: 0.01 then, 0.5 now" in done.stdout
+
+
+def changed_audio(tiny_corpus: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Reproduce a run after the samples of one training file were reversed, which keeps its length."""
+    corpus = tmp_path / "corpus"
+    shutil.copytree(tiny_corpus, corpus)
+    run = train(corpus, tmp_path / "outputs")
+    path = next(iter(sorted(corpus.glob("train/*/*/*.flac"))))
+    samples, rate = soundfile.read(path, dtype="int16")
+    soundfile.write(path, samples[::-1], rate, subtype="PCM_16")
+    return reproduce(run, folder=tmp_path), verdict_of(run)
+
+
+def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_path):
+    done, verdict = changed_audio(tiny_corpus, tmp_path)
+    assert done.returncode == 1
+    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("data", "train")]
+    assert verdict["why"].startswith("the data is not the same; losses first differ at step ")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A git checkout of this source."""
+    folder = tmp_path_factory.mktemp("checkout") / "repository"
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("src", "conf"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignore)
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "all")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(folder), *author, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def change(path: Path, line: str, other: str) -> None:
+    text = path.read_text()
+    assert text.count(line) == 1
+    path.write_text(text.replace(line, other))
+
+
+def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, tiny_corpus, tmp_path):
+    """The original ran on a commit with a change of its own; the line was changed after it."""
+    model = checkout / "src" / "asr_ablations" / "components" / "model" / "ds2.py"
+    (model.parent / "ds2.py").write_text(model.read_text() + "\n# not committed\n")
+    run = train(tiny_corpus, tmp_path / "outputs", source=checkout)
+    change(model, "return self.output(x), lengths", "return 1.01 * self.output(x), lengths")
+    done = reproduce(run, folder=tmp_path, source=checkout)
+    assert done.returncode == 1, done.stderr
+    verdict = verdict_of(run)
+    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("code", "components/model/ds2.py")]
+    assert verdict["first_difference"]["step"] == 1
+    assert "code: components/model/ds2.py has changed" in done.stdout
+
+    done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)
+    assert done.returncode == 0, done.stderr
+    assert (verdict_of(run, "1-checkout")["verdict"], verdict_of(run, "1-checkout")["differences"]) == ("match", [])
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+    git(checkout, "checkout", "--quiet", ".")
+
+
+def test_a_new_run_differs_in_the_seed_alone(copied, tmp_path):
+    done = reproduce(copied, "seed=7", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the new run differs in seed: 7 instead of 0" in done.stdout
+    (new,) = [folder for folder in run_folders(tmp_path / "outputs") if folder != copied]
+    assert new.parent == copied.parent
+    configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in (copied, new)]
+    moved = {"outputs", "threads"}  # its folder, and the original's number of threads
+    assert {key for key in configs[0] if configs[0][key] != configs[1][key]} - moved == {"seed", "overrides"}
+    assert (new / "overrides").read_text() == (copied / "overrides").read_text() + "seed=7\n"
+    results = [(folder / "losses.csv").read_text() for folder in (copied, new)]
+    assert results[0] != results[1]
+
+
+def wrong(run: Path, what: str, content: Any) -> None:
+    """Change one key of environment.json's `code`."""
+    path = run / "environment.json"
+    environment = json.loads(path.read_text())
+    environment["code"][what] = content
+    path.write_text(json.dumps(environment))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "arguments", "message"),
+    [
+        (lambda run: None, ["seed=1,2"], "seed=1,2: expected one value"),
+        (lambda run: None, ["rnn=mine"], "rnn=mine: expected associative_lstm, gru, lstm"),
+        (lambda run: None, ["seed=-1"], "seed=-1: expected a whole number"),
+        (lambda run: None, ["other-run"], "other-run: expected KEY=VALUE"),
+        (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),
+        (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
+        (lambda run: (run / "status.json").unlink(), [], "is not the folder of a run"),
+        (lambda run: (run / "summary.json").write_text("{"), [], "summary.json: cannot be read"),
+        (lambda run: change(run / "config.yaml", LSTM, "os.system"), [], "os.system: refused"),
+        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),
+        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],
+         "(max_epochs: 3 then, 2 now)"),
+        (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"], "commit ffffffff is not in"),
+        (lambda run: wrong(run, "commit", "--help"), ["--checkout"], "names no commit"),
+        (lambda run: wrong(run, "commit", None), ["--checkout"], "code.commit is no text"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_mistake_is_one_line_and_exit_code_2(prepare, arguments, message, copied, tmp_path):
+    prepare(copied)
+    done = reproduce(copied, *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert message in line
+    assert not (tmp_path / "outputs" / "reproductions").exists()
+
+
+@pytest.mark.parametrize("what", ["outside git", "a diff that does not apply"])
+def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path):
+    source = checkout
+    wrong(copied, "commit", git(checkout, "rev-parse", "HEAD").strip())
+    wrong(copied, "dirty_diff", "--- a/src/none.py\n+++ b/src/none.py\n@@ -1 +1 @@\n-a\n+b\n")
+    if what == "outside git":
+        source = tmp_path / "plain"
+        shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", "__pycache__"))
+    done = reproduce(copied, "--checkout", folder=tmp_path, source=source)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert ("is no git checkout" if what == "outside git" else "do not apply to") in line
+    assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+def test_an_interrupted_reproduction_continues(tiny_corpus, tmp_path):
+    run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=40")
+    command = ["-u", REPOSITORY / "src" / "reproduce.py", run]
+    with interpreter.start(command, clean_environment(tmp_path, tmp_path)) as process:
+        next(line for line in process.lines() if line.startswith("epoch   3"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    home = tmp_path / "outputs" / "reproductions" / "single" / run.name
+    assert [path.name for path in home.iterdir()] == ["1"]
+    done = reproduce(run, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "continues from epoch" in done.stdout
+    assert verdict_of(run)["verdict"] == "match"

@@ -1,5 +1,6 @@
-"""python src/evaluate.py and src/lm.py: what they print, write and refuse."""
+"""src/evaluate.py, src/transcribe.py and src/export.py."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -82,5 +83,125 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
     small = [re.sub(r"(tune\.trials)=\d+", r"\1=2", re.sub(r"(beam_width)=[\d,]+", r"\1=1,2", word)) for word in words]
     width = ["decoder.beam_width=2"] if "decoder=beam_lm" in small else []
     done = command(*small, *width, "untrained=decode", "processes=1", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+
+
+COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/export")) and "serve=true" not in line]
+"""But for the page, which stays until it is ended: tests/transcription/server starts it."""
+
+
+def transcribe_command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return python(arguments, clean_environment(folder, folder), stdin=stdin)
+
+
+@pytest.fixture(scope="module")
+def speaker(tiny_corpus: Path) -> Path:
+    return tiny_corpus / "train" / "10" / "1"
+
+
+def texts(speaker: Path) -> list[str]:
+    lines = (speaker / "10-1.trans.txt").read_text().splitlines()
+    return [line.partition(" ")[2].lower() for line in lines]
+
+
+def test_one_file_gives_its_text(memorised_run, speaker, tmp_path):
+    done = transcribe_command(
+        "src/transcribe.py", f"run={memorised_run}", f"audio={speaker}/10-1-0000.flac", folder=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, texts(speaker)[0] + "\n", "")
+
+
+def test_a_list_with_bad_files_goes_on_and_fails_at_the_end(memorised_run, speaker, tmp_path):
+    (tmp_path / "empty.wav").touch()
+    (tmp_path / "damaged.flac").write_bytes((speaker / "10-1-0001.flac").read_bytes()[:3000])
+    good = sorted(speaker.glob("*.flac"))
+    asked = [good[0], tmp_path / "empty.wav", tmp_path / "gone.wav", tmp_path / "damaged.flac", *good[1:]]
+    run = f"run={memorised_run}/checkpoints/best.ckpt"
+    done = transcribe_command("src/transcribe.py", run, "audio=-", folder=tmp_path, stdin="\n".join(map(str, asked)))
+    assert done.returncode == 1
+    found = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [path for path, _ in found] == [str(path) for path in good]
+    *messages, last = [line for line in done.stderr.splitlines() if not line.startswith("low confidence throughout")]
+    assert last == "3 of 8 files could not be transcribed"
+    for name, line in zip(("empty.wav", "gone.wav", "damaged.flac"), messages, strict=True):
+        assert line.startswith(f"error: cannot read audio {tmp_path}/{name}: ")
+
+
+def test_a_folder_into_a_folder(memorised_run, speaker, tmp_path):
+    options = ["format=json", f"output={tmp_path}/out/", "decoder=beam", "decoder.beam_width=4", "batch_seconds=2"]
+    done = transcribe_command(
+        "src/transcribe.py", f"run={memorised_run}", f"audio={speaker}", *options, folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(file.read_text()) for file in sorted((tmp_path / "out").iterdir())]
+    assert [one["text"] for one in found] == texts(speaker)
+    for one in found:
+        assert " ".join(word["word"] for word in one["words"]) == one["text"]
+        assert all(0 <= w["start"] < w["end"] <= one["seconds"] + 0.04 and w["confidence"] > 0.5 for w in one["words"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["audio=a.wav", "format=doc"], "format=doc: expected text, json, srt"),
+        ([], "audio is not set: a file, a folder"),
+        (["audio=a.wav", "longest=0"], "longest=0: expected a number above 0"),
+        (["serve=true", "port=99999"], "port=99999: expected a whole number from 0 to 65535"),
+        (["audio=a.wav", "decoder=beem"], "decoder=beem: expected beam"),
+    ],
+)
+def test_transcribe_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_path, arguments, told):
+    done = transcribe_command("src/transcribe.py", f"run={memorised_run}", *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {told}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run=nowhere"], "nowhere: no run's folder"),
+        (["opset=3"], "opset=3: expected a whole number from 18 to 25, or null"),
+        (["output=model.pt"], "output=model.pt: expected a file that ends in .onnx"),
+        (["samples=mp3"], "samples=mp3: expected float, int16"),
+        (["tolerance=0"], "tolerance=0: expected a number above 0"),
+        (["tolerance=1e-12"], "not written: the exported model's log-probabilities are"),
+    ],
+)
+def test_a_mistaken_export_is_one_line_and_leaves_nothing(memorised_run, tmp_path, arguments, told):
+    given = [f"run={memorised_run}", f"output={tmp_path}/model.onnx"]
+    done = transcribe_command("src/export.py", *given, *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.glob("*model*")) == []
+
+
+def test_an_export_has_its_alphabet_beside_it(memorised_run, tmp_path):
+    done = transcribe_command("src/export.py", f"run={memorised_run}", f"output={tmp_path}/model.onnx", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}/model.onnx\n"
+    assert "Warning" not in done.stderr
+    told = json.loads((tmp_path / "model.json").read_text())
+    assert (told["symbols"][:3], told["blank"], told["sample_rate"]) == (["", "a", "b"], 0, 16000)
+
+
+def test_transcribe_help_helps(tmp_path):
+    for script, key in (("transcribe", "subtitles"), ("export", "log_probs")):
+        done = transcribe_command(f"src/{script}.py", "--help", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert f"python src/{script}.py" in done.stdout
+        assert key in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", COMMANDS)
+def test_transcribe_the_readmes_commands(line, memorised_run, speaker, tmp_path):
+    for mark, path in (("<run>", memorised_run), ("<file>", speaker / "10-1-0000.flac"), ("<folder>", speaker)):
+        line = line.replace(mark, str(path))
+    words = shlex.split(line.replace("output=", f"output={tmp_path}/"))
+    own = [f"output={tmp_path}/model.onnx"] if "export" in words[0] else []
+    done = transcribe_command(*words, *own, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr

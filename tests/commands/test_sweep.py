@@ -1,14 +1,24 @@
-"""python src/train.py -m: the command that users copy."""
+"""Sweeps, searches and agents by their commands, and ranks that torchrun starts."""
 
+import csv
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
+from asr_ablations.runs.process import child_environment, command
 from asr_ablations.runs.records import load
-from asr_ablations.runs.sweep_history import declared, launches
-from tests.helpers.command import SHRUNKEN, run, run_folders
+from asr_ablations.runs.sweep_history import declared, launches, logarithmic
+from tests.helpers import interpreter
+from tests.helpers.command import REPOSITORY, SHORT_SPEECH, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.dead_server import dead_server
+from tests.helpers.interpreter import program
 from tests.helpers.processes import wait_for
+from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
 
 NOTICE = "precision=16 on a CPU is bfloat16"
@@ -141,3 +151,177 @@ def test_a_sweep_file_without_its_folder_is_answered_with_the_folder(corpora, tm
     done = run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: -cn rnn_type: it stands in another folder than conf/: -cd sweeps -cn rnn_type\n"
+
+
+TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger=csv"]
+
+
+@pytest.mark.slow
+def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tmp_path):
+    options = [*TINY, "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1"]
+    arguments = ["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options]
+    done = run(arguments, corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = run_folders(tmp_path)
+    rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
+    assert len(rates) == 2
+    assert logarithmic(folders[0].parent) == {"optimizer.lr"}
+    best_run = yaml.safe_load((folders[0].parent / "best.yaml").read_text())
+    assert best_run["best_value"] == min(rates.values())
+    best = [
+        yaml.safe_load((folder / "config.yaml").read_text())
+        for folder in folders
+        if rates[folder] == best_run["best_value"]
+    ]
+    assert best_run["best_params"]["optimizer.lr"] in [config["optimizer"]["lr"] for config in best]
+    assert 3e-4 <= best_run["best_params"]["optimizer.lr"] <= 1e-2
+
+    before = {folder: (folder / "status.json").read_bytes() for folder in folders}
+    assert run(arguments, corpora, tmp_path).returncode == 0
+    assert {folder: (folder / "status.json").read_bytes() for folder in run_folders(tmp_path)} == before
+
+
+def test_the_plan_of_a_search_is_of_its_first_runs(corpora, tmp_path):
+    options = [*TINY, "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=2", "plan=true"]
+    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options], corpora, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "nothing was trained" in done.stdout
+    assert "these are the first 2 of its 3 runs" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert run_folders(tmp_path) == []
+
+
+AGENT = """
+import sys, yaml
+from wandb.wandb_agent import Agent
+with open(sys.argv[1]) as file:
+    made = yaml.safe_load(file)
+agent = Agent(api=None, queue=None, sweep_id="a-sweep")
+agent._sweep_command = made["command"]
+for number in range(2):
+    arguments = {"rnn": {"value": "gru"}, "seed": {"value": 1}}
+    order = {"type": "run", "run_id": f"agents-{number}", "program": made["program"], "args": arguments}
+    agent._process_command(order)
+    assert agent._run_processes[f"agents-{number}"].wait() == 0
+"""
+"""What `wandb agent` does with two orders of its server, here for the same arm."""
+
+
+@pytest.fixture(scope="module")
+def agent(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agent")
+    asked = ["sweeps/rnn_type.yaml", "--output", str(folder / "w.yaml"), *SHRUNKEN, "max_epochs=1", f"outputs={folder}"]
+    written = python("src/sweep.py", "wandb", *asked, corpora=corpora, folder=folder)
+    assert written.returncode == 0, written.stderr
+    (folder / "agent.py").write_text(AGENT)
+    done = python(str(folder / "agent.py"), str(folder / "w.yaml"), corpora=corpora, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return written, done, folder
+
+
+def python(*arguments: str, corpora: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = clean_environment(corpora, folder, WANDB_SWEEP_ID="a-sweep", WANDB_DIR=str(folder))
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"  # an activated environment
+    return interpreter.python(arguments, environment)
+
+
+def test_it_says_what_to_do_next(agent):
+    written, _, folder = agent
+    made = yaml.safe_load((folder / "w.yaml").read_text())
+    assert made["method"] == "grid"
+    assert "grid of 9 arms" in written.stdout
+    assert f"wandb sweep {folder / 'w.yaml'}" in written.stdout
+    assert "wandb agent <entity>/asr-ablations/<sweep>" in written.stdout
+
+
+def test_the_folder_is_the_contents_and_the_wandb_run_the_agents(agent):
+    _, _, folder = agent
+    (run,) = run_folders(folder)
+    assert run.parent.name == "rnn_type"
+    identity = json.loads((run / "environment.json").read_text())["id"]
+    assert run.name.endswith(identity)
+    (path,) = run.rglob("*.wandb")
+    found = read_run(path)
+    assert (found["id"], found["group"]) == ("agents-0", "rnn_type")
+    assert (found["config"]["rnn"], found["config"]["seed"], found["config"]["width"]) == ("gru", 1, 16)
+    assert [row for row in found["history"] if "validation/dev-clean/wer" in row], "what the definition calls metric"
+
+
+def test_the_same_arm_is_not_trained_twice(agent):
+    _, done, folder = agent
+    assert done.stdout.count("done already") == 1
+    assert len(run_folders(folder)) == 1
+    assert "Ignoring" not in done.stderr, "W&B has nothing to say against how it is called"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["wandb", "sweeps/absent.yaml"], "there is no such sweep file"),
+        (["wandb", "sweeps/hyperparameters.yaml", "--method", "grid"], "optimizer.lr is an interval"),
+        (["wandb", "sweeps/rnn_type.yaml", "widht=3"], "widht"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, said, corpora, tmp_path):
+    done = python("src/sweep.py", *arguments, "--output", str(tmp_path / "w.yaml"), corpora=corpora, folder=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert said in line
+    assert not (tmp_path / "w.yaml").exists()
+
+
+@pytest.mark.slow
+def test_two_ranks_make_one_record(corpora, tmp_path):
+    first = tmp_path / "one"
+    assert run(["src/train.py", *SHRUNKEN, "logger=csv", "norm=none"], corpora, first).returncode == 0
+    (single,) = run_folders(first)
+    config = yaml.safe_load((single / "config.yaml").read_text())
+    frozen = tmp_path / "frozen.yaml"
+    frozen.write_text(yaml.safe_dump({**config, "outputs": str(tmp_path / "two"), "sweep": "ranks"}))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    settings = {"PYTHONPATH": child_environment()["PYTHONPATH"], "TMPDIR": str(temporary)}
+    environment = clean_environment(corpora, tmp_path, **settings)
+    done = program(command(REPOSITORY / "src" / "train.py", frozen, devices=2), environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("run folder") == 1
+    assert [path for path in temporary.iterdir() if "torchinductor" not in path.name] == []
+    (folder,) = run_folders(tmp_path / "two")
+    assert json.loads((folder / "status.json").read_text())["status"] == "done"
+    with (folder / "utterances.csv").open(newline="") as file:
+        ids = [(row["set"], row["id"]) for row in csv.DictReader(file)]
+    assert len(ids) == len(set(ids))
+    one, two = (json.loads((f / "summary.json").read_text()) for f in (single, folder))
+    assert len(ids) == sum(found["utterances"] for found in one["sets"].values())
+    # each rank sees half of the batches, together all of the audio (and a batch twice where they are odd in number)
+    assert two["steps"] == -(-one["steps"] // 2 // config["max_epochs"]) * config["max_epochs"]
+    assert two["audio_hours_seen"] == pytest.approx(one["audio_hours_seen"], rel=0.5)
+
+
+def test_a_wrong_value_is_said_before_any_rank_starts(tiny_corpus: Path, tmp_path: Path) -> None:
+    words = ["trainer=local_sgd", "trainer.every=0.7", "ranks=2", "gpus=0", "logger=csv"]
+    done = run(["src/train.py", *tiny_overrides(tiny_corpus), *words], tmp_path, tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("error: trainer.every=0.7: expected a whole number")
+
+
+def test_what_the_ranks_find_is_said_once(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Here both find that the alphabet lacks letters of the corpus, which the process that starts them has not read."""
+    words = ["alphabet=en", "alphabet.characters=xyz", "ranks=2", "gpus=0", "logger=csv", "width=8", "layers=1"]
+    done = run(["src/train.py", *tiny_overrides(tiny_corpus), *words], tmp_path, tmp_path)
+    assert (done.returncode, done.stderr.count("error:")) == (2, 1), done.stderr
+    assert "characters outside the alphabet" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rank_that_is_killed_ends_the_others_with_a_line(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "if os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "time.sleep(3600)\n"
+    )
+    module = [sys.executable, "-m", "asr_ablations.runs.torchrun", "--standalone", "--nproc-per-node=2"]
+    done = program([*module, f"--log-dir={os.devnull}", str(script)], {**child_environment(), "OMP_NUM_THREADS": "1"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: rank 1 was killed by SIGKILL\n"

@@ -124,20 +124,16 @@ def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpo
     ("overrides", "told"),
     [
         (["rnn=transformer"], ["rnn=transformer", "gru, lstm, "]),
-        (["precision=8"], ["precision=8", "32, 16, bf16"]),
-        (["gpus=9999"], ["gpus=9999", "auto"]),
-        (["dropout=1.5"], ["dropout=1.5", "from 0 to below 1"]),
-        (["seed=-1"], ["seed=-1", "from 0"]),
-        (["optimizer.lr=fast"], ["optimizer"]),
-        (["data.words=7000000"], ["words", "7000000"]),
+        (["precision=8"], ["precision=8", "32, 16, bf16"]), (["gpus=9999"], ["gpus=9999", "auto"]),
+        (["dropout=1.5"], ["dropout=1.5", "from 0 to below 1"]), (["seed=-1"], ["seed=-1", "from 0"]),
+        (["optimizer.lr=fast"], ["optimizer"]), (["data.words=7000000"], ["words", "7000000"]),
         (["data=an4"], ["data.root", "train, test"]),
         (["data=librispeech", "data.root=/does/not/exist"], ["/does/not/exist", "train-clean-100"]),
-        (["model._target_=os.system"], ["os.system", "refused"]),
-        (["widht=3"], ["widht"]),
+        (["model._target_=os.system"], ["os.system", "refused"]), (["widht=3"], ["widht"]),
         (["-m", "rnn=lstm,gru", "precision=8"], ["precision=8", "32, 16, bf16"]),
     ],
     ids=lambda value: " ".join(value),
-)
+)  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_path):
     done = run(["src/train.py", *overrides, "logger=csv"], corpora, tmp_path)
     assert done.returncode == 2

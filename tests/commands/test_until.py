@@ -16,15 +16,9 @@ from tests.helpers.processes import wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, results, start
 
 UNTIL = [
-    *TRAIN,
-    CSV,
-    "max_epochs=1",
-    "rnn=lstm,gru",
-    "until=verdict",
-    "until.looks=[2,3]",
-    "+ablation.factor=rnn",
+    *TRAIN, CSV, "max_epochs=1", "rnn=lstm,gru", "until=verdict", "until.looks=[2,3]", "+ablation.factor=rnn",
     "+ablation.metric=loss",
-]
+]  # fmt: skip
 """By the loss: the models of these tests write no word right. A margin that no two runs reach."""
 OPEN = [*UNTIL, "until.margin=1e-9", "until.hopeless=0"]
 

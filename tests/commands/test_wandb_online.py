@@ -40,12 +40,9 @@ class Commands:
 
     def start(self, words: list[str], **environment: str) -> interpreter.Command:
         surroundings = {
-            **self.server.environment,
-            "WANDB_DIR": str(self.outputs),
-            "WANDB_FINISH_TIMEOUT": "2",
-            "OMP_NUM_THREADS": "1",
-            **environment,
-        }
+            **self.server.environment, "WANDB_DIR": str(self.outputs), "WANDB_FINISH_TIMEOUT": "2",
+            "OMP_NUM_THREADS": "1", **environment,
+        }  # fmt: skip
         return interpreter.start(words, clean_environment(self.outputs, self.outputs, **surroundings))
 
     def run(self, *words: str, **environment: str) -> str:

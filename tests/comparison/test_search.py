@@ -13,7 +13,7 @@ from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparamet
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.figures.search import search
+from asr_ablations.report.figures.search import draw_search
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from tests.helpers.comparison import comparison
@@ -48,7 +48,7 @@ def test_only_what_a_search_proposed_counts(arms: list[Arm]) -> None:
 
 def test_a_search_has_a_panel_for_each_hyperparameter(arms: list[Arm], tmp_path: Path) -> None:
     compared = replace(comparison(tmp_path / "runs", seeds=1), arms=arms, factor=FACTOR)
-    assert [path.name for path in write_figures(compared, tmp_path, [search])] == [
+    assert [path.name for path in write_figures(compared, tmp_path, [draw_search])] == [
         "search.png",
         "search.svg",
         "search.pdf",

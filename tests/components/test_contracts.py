@@ -4,22 +4,18 @@ A new option is tested without an edit here. What a contract promises beyond sig
 """
 
 import inspect
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
 from hydra.utils import get_object
 from torch import nn
 
-from asr_ablations.components.norm import Norm
-from asr_ablations.components.rnn import Recurrent
+from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training import contracts
-from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.contracts import Decoder, Norm, Recurrent
 from tests.helpers.every_key import refused
 from tests.helpers.support import CONF, compose, composed_by_hydra, group_options
 
@@ -32,11 +28,9 @@ PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
 
 
 def contract(group: str) -> type:
-    """The class that the docstring of components/<group>/__init__.py names."""
-    module = import_module(f"asr_ablations.components.{group}")
-    names = re.search(r"Contract: (\w+)", module.__doc__ or "")
-    assert names, f"components/{group}/__init__.py: expected 'Contract: <class>' in its docstring"
-    return getattr(module, names[1], None) or getattr(contracts, names[1])
+    """The class that `components.CONTRACTS` names for a group."""
+    assert group in CONTRACTS, f"components/__init__.py: CONTRACTS has no entry for {group}"
+    return get_object(CONTRACTS[group])
 
 
 def node(group: str, name: str) -> Any:
@@ -118,6 +112,7 @@ def faults(subject: Any, protocol: type) -> list[str]:
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_group_has_a_contract(group: str) -> None:
     """A class with a docstring that says what must hold."""
+    assert CONTRACTS.keys() == {*GROUPS}
     assert (contract(group).__doc__ or "").strip(), f"{group}: its contract has no docstring"
 
 

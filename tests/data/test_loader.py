@@ -22,9 +22,7 @@ from asr_ablations.data.dataset import read_ahead
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+from tests.helpers.support import compose, tiny_overrides
 
 
 def assembled(root: Path, *overrides: str) -> SpeechData:

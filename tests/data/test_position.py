@@ -11,13 +11,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
-
-RESUMING = (
-    "ignore:Checkpoint directory .* exists and is not empty",  # it holds what is resumed
-    "ignore:You're resuming from a checkpoint that ended before the epoch ended",  # SpeechData knows
-)
-pytestmark = [pytest.mark.filterwarnings(line) for line in (*LIGHTNING_WARNINGS, *RESUMING)]
+from tests.helpers.support import compose, tiny_overrides
 
 EPOCHS, BATCHES = 3, 5
 

@@ -12,11 +12,9 @@ from asr_ablations.evaluation.log_probs import stored_log_probs
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.load import Trained, load_run
 from tests.evaluation.test_evaluate import request
-from tests.helpers.support import LIGHTNING_WARNINGS
 from tests.helpers.trained_runs import write_trained
 
 h5py = pytest.importorskip("h5py")
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in LIGHTNING_WARNINGS]
 CPU = torch.device("cpu")
 
 

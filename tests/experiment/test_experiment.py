@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from asr_ablations.experiment.run import run
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 EPOCHS = 3
 
 

@@ -10,9 +10,7 @@ from omegaconf import DictConfig
 from asr_ablations.experiment.finished import finished
 from asr_ablations.experiment.run import run, set_up
 from asr_ablations.runs.status import DIVERGED
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
+from tests.helpers.support import compose, tiny_overrides
 
 
 def config(corpus: Path, outputs: Path, *more: str) -> DictConfig:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.fits import WARNINGS, fit, model_of, same
+from tests.helpers.fits import fit, model_of, same
 from tests.helpers.support import group_options
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 STATEFUL = [
     *(
         f"{group}={name}"

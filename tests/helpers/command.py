@@ -8,13 +8,9 @@ from pathlib import Path
 from tests.helpers.interpreter import REPOSITORY, python
 
 SHORT_SPEECH = [
-    "data.hours=0.02",
-    "data.words=60",
-    "data.validation_speakers=8",
-    "data.validation_sentences=3",
-    "data.test_speakers=8",
-    "data.test_sentences=3",
-]
+    "data.hours=0.02", "data.words=60", "data.validation_speakers=8", "data.validation_sentences=3",
+    "data.test_speakers=8", "data.test_sentences=3",
+]  # fmt: skip
 """Overrides that leave 34 training utterances of the built-in corpus, and 24 in each other set."""
 SMALL_MODEL = ["max_epochs=2", "width=16", "layers=1", "batch.size=8"]
 SHRUNKEN = [*SHORT_SPEECH, *SMALL_MODEL]

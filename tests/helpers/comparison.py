@@ -19,26 +19,9 @@ from asr_ablations.runs.records import Records, Unfinished
 
 ARMS = {"rnn=lstm": 0.20, "rnn=gru": 0.18, "rnn=rnn": 0.31}
 WORDS = [
-    "the",
-    "north",
-    "wind",
-    "and",
-    "sun",
-    "were",
-    "disputing",
-    "which",
-    "was",
-    "stronger",
-    "when",
-    "a",
-    "traveller",
-    "came",
-    "along",
-    "wrapped",
-    "in",
-    "warm",
-    "cloak",
-]
+    "the", "north", "wind", "and", "sun", "were", "disputing", "which", "was", "stronger", "when", "a", "traveller",
+    "came", "along", "wrapped", "in", "warm", "cloak",
+]  # fmt: skip
 EPOCHS, STEPS, UTTERANCES = 20, 40, 16
 TARGETS = (0.6, 0.4, 0.25)
 SETS = ("test-clean", "test-other")
@@ -181,18 +164,10 @@ def _samples(path: Path, speed: float, generator: np.random.Generator) -> None:
         table = csv.writer(file)
         table.writerow(
             [
-                "seconds",
-                "phase",
-                "cpu_percent",
-                "host_memory_gib",
-                "disk_read_mib",
-                "gpu_percent",
-                "gpu_memory_gib",
-                "gpu_power_watts",
-                "audio_hours",
-                "gpu_percents",
+                "seconds", "phase", "cpu_percent", "host_memory_gib", "disk_read_mib", "gpu_percent",
+                "gpu_memory_gib", "gpu_power_watts", "audio_hours", "gpu_percents",
             ]
-        )
+        )  # fmt: skip
         for second in range(1, 100):
             phase = "evaluate" if second > 95 else "validate" if second % 5 == 0 else "train"
             cpu = 50 + 10 * generator.random() if phase == "train" else 90 * generator.random()

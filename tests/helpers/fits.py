@@ -14,13 +14,8 @@ from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-WARNINGS = (
-    *LIGHTNING_WARNINGS,
-    "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
-    "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself
-)
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=3")
 
 

@@ -196,14 +196,9 @@ def loaded(variables: tuple[tuple[str, str], ...]) -> tuple[socket.socket, subpr
     with theirs, tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("interpreter_server.py")), str(theirs.fileno())],
-            env={**kept, **dict(variables)},
-            pass_fds=[theirs.fileno()],
-            preexec_fn=tell_at_end_of_parent,
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=printed,
-        )
+            env={**kept, **dict(variables)}, pass_fds=[theirs.fileno()], preexec_fn=tell_at_end_of_parent,
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
+        )  # fmt: skip
         theirs.close()  # where the interpreter ends, the next line is empty
         with ours.makefile("r") as answers:
             ready = answers.readline()

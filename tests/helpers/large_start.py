@@ -25,34 +25,9 @@ from tests.helpers.support import compose
 
 RECORDINGS, CHAPTER, SPEAKER = 12, 48, 120
 WORDS = [
-    "the",
-    "of",
-    "and",
-    "a",
-    "to",
-    "in",
-    "he",
-    "was",
-    "it",
-    "that",
-    "his",
-    "had",
-    "with",
-    "for",
-    "on",
-    "as",
-    "is",
-    "at",
-    "but",
-    "her",
-    "not",
-    "you",
-    "be",
-    "by",
-    "she",
-    "they",
-    "from",
-]
+    "the", "of", "and", "a", "to", "in", "he", "was", "it", "that", "his", "had", "with", "for", "on", "as", "is",
+    "at", "but", "her", "not", "you", "be", "by", "she", "they", "from",
+]  # fmt: skip
 
 
 def write_corpus(root: Path, count: int) -> None:

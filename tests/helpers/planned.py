@@ -24,21 +24,10 @@ def plan(names: list[str], looks: list[int] = LOOKS, margin: float = MARGIN) -> 
             PlannedArm(name, {"rnn": name}, [f"rnn={name}"], arm_content(config(f"rnn={name}", 0), ["seed"]))
             for name in names
         ],
-        baseline=names[0],
-        metric="wer",
-        set="test",
-        contrasts=names[1:],
-        margin=margin,
-        alpha=0.05,
-        seeds=list(range(looks[-1])),
-        looks=looks,
-        gamma=-1.0,
-        robust=False,
-        paired=False,
-        hopeless=0.0,
-        belongs=["seed"],
-        made="2026-01-01T00:00:00Z",
-    )
+        baseline=names[0], metric="wer", set="test", contrasts=names[1:], margin=margin, alpha=0.05,
+        seeds=list(range(looks[-1])), looks=looks, gamma=-1.0, robust=False, paired=False, hopeless=0.0,
+        belongs=["seed"], made="2026-01-01T00:00:00Z",
+    )  # fmt: skip
 
 
 def run(name: str, seed: int, folder: Path | None = None) -> RunRecord:

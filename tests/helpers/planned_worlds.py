@@ -36,21 +36,10 @@ class Setting:
         names = [f"arm {number}" for number in range(self.arms)]
         return VerdictPlan(
             arms=[PlannedArm(name, {"choice": name}, [f"choice={name}"], {"choice": name}) for name in names],
-            baseline=names[0],
-            metric="wer",
-            set=SET,
-            contrasts=names[1:],
-            margin=self.margin,
-            alpha=0.05,
-            seeds=list(range(self.most)),
-            looks=list(planned_looks(self.most)),
-            gamma=-1.0,
-            robust=self.robust,
-            paired=self.paired,
-            hopeless=self.hopeless,
-            belongs=["seed"],
-            made="2000-01-01T00:00:00+00:00",
-        )
+            baseline=names[0], metric="wer", set=SET, contrasts=names[1:], margin=self.margin, alpha=0.05,
+            seeds=list(range(self.most)), looks=list(planned_looks(self.most)), gamma=-1.0, robust=self.robust,
+            paired=self.paired, hopeless=self.hopeless, belongs=["seed"], made="2000-01-01T00:00:00+00:00",
+        )  # fmt: skip
 
     def questions(self) -> list[Question]:
         arms = [Arm(arm.name, [], levels=arm.levels) for arm in self.plan().arms]
@@ -144,13 +133,11 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
     ]  # fmt: skip
     rate = float(errors.sum() / words.sum())
     return RunRecord(
-        folder=Path(f"{number}-{seed}"),
-        config={"seed": seed, "choice": name},
+        folder=Path(f"{number}-{seed}"), config={"seed": seed, "choice": name},
         overrides=[f"arm={name}", f"seed={seed}"],
         summary=Summary(sets={SET: SetResult(wer=rate, words=int(words.sum()))}, test_sets=[SET]),
-        utterances=rows,
-        model=f"{number}-{seed}/last.ckpt",
-    )
+        utterances=rows, model=f"{number}-{seed}/last.ckpt",
+    )  # fmt: skip
 
 
 PURE = World(seeds=(0.02,), speakers=10, words=200_000, arm_speaker=0.0, run_speaker=0.0)
@@ -159,21 +146,17 @@ ONE, TWO, THREE = 0.02, 0.04, 0.06
 """Standard deviations of a run; the margin is one of them."""
 
 SETTINGS = {
-    "no effect": Setting(PURE),
-    "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
-    "2 sd": Setting(replace(PURE, effects=(0.0, TWO))),
-    "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
+    "no effect": Setting(PURE), "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
+    "2 sd": Setting(replace(PURE, effects=(0.0, TWO))), "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
     "5 % diverged": Setting(replace(PURE, diverged=0.05)),
     "5 % diverged, robust": Setting(replace(PURE, diverged=0.05), robust=True),
     "5 % diverged, robust, 2 sd": Setting(replace(PURE, diverged=0.05, effects=(0.0, TWO)), robust=True),
     "3 arms: 0, 1, 3 sd": Setting(replace(PURE, effects=(0.0, 0.0, ONE, THREE)), arms=4),
-    "7 equal arms": Setting(PURE, arms=8),
-    "10 speakers": Setting(World(speakers=10)),
+    "7 equal arms": Setting(PURE, arms=8), "10 speakers": Setting(World(speakers=10)),
     "40 speakers": Setting(World(speakers=40)),
     "40 speakers, arm × 3": Setting(World(speakers=40, seeds=(0.02, 0.06))),
     "paired, seeds share 0.8": Setting(replace(PURE, shared=0.8), paired=True),
-    "unpaired, seeds share 0.8": Setting(replace(PURE, shared=0.8)),
-    "margin 0.5 sd": Setting(PURE, margin=0.01),
+    "unpaired, seeds share 0.8": Setting(replace(PURE, shared=0.8)), "margin 0.5 sd": Setting(PURE, margin=0.01),
     "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
-}
+}  # fmt: skip
 """The worlds in which the plan's promises are held, and what each shows beside the others."""

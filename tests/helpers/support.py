@@ -24,15 +24,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
 SHARED = Path(os.environ.get("ASR_ABLATIONS_SHARED", REPOSITORY.parent / "shared"))
 
-LIGHTNING_WARNINGS = (
-    "ignore:.*does not have many workers",  # reading in the training process is meant: audio is remembered
-    "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
-    "ignore:.*isinstance.treespec, LeafSpec",  # Lightning 2.6 under torch 2.11
-    "ignore:.*Checkpoint directory .* exists",  # a run that goes on
-    "ignore:.*GPU available but not used",  # the default suite is CPU only
-)
-"""What a test that fits a model silences, as experiment.quiet does in a run."""
-
 
 def defaults(config: str = "config") -> dict[str, str]:
     """The groups that a file of conf/ chooses from, with the option that it chooses; the caller's own copy."""

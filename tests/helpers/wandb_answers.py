@@ -21,28 +21,18 @@ class Answers:
     def __init__(self, store: Store, address: str) -> None:
         self.store, self.address = store, address
         self.by_name: dict[str, Callable[[Json], Json]] = {
-            "Viewer": self.viewer,
-            "GetDefaultEntity": self.viewer,
+            "Viewer": self.viewer, "GetDefaultEntity": self.viewer,
             "ServerFeaturesQuery": lambda _: {"serverInfo": {"features": []}},
             "OrganizationCoreWeaveOrganizationID": lambda _: {"entity": {"organization": None}},
-            "RunResumeStatus": self.resume_status,
-            "UpsertBucket": self.upsert,
-            "CreateRunFiles": self.run_files,
-            "ArtifactType": lambda _: {"project": {"artifact": None}},
-            "CreateArtifact": self.create_artifact,
-            "CreateArtifactManifest": self.create_manifest,
-            "UpdateArtifactManifest": self.create_manifest,
-            "CreateArtifactFiles": self.artifact_files,
-            "CommitArtifact": self.commit,
-            "Runs": self.runs,
-            "Run": self.whole_run,
-            "RunHistoryKeys": self.whole_run,
+            "RunResumeStatus": self.resume_status, "UpsertBucket": self.upsert, "CreateRunFiles": self.run_files,
+            "ArtifactType": lambda _: {"project": {"artifact": None}}, "CreateArtifact": self.create_artifact,
+            "CreateArtifactManifest": self.create_manifest, "UpdateArtifactManifest": self.create_manifest,
+            "CreateArtifactFiles": self.artifact_files, "CommitArtifact": self.commit, "Runs": self.runs,
+            "Run": self.whole_run, "RunHistoryKeys": self.whole_run,
             "RunParquetHistory": lambda _: {"project": {"run": {"parquetHistory": NO_PARQUET}}},
-            "HistoryPage": self.history,
-            "RunOutputArtifacts": self.output_artifacts,
-            "FetchArtifactManifest": self.manifest,
-            "GetArtifactMembershipFileUrls": self.file_urls,
-        }
+            "HistoryPage": self.history, "RunOutputArtifacts": self.output_artifacts,
+            "FetchArtifactManifest": self.manifest, "GetArtifactMembershipFileUrls": self.file_urls,
+        }  # fmt: skip
 
     def __call__(self, name: str, variables: Json) -> Json:
         self.store.queries.append(name)

@@ -126,15 +126,12 @@ def test_pruning_leaves_out_what_is_rare(tiny_corpus: Path, tmp_path: Path) -> N
     [
         ("lm.order=1", "lm.order=1: expected a whole number from 2 to 6"),
         ("lm.order=7", "lm.order=7: expected a whole number from 2 to 6"),
-        ("lm.unit=phone", "lm.unit=phone: expected word, character"),
-        ("lm.prune=[1]", "lm.prune="),
-        ("lm.prune=[0,2,1]", "lm.prune="),
-        ("lm.prune=[]", "lm.prune="),
-        ("lm.text=nowhere.txt", "lm.text=nowhere.txt: cannot be read"),
-        ("lm=arpa", "lm.file is not set"),
+        ("lm.unit=phone", "lm.unit=phone: expected word, character"), ("lm.prune=[1]", "lm.prune="),
+        ("lm.prune=[0,2,1]", "lm.prune="), ("lm.prune=[]", "lm.prune="),
+        ("lm.text=nowhere.txt", "lm.text=nowhere.txt: cannot be read"), ("lm=arpa", "lm.file is not set"),
         ("lm=librispeech lm.name=5-gram", "lm.name=5-gram: expected 3-gram"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message) as error:
         make(request(tmp_path, tiny_corpus, *override.split()))

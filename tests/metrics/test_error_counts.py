@@ -1,4 +1,4 @@
-"""Substitutions, deletions and insertions: NIST's own scoring, jiwer's, and cases by hand."""
+"""Errors of words and characters, and the alignment that they come from."""
 
 import itertools
 import random
@@ -7,22 +7,17 @@ import re
 import jiwer
 import pytest
 
-from asr_ablations.metrics.error_counts import Errors, character_errors, count_errors, word_errors
+from asr_ablations.metrics.error_counts import Errors, align, character_errors, count_errors, word_errors
 from tests.helpers.support import shared_data
 
 CASES = [
-    ("a b c", "a b c", (3, 0, 0, 0)),
-    ("a b c", "a x c", (3, 1, 0, 0)),
-    ("a b c", "a c", (3, 0, 1, 0)),
-    ("a b c", "a x b c", (3, 0, 0, 1)),
-    ("", "a b", (0, 0, 0, 2)),
-    ("a b", "", (2, 0, 2, 0)),
-    ("", "", (0, 0, 0, 0)),
-    ("  a \t b ", "a b", (2, 0, 0, 0)),
+    ("a b c", "a b c", (3, 0, 0, 0)), ("a b c", "a x c", (3, 1, 0, 0)), ("a b c", "a c", (3, 0, 1, 0)),
+    ("a b c", "a x b c", (3, 0, 0, 1)), ("", "a b", (0, 0, 0, 2)), ("a b", "", (2, 0, 2, 0)),
+    ("", "", (0, 0, 0, 0)), ("  a \t b ", "a b", (2, 0, 0, 0)),
     ("zażółć gęślą jaźń", "zażółć gęśl jaźń", (3, 1, 0, 0)),
     ("a b", "b a", (2, 0, 1, 1)),  # two errors either way: the alignment with the more words right
     ("a b c d", "b c d e", (4, 0, 1, 1)),
-]
+]  # fmt: skip
 
 
 def counts(errors: Errors) -> tuple[int, int, int, int]:
@@ -138,3 +133,22 @@ def test_counts_are_sclites_on_csrnab() -> None:
         "4t1": (544, 32, 3, 4),
         "4t2": (404, 35, 0, 10),
     }
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_an_alignment_spells_both_sides_and_has_the_counted_errors(seed: int) -> None:
+    drawn = random.Random(seed)
+    reference, hypothesis = (drawn.choices("abc", k=drawn.randrange(9)) for _ in range(2))
+    pairs = align(reference, hypothesis)
+    assert [r for r, _ in pairs if r is not None] == reference
+    assert [h for _, h in pairs if h is not None] == hypothesis
+    expected = count_errors(reference, hypothesis)
+    both = [(r, h) for r, h in pairs if r is not None and h is not None]
+    assert sum(r != h for r, h in both) == expected.substitutions
+    assert sum(h is None for _, h in pairs) == expected.deletions
+    assert sum(r is None for r, _ in pairs) == expected.insertions
+
+
+def test_by_hand() -> None:
+    expected = [("a", "a"), ("cab", None), ("had", "dad"), (None, "oh")]
+    assert align(["a", "cab", "had"], ["a", "dad", "oh"]) in (expected, [("a", "a"), ("cab", "dad"), ("had", "oh")])

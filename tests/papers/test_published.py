@@ -1,4 +1,4 @@
-"""The papers' numbers in sweeps/ and asr_benchmarks/ are those of published.yaml, which was typed from the papers."""
+"""The five papers: published numbers, and the rows of docs/papers.md."""
 
 import itertools
 import math
@@ -13,6 +13,7 @@ import yaml
 from asr_benchmarks.lstm.published import RATIOS, Ratio
 from asr_benchmarks.platform.platform import published_tables
 from asr_benchmarks.published import published
+from tests.helpers.command import REPOSITORY
 from tests.helpers.support import CONF
 from tests.helpers.sweep_files import NAMES, SWEEPS
 
@@ -111,13 +112,9 @@ def test_seconds_of_the_networks() -> None:
 
 def test_sizes_of_the_networks() -> None:
     networks = {
-        "fcn5": ("FCN", "FCN-5"),
-        "fcn8": ("FCN", "FCN-8"),
-        "alexnet": ("CNN", "AlexNet"),
-        "resnet50": ("CNN", "ResNet-50"),
-        "lstm32": ("RNN", "LSTM-32"),
-        "lstm64": ("RNN", "LSTM-64"),
-    }
+        "fcn5": ("FCN", "FCN-5"), "fcn8": ("FCN", "FCN-8"), "alexnet": ("CNN", "AlexNet"),
+        "resnet50": ("CNN", "ResNet-50"), "lstm32": ("RNN", "LSTM-32"), "lstm64": ("RNN", "LSTM-64"),
+    }  # fmt: skip
     folder = CONF / "benchmark" / "networks" / "network"
     assert {path.stem for path in folder.glob("*.yaml")} == set(networks)
     for file, (kind, name) in networks.items():
@@ -199,3 +196,44 @@ def test_ratios_of_lstms(ratio: Ratio) -> None:
         assert ratio.least == ratio.most == pytest.approx(value)
     else:
         assert {ratio.least, ratio.most} <= known
+
+
+STATES = ("done", "partial", "missing", "not built")
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """Key of a paper → its rows: place, what it asks, command, state, result."""
+    page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
+    parts = re.split(r"^### .*: (\w+)$", page, flags=re.MULTILINE)
+    return {key: rows(body) for key, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a table without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_every_paper_has_a_table() -> None:
+    page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert set(tables()) == set(re.findall(r"^\| (\w+\d{4}) \|", page, flags=re.MULTILINE))
+    assert min(map(len, tables().values())) >= 8
+
+
+def test_every_row_has_a_state_and_what_is_not_done_a_reason() -> None:
+    for key, listed in tables().items():
+        for row in listed:
+            assert len(row) == 5, (key, row)
+            place, asks, command, state, _ = row
+            word, _, reason = state.partition(": ")
+            assert place, (key, row)
+            assert asks, (key, row)
+            assert word in STATES, (key, row)
+            assert word == "done" or reason, (key, row)
+            assert command or word != "done", (key, row)
+
+
+def test_every_sweep_stands_in_a_row_and_exists() -> None:
+    commands = " ".join(row[2] for listed in tables().values() for row in listed)
+    named = set(re.findall(r"-cn (\w+)", commands))
+    assert named == set(NAMES)

@@ -27,7 +27,7 @@ time.sleep(600)
 """
 FOLLOW = """
 import time
-from asr_ablations.runs.watchdog import follow_launcher
+from asr_ablations.runs.process import follow_launcher
 follow_launcher()
 time.sleep(1)
 print("still running", flush=True)

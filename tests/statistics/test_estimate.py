@@ -1,4 +1,6 @@
-"""Estimates of differences against scipy's tests, closed formulas and a mixed model."""
+"""Estimates of a contrast, their spread, and their false alarms in simulated sweeps."""
+
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ from scipy import stats
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval
 from asr_ablations.statistics.power import FixedLength
-from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.sample import Correlation, Sample, describe, equal_seed_correlation, spearman
+from tests.helpers.false_alarms import DESIGNS, alarms, finds
 from tests.helpers.worlds import World
 
 
@@ -218,3 +221,100 @@ def test_the_error_is_that_of_a_balanced_mixed_model() -> None:
     residual = (rest**2).sum() / (2 * (runs - 1) * (speakers - 1))
     expected = np.sqrt(2 * (seeds + arm_speaker - residual) / (runs * speakers)) / 100
     assert estimate((1, a), (-1, b)).standard_error == pytest.approx(expected, rel=0.01)
+
+
+def test_the_interval_of_a_deviation_is_chi_squares() -> None:
+    """A table of chi-square: 2.700 and 19.023 for nine degrees of freedom."""
+    rates = np.random.default_rng(0).normal(0.2, 0.02, 10)
+    spread = describe(Sample.of_rates(rates))
+    assert spread.deviation is not None
+    assert spread.deviation.value == pytest.approx(rates.std(ddof=1))
+    assert spread.deviation.low == pytest.approx(rates.std(ddof=1) * np.sqrt(9 / 19.023), rel=1e-4)
+    assert spread.deviation.high == pytest.approx(rates.std(ddof=1) * np.sqrt(9 / 2.700), rel=1e-3)
+    assert (spread.runs, spread.best, spread.worst) == (10, rates.min(), rates.max())
+    assert spread.mean == pytest.approx(rates.mean())
+    assert spread.models is None
+
+
+def test_a_single_run_has_no_deviation() -> None:
+    (sample,) = World().sweep(np.random.default_rng(0), 1, 1)
+    assert (describe(sample).deviation, describe(sample).models) == (None, None)
+
+
+@pytest.mark.parametrize("words", [20, 100, 1000])
+def test_the_deviation_of_the_models_is_found_whatever_the_test_set(words: int) -> None:
+    """Models of sd 2 points: seen with 20 words of each of 10 speakers, it looks like 3.9."""
+    world = World(seeds=(0.02,), speakers=10, words=words, run_speaker=0.03)
+    generator = np.random.default_rng(0)
+    spreads = [describe(world.sweep(generator, 1, 100)[0]) for _ in range(20)]
+    squares = [spread.models**2 for spread in spreads if spread.models is not None]
+    assert np.sqrt(np.mean(squares)) == pytest.approx(0.02, rel=0.1)
+    if words == 20:
+        assert np.mean([spread.deviation.value for spread in spreads if spread.deviation]) == pytest.approx(
+            0.039, abs=0.002
+        )
+
+
+def test_equal_models_have_no_deviation_of_their_own() -> None:
+    world = World(seeds=(0.0,), speakers=50)
+    generator = np.random.default_rng(0)
+    spreads = [describe(world.sweep(generator, 1, 5)[0]) for _ in range(50)]
+    assert np.mean([spread.models == 0 for spread in spreads]) > 0.4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spearman_is_scipys(seed: int) -> None:
+    x, y = np.random.default_rng(seed).normal(size=(2, 12)).round(1).tolist()
+    measured = spearman(x, y)
+    assert measured is not None
+    assert measured.value == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert measured.low < measured.value < measured.high
+
+
+def test_fishers_interval_of_pearson_is_scipys() -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 12))
+    measured = equal_seed_correlation(dict(enumerate(x)), dict(enumerate(y)) | {99: 5.0})
+    expected = stats.pearsonr(x, y)
+    interval = expected.confidence_interval(0.95)
+    assert measured == Correlation(
+        pytest.approx(expected.statistic), pytest.approx(interval.low), pytest.approx(interval.high), 12
+    )
+
+
+def test_too_few_or_constant_values_say_nothing() -> None:
+    assert spearman([1, 2, 3], [1, 2, 3]) is None
+    assert spearman([1, 1, 1, 1], [1, 2, 3, 4]) is None
+    assert equal_seed_correlation({0: 0.1, 1: 0.2}, {1: 0.1, 2: 0.2}) is None
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == Correlation(1.0, 1.0, 1.0, 4)
+
+
+SWEEPS, SEED = 200, 1
+SHORT = [name for name, design in DESIGNS.items() if len(design.looks) < 10 and name != "8 arms, 5 seeds"]
+"""Without the longest: those that look at every seed, and the larger of two families."""
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None:
+    """5 %, and two standard errors of so many sweeps. By chance one design in forty is above that: the seed is one at
+    which none is.
+    """
+    assert alarms(DESIGNS[name], SWEEPS, seed=SEED) / SWEEPS <= 0.05 + 2 * sqrt(0.05 * 0.95 / SWEEPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("equal arms, 5 seeds", 0.5), ("one arm × 3, 10 seeds", 0.8), ("5 % diverged, trimmed, 10 seeds", 0.75),
+        ("decoders, 6 models", 0.5), ("interaction, 5 seeds", 0.8), ("looks at 3, 5, 10, 20", 0.85),
+    ],
+)  # fmt: skip
+def test_an_effect_is_found(name: str, least: float) -> None:
+    """A test that never calls anything different raises no false alarms either."""
+    assert finds(DESIGNS[name], 100, seed=2) / 100 >= least
+
+
+def test_means_hide_an_effect_behind_a_single_run_that_diverged() -> None:
+    """Why trimmed means are offered."""
+    names = ("5 % diverged, 10 seeds", "5 % diverged, trimmed, 10 seeds")
+    mean, trimmed = (finds(DESIGNS[name], 100, seed=2) for name in names)
+    assert trimmed > mean + 25

@@ -1,19 +1,32 @@
-"""The options of the launcher, checked before anything is written."""
+"""The launcher of a sweep: processes, GPU slots, Ray, live tables, states of arms."""
 
+import importlib
+import io
+import json
+import multiprocessing.spawn
+import os
+import signal
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import read_sweep
-from asr_ablations.runs.status import DIVERGED, DONE, FAILED
+from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.runs.sweep_history import declared, launches
-from asr_ablations.sweep.arm import STOPPED, FrozenArm, State
-from asr_ablations.sweep.executors import this_machine
+from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
+from asr_ablations.sweep.executors import Machine, this_machine
+from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
+from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
+from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import visible_gpus
 
 
 @pytest.mark.parametrize(
@@ -89,3 +102,297 @@ def test_a_search_takes_a_run_that_diverged_for_the_worst_and_one_that_failed_fo
     assert objective(State(arm, DIVERGED)) == WORST == 1.0
     with pytest.raises(ArmsFailedError):
         objective(State(arm, FAILED))
+
+
+def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
+    """The GPUs that each arm gets, in turn; an arm that gets a place keeps it."""
+    assigned = []
+    for key, count in enumerate(needed):
+        gpus = slots.free_gpus(count)
+        if gpus is not None:
+            slots.take(key, gpus)
+        assigned.append(gpus)
+    return assigned
+
+
+def test_one_arm_per_gpu() -> None:
+    assert assign(Slots(["0", "1"], jobs=2, per_gpu=1), 1, None, 1) == [["0"], ["1"], None]
+
+
+def test_small_arms_share_a_gpu_and_spread_first() -> None:
+    assert assign(Slots(["0", "1"], jobs=4, per_gpu=2), 1, 1, 1, 1, 1) == [["0"], ["1"], ["0"], ["1"], None]
+
+
+def test_an_arm_of_several_gpus_has_them_for_itself() -> None:
+    assert assign(Slots(["a", "b", "c"], jobs=9, per_gpu=3), 2, 1, 1, 1, 1) == [["a", "b"], ["c"], ["c"], ["c"], None]
+    assert assign(Slots(["a", "b", "c"], jobs=9, per_gpu=3), 1, 3, 2) == [["a"], None, ["b", "c"]]
+
+
+def test_what_is_given_back_is_handed_out_again() -> None:
+    slots = Slots(["0"], jobs=1, per_gpu=1)
+    assert assign(slots, 1) == [["0"]]
+    assert slots.free_gpus(1) is None
+    slots.free(0)
+    assert slots.free_gpus(1) == ["0"]
+
+
+def test_without_gpus_arms_take_places_alone() -> None:
+    assert assign(Slots([], jobs=2, per_gpu=1), None, 0, None) == [[], [], None]
+    assert Slots([], jobs=1, per_gpu=1).free_gpus(1) is None, "an arm that insists on a GPU never fits"
+
+
+def test_ranks_that_name_no_gpus_get_one_each_if_available() -> None:
+    assert Slots(["0", "1", "2"], jobs=3, per_gpu=1).free_gpus(None, ranks=2) == ["0", "1"]
+    assert Slots([], jobs=3, per_gpu=1).free_gpus(None, ranks=2) == []
+
+
+def arms(*needed: tuple[int | None, int]) -> list[FrozenArm]:
+    """Arms of (gpus, ranks)."""
+    return [FrozenArm("", "", Path(), Path(), gpus, ranks, ()) for gpus, ranks in needed]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Eight cores with 64 GiB of free memory, without GPUs."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
+    monkeypatch.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: 64 * 2**30)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return monkeypatch
+
+
+def test_by_default_there_is_an_arm_per_gpu(machine: pytest.MonkeyPatch) -> None:
+    machine.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1f, 5")
+    assert visible_gpus() == ["3", "GPU-1f", "5"]
+    slots = machine_slots(None, 2, arms((None, 1), (0, 1)))
+    assert (slots.jobs, slots.threads(2), slots.threads(9)) == (6, 4, 1)
+    on_cpu = machine_slots(None, 2, arms((0, 1), (0, 1)))
+    assert (on_cpu.jobs, on_cpu.threads(2)) == (8, 1), "all arms leave the GPUs alone"
+
+
+def test_by_default_a_cpu_takes_an_arm_per_core_with_a_thread_each(machine: pytest.MonkeyPatch) -> None:
+    assert visible_gpus() == []
+    slots = machine_slots(None, 2, arms((None, 1), (0, 1)))
+    assert slots.jobs == 8
+    assert [slots.threads(count) for count in (0, 1, 2, 20)] == [1, 1, 1, 1], "whatever the number of arms"
+    assert machine_slots(None, 1, arms((None, 1), (0, 3))).jobs == 2, "a rank per core"
+    assert machine_slots(None, 1, arms((0, 9))).jobs == 1
+    given = machine_slots(2, 1, arms((None, 1)))
+    assert (given.jobs, given.threads(9), given.threads(1)) == (2, 4, 8), "who gives jobs shares out the cores"
+
+
+@pytest.mark.parametrize(("gibibytes", "jobs"), [(16, 8), (7.9, 3), (1, 1), (None, 8)])
+def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(
+    machine: pytest.MonkeyPatch, gibibytes: float | None, jobs: int
+) -> None:
+    free = None if gibibytes is None else int(gibibytes * 2**30)
+    machine.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: free)
+    assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
+
+
+def test_a_plan_names_what_the_memory_takes() -> None:
+    costs = [Cost(1, speech=1.0, seconds=1.0, gpus=0, memory=memory, disk=0) for memory in (2, 5, 4, 3)]
+    assert memory_warning(costs, jobs=2, free=9) is None
+    assert memory_warning(costs, jobs=3, free=None) is None
+    assert "jobs=2" in str(memory_warning(costs, jobs=3, free=11))
+    assert "jobs=1" in str(memory_warning(costs, jobs=3, free=1))
+    assert memory_warning([Cost(1, speech=1.0, seconds=1.0, gpus=1, memory=99, disk=0)], jobs=3, free=1) is None
+
+
+@pytest.mark.parametrize(("jobs", "per_gpu"), [(0, 1), (None, 0), (True, 1), (1.5, 1), ("all", 1)])
+def test_slots_wrong_values_are_named(jobs: int, per_gpu: int) -> None:
+    with pytest.raises(UsageError, match=r"hydra\.launcher\.(jobs|per_gpu)="):
+        machine_slots(jobs, per_gpu, [])
+
+
+def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [share_of_cores(jobs) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert share_of_cores(1) == 2
+
+
+SCRIPT = Path("train.py")
+
+
+def arm(gpus: int | None, ranks: int = 1) -> FrozenArm:
+    return FrozenArm("a", "a", Path("a.yaml"), Path("a"), gpus, ranks, ())
+
+
+def test_an_arm_that_no_place_of_this_machine_fits_is_named() -> None:
+    with pytest.raises(UsageError, match="arm a: gpus=3, this machine has 2"):
+        Machine(SCRIPT, [arm(1), arm(3)], Slots(["0", "1"], jobs=2, per_gpu=1))
+    with pytest.raises(UsageError, match="arm a: ranks=3, this machine has 2 GPUs; expected gpus=0"):
+        Machine(SCRIPT, [arm(None, ranks=3)], Slots(["0", "1"], jobs=2, per_gpu=1))
+    Machine(SCRIPT, [arm(None, ranks=3), arm(0, ranks=3)], Slots([], jobs=2, per_gpu=1))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "has_gpus", "expected"),
+    [
+        (None, 1, False, (2, 0)), (None, 1, True, (2, 0.25)), (None, 2, True, (4, 2)), (0, 2, True, (4, 0)),
+        (1, 1, True, (2, 0.25)), (4, 4, True, (8, 4)),
+    ],
+)  # fmt: skip
+def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one(
+    gpus: int | None, ranks: int, has_gpus: bool, expected: tuple[float, float]
+) -> None:
+    """Four arms of one GPU share it."""
+    pytest.importorskip("ray", reason="the extra ray, which make test installs")
+    from asr_ablations.sweep.cluster import needed
+
+    reserved = needed(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
+    assert (reserved["num_cpus"], reserved["num_gpus"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"cpus": 0}, r"hydra\.launcher\.cpus=0: expected a whole number, 1 or more"),
+        ({"cpus": 0.5}, r"hydra\.launcher\.cpus=0\.5: expected"),
+        ({"retries": -1}, r"hydra\.launcher\.retries=-1: expected a whole number, 0 or more"),
+        ({"jobs": 0}, r"hydra\.launcher\.jobs=0: expected"),
+        ({"per_gpu": 0}, r"hydra\.launcher\.per_gpu=0: expected"),
+    ],
+)
+def test_wrong_values_for_ray_are_named_before_it_is_started(option: dict[str, Any], message: str) -> None:
+    ray = pytest.importorskip("ray", reason="the extra ray, which make test installs")
+    from asr_ablations.sweep.cluster import Cluster
+
+    valid: dict[str, Any] = {"address": "auto", "jobs": None, "per_gpu": 1, "cpus": 1, "retries": 3}
+    with pytest.raises(UsageError, match=message):
+        Cluster(SCRIPT, [arm(0)], **{**valid, **option})
+    assert not ray.is_initialized()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which the import sets
+    return importlib.import_module("asr_ablations.sweep.server").say_unless_orphaned
+
+
+def test_an_orphan_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with pytest.raises(EOFError) as raised:
+        multiprocessing.spawn._main(read, read)  # type: ignore[attr-defined]
+    hook(raised.type, raised.value, raised.tb)
+    assert capsys.readouterr().err == ""
+
+
+def test_any_other_error_is_said(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (EOFError("of a file"), ValueError("a value")):
+        with pytest.raises(type(error)) as raised:
+            raise error
+        hook(raised.type, raised.value, raised.tb)
+        assert f"{type(error).__name__}: {error}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> list[State]:
+    arms = []
+    for name in ("lstm", "gru"):
+        folder = tmp_path / name
+        folder.mkdir()
+        overrides = (f"rnn={name}", "max_epochs=4")
+        arms.append(FrozenArm(name, name, folder / "config.yaml", folder, None, 1, overrides))
+    return [State(arm) for arm in arms]
+
+
+def displayed(states: list[State], terminal: bool, changes: list[tuple[str, str]]) -> str:
+    """The output while the first arm passes through these (status, reason)."""
+    live, out = LiveArms(), io.StringIO()
+    live.console = Console(file=out, force_terminal=terminal, width=100, highlight=False)
+    with live:
+        for states[0].status, states[0].reason in changes:
+            live.show(states)
+            live.show(states)
+    return out.getvalue()
+
+
+def test_a_log_gets_one_line_per_change(states: list[State]) -> None:
+    lines = displayed(states, False, [(RUNNING, ""), (FAILED, "out of memory: x")]).replace("\n", "")
+    log = str(states[0].arm.log)
+    assert lines == f"arm 1 of 2: rnn=lstm: running  {log}arm 1 of 2: rnn=lstm: failed  out of memory: x"
+
+
+def test_a_terminal_gets_a_table_with_epoch_loss_error_rate_and_time_left(states: list[State]) -> None:
+    progress = {"epoch": 1, "epochs": 4, "batch": 5, "batches": 10, "loss": 0.5, "wer": 0.123, "seconds_left": 65.2}
+    (states[0].arm.folder / "progress.json").write_text(json.dumps(progress))
+    shown = displayed(states, True, [(RUNNING, "")])
+    assert all(cell in shown for cell in ("rnn=lstm", "running", "1.5/4", "0.500", "12.3", "1:05", "waiting"))
+    assert "max_epochs" not in shown, "overrides that all arms share say nothing"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"epoch": 1}', '{"epoch": "one", "epochs": 4}', "\x00"])
+def test_only_running_arms_show_numbers(text: str, states: list[State]) -> None:
+    (states[0].arm.folder / "progress.json").write_text(text)  # half a file, or none of ours
+    shown = displayed(states, True, [(RUNNING, ""), (DONE, "already done")])
+    assert "already done" in shown
+
+
+RECORDED = "RuntimeError: no space left on device"
+INTERRUPTED = "interrupted: SIGTERM"
+
+
+def finished(
+    folder: Path, exit_code: int, *, kill_reason: str | None = None, memory_kills: int = 0, recorded: str = ""
+) -> State:
+    """The state of an arm whose process ended so. recorded: the reason in the failed run's status, if it wrote one."""
+    status = {"status": FAILED, "reason": recorded} if recorded else {"status": "running"}
+    (folder / "status.json").write_text(json.dumps({**status, "pid": 1}))
+    state = State(FrozenArm("a", "1", folder / "a.yaml", folder, None, 1, ()))
+    state.finish(exit_code, kill_reason, memory_kills)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "recorded", "status", "reason"),
+    [
+        (0, "", DONE, ""),
+        (LEASE_HELD_EXIT_CODE, "", ELSEWHERE, "another launcher is running it"),
+        (128 + signal.SIGINT, "", STOPPED, "stopped; it can be continued"),
+        (1, INTERRUPTED, STOPPED, "stopped; it can be continued"),  # torchrun's exit code is its own
+        (1, RECORDED, FAILED, RECORDED),
+    ],
+)
+def test_an_arm_that_reports_its_end(tmp_path: Path, exit_code: int, recorded: str, status: str, reason: str) -> None:
+    state = finished(tmp_path, exit_code, recorded=recorded)
+    assert (state.status, state.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kill_reason", "memory_kills", "reason"),
+    [
+        (-signal.SIGKILL, "timeout: longer than it may take", 0, "timeout: longer than it may take"),
+        (-signal.SIGKILL, None, 1, "out of memory: killed by the system"),
+        (-signal.SIGKILL, None, 0, "killed by SIGKILL"),
+        (128 + signal.SIGSEGV, None, 1, "killed by SIGSEGV"),
+        (3, None, 0, "exit code 3"),
+    ],
+)
+def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
+    tmp_path: Path, exit_code: int, kill_reason: str | None, memory_kills: int, reason: str
+) -> None:
+    state = finished(tmp_path, exit_code, kill_reason=kill_reason, memory_kills=memory_kills)
+    assert (state.status, state.reason) == (FAILED, reason)
+    recorded = json.loads((tmp_path / "status.json").read_text())
+    assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
+
+
+def test_an_arm_that_its_machine_refuses_is_failed_with_what_it_said(tmp_path: Path) -> None:
+    """As on a cluster, whose machines the command does not know. The log goes on where an earlier attempt ended."""
+    message = "gpus=1: this machine has 0; expected auto, or 0 to 0"
+    (tmp_path / "output.log").write_text(f"error: an earlier one\nstarts a\nerror: {message}\n")
+    assert finished(tmp_path, 2).reason == message
+
+
+@pytest.mark.parametrize("exit_code", [1, 0])
+def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int, tmp_path: Path) -> None:
+    """One process exits with 1; ranks under torchrun with 0, so that it prints no page of theirs."""
+    reason = "diverged at step 7: the loss is nan"
+    (tmp_path / "status.json").write_text(json.dumps({"status": FAILED, "reason": reason, "diverged": 7}))
+    state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
+    state.finish(exit_code, None, 0)
+    assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)

@@ -34,20 +34,17 @@ def sweep_file(folder: Path, params: str) -> Path:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("0,1,2", {"values": [0, 1, 2]}),
-        ("lstm,gru", {"values": ["lstm", "gru"]}),
-        ("choice(0.1, 1e-3)", {"values": [0.1, 1e-3]}),
-        ("range(1, 4)", {"values": [1, 2, 3]}),
+        ("0,1,2", {"values": [0, 1, 2]}), ("lstm,gru", {"values": ["lstm", "gru"]}),
+        ("choice(0.1, 1e-3)", {"values": [0.1, 1e-3]}), ("range(1, 4)", {"values": [1, 2, 3]}),
         ("null,1.0", {"values": ["null", 1.0]}),  # W&B would write Python's None, which Hydra reads as a text
-        ("true,false", {"values": [True, False]}),
-        ("[a,b],[c]", {"values": ["[a,b]", "[c]"]}),
+        ("true,false", {"values": [True, False]}), ("[a,b],[c]", {"values": ["[a,b]", "[c]"]}),
         ("interval(1e-4, 1e-2)", {"distribution": "uniform", "min": 1e-4, "max": 1e-2}),
         ("int(interval(1, 8))", {"distribution": "int_uniform", "min": 1, "max": 8}),
         ("tag(log, interval(1e-4, 1e-2))", {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-2}),
         ("int(tag(log, interval(1, 8)))", {"distribution": "q_log_uniform_values", "min": 1, "max": 8}),
         ("7", {"value": 7}),
     ],
-)
+)  # fmt: skip
 def test_values_by_hydras_grammar(value: str, expected: dict[str, Any]) -> None:
     assert parameter("key", value, CONF) == expected
 

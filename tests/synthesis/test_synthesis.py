@@ -89,20 +89,11 @@ def test_english_inflections():
         "boxes", "cities", "boys", "churches", "dogs", "buses"
     ]  # fmt: skip
     assert [english.graded(a, "er") for a in ("big", "happy", "large", "good")] == [
-        "bigger",
-        "happier",
-        "larger",
-        "better",
-    ]
+        "bigger", "happier", "larger", "better",
+    ]  # fmt: skip
     assert english.add_article_n(["a", "apple", "on", "a", "table", "a", "hour"]) == [
-        "an",
-        "apple",
-        "on",
-        "a",
-        "table",
-        "an",
-        "hour",
-    ]
+        "an", "apple", "on", "a", "table", "an", "hour",
+    ]  # fmt: skip
 
 
 def test_polish_inflections():

@@ -1,13 +1,20 @@
-"""Files that are whole whenever they are there."""
+"""Files, the terminal, checks of values, and extras that are not installed."""
 
 import hashlib
+import math
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
-from asr_ablations.tools.errors import exit_code_of, of_the_system
+from asr_ablations.config.build import build
+from asr_ablations.tools.checks import number, switch, whole
+from asr_ablations.tools.errors import BROUGHT_BY, UsageError, exit_code_of, of_the_system, require
 from asr_ablations.tools.files import folder_name, sha256, whole_file, write, write_csv
+from asr_ablations.tools.terminal import bar, console, harmless, harmless_line
+from tests.helpers.support import REPOSITORY, described
 
 
 def test_what_fails_in_the_middle_leaves_what_was_there(tmp_path: Path) -> None:
@@ -73,3 +80,116 @@ def test_half_a_character_of_a_name_is_spelled_out(tmp_path: Path) -> None:
     write_csv(tmp_path / "a.csv", [{"a": "\udcff"}])
     assert (tmp_path / "a.txt").read_text() == "\\udcff"
     assert (tmp_path / "a.csv").read_text() == "a\n\\udcff\n"
+
+
+def test_nothing_that_a_terminal_obeys_is_left() -> None:
+    assert harmless("\x1b]0;pwn\x07 \u202eabc \udcff\x9b") == r"\x1b]0;pwn\x07 \u202eabc \udcff\x9b"
+    assert harmless("zażółć 实验\tגדול\n") == "zażółć 实验\tגדול\n"
+
+
+def test_a_line_shows_a_carriage_return_behind_a_value() -> None:
+    assert harmless_line("data.test=\x1bx\r: expected\n  train,\tdev\n") == r"data.test=\x1bx\r: expected train, dev"
+
+
+def test_names_in_tables_keep_their_brackets_and_lose_their_escapes(capsys: pytest.CaptureFixture) -> None:
+    table = Table(title="t[red]x", title_justify="left")
+    table.add_column("data.train=[/abs/a.jsonl]", overflow="fold")
+    table.add_row("[/x] \x1b[31mred")
+    console().print(table)
+    console().print("outputs=[/br]")
+    printed = capsys.readouterr().out
+    for text in ("t[red]x", "data.train=[/abs/a.jsonl]", r"[/x] \x1b[31mred", "outputs=[/br]"):
+        assert text in printed
+    assert "\x1b" not in printed
+
+
+def test_a_bar_may_have_any_title(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    with bar("reading [/x]", total=1) as advance:
+        advance(1)
+    assert "reading [/x]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [1, 7, 10**12])
+def test_whole_numbers_pass(value: int) -> None:
+    assert whole("x", value, 1) == value
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, "1", None, math.nan, [1]])
+def test_what_is_no_whole_number_from_one_is_refused_by_name(value: object) -> None:
+    with pytest.raises(UsageError) as error:
+        whole("batch.size", value, 1)
+    assert str(error.value) == f"batch.size={value}: expected a whole number, 1 or more"
+
+
+def test_the_upper_bound_and_other_choices_are_said() -> None:
+    with pytest.raises(UsageError, match=r"^port=70000: expected a whole number from 0 to 65535$"):
+        whole("port", 70000, 0, 65535)
+    with pytest.raises(UsageError, match=r"^gpus=-1: expected a whole number, 0 or more, or auto$"):
+        whole("gpus", -1, 0, also="auto")
+
+
+@pytest.mark.parametrize("value", [True, "0.5", None, math.nan, math.inf, -math.inf, [0.5]])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(UsageError, match="expected a number"):
+        number("x", value)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside", "words"),
+    [
+        ({}, -1e9, math.nan, "a number"),
+        ({"least": 0}, 0, -1, "a number, 0 or more"),
+        ({"above": 0}, 1e-9, 0, "a number above 0"),
+        ({"least": 0, "below": 1}, 0, 1, "a number from 0 to below 1"),
+        ({"least": 0, "most": 1}, 1, 1.5, "a number from 0 to 1"),
+    ],
+)
+def test_numbers_lie_within_their_bounds(bounds: dict[str, float], inside: float, outside: float, words: str) -> None:
+    assert number("x", inside, **bounds) == inside
+    with pytest.raises(UsageError) as error:
+        number("x", outside, **bounds)
+    assert str(error.value) == f"x={outside}: expected {words}"
+
+
+def test_switches_are_true_or_false_and_nothing_else() -> None:
+    assert switch("x", True) is True
+    for value in (0, 1, "true", None):
+        with pytest.raises(UsageError, match="true or false"):
+            switch("x", value)
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it() -> None:
+    with pytest.raises(UsageError, match=r"^logger=x: needs no_such_package; make install EXTRAS=tensorboard "):
+        require("tensorboard", "logger=x", "torch", "no_such_package")
+    require("tensorboard", "logger=x", "torch")
+
+
+@pytest.mark.parametrize("name", ["beam", "beam_lm"])
+def test_a_search_without_its_package_names_the_line_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = described("decoder", name)
+    for module in [*sys.modules]:
+        if module.startswith(("pyctcdecode", "asr_ablations.components.decoder.")):
+            monkeypatch.delitem(sys.modules, module)
+            package, _, own = module.rpartition(".")
+            if package in sys.modules:  # which keeps it, too
+                monkeypatch.delattr(sys.modules[package], own, raising=False)
+    monkeypatch.setitem(sys.modules, "pyctcdecode", None)  # as if it were not installed
+    with pytest.raises(UsageError, match=rf"decoder\.{name}: needs pyctcdecode; make install EXTRAS=decode "):
+        build(node)
+    assert caplog.messages == [], "what Hydra says of it stands in two lines more"
+    assert build(described("decoder", "greedy")) is not None
+
+
+def test_every_extra_that_is_asked_for_exists() -> None:
+    text = (REPOSITORY / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
+    extras = set(re.findall(r"^(\w+) = \[", text.partition("\n[tool.")[0], flags=re.MULTILINE))
+    calls = [
+        name
+        for path in Path(REPOSITORY / "src").rglob("*.py")
+        for name in re.findall(r"""(?:require|installs)\(\s*["'](\w+)["']""", path.read_text(encoding="utf-8"))
+    ]
+    assert {*calls, *BROUGHT_BY.values()} <= extras
+    assert {"search", "tensorboard", "export", "serve", "lexicon"} <= set(calls)

@@ -1,11 +1,21 @@
-"""What the process keeps of freed memory."""
+"""The machine, signals, own kernels, masks, and streams of random numbers."""
 
 import ctypes
+import math
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import library
 
+from asr_ablations.tools.files import SOURCE
+from asr_ablations.tools.masks import normalise_utterances, valid_frames
+from asr_ablations.tools.products import trusted
+from asr_ablations.tools.random_streams import generator, stream, uniforms
 from tests.helpers.support import REPOSITORY
 
 STEPS = """
@@ -36,3 +46,212 @@ def test_buffers_of_a_step_stay_for_the_next() -> None:
     kept = subprocess.run([sys.executable, "-c", STEPS], check=True, capture_output=True, cwd=REPOSITORY).stdout
     # glibc's own count, not page faults: some kernels count none. By itself it keeps a fifth of them at most.
     assert int(kept) >= BUFFERS
+
+
+# A timer's signals, handled in Python, while an LSTM trains on the CPU: what a SIGTERM does once, a thousand times.
+TRAINING = """
+import signal, time
+import torch
+from asr_ablations.training.signals import StopRequest
+
+torch.set_num_threads(1)
+received = []
+signal.signal(signal.SIGALRM, lambda *_: received.append(1))
+StopRequest().listen()
+lstm = torch.nn.LSTM(192, 192)
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+end = time.process_time() + 3
+while time.process_time() < end or len(received) < 20:
+    output, _ = lstm(torch.randn(100, 32, 192, requires_grad=True))
+    output.sum().backward()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("trained")
+"""
+
+
+def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
+    """Without `listen`, it ended by SIGABRT each time, with torch 2.11 on a Xeon with AVX512."""
+    settings = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, env=settings)
+    assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
+
+
+DELETING = """
+import os, signal, time
+from asr_ablations.tools.errors import Stopped
+from asr_ablations.training.signals import StopRequest
+
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+stop = StopRequest()
+stop.listen()
+try:
+    Held()
+    print("goes on")
+    while True:
+        time.sleep(0.01)
+except Stopped as stopped:
+    print(stopped)
+stop.close()
+"""
+
+
+def test_a_signal_where_an_object_is_deleted_is_not_lost() -> None:
+    """Python ignores exceptions there: the first one stops nothing."""
+    result = subprocess.run(
+        [sys.executable, "-c", DELETING], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}
+    )
+    assert result.stdout == "goes on\ninterrupted: SIGTERM\n", result.stderr
+    assert result.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def operators() -> library.Library:
+    fresh = library.Library("asr_ablations_tried", "DEF")
+    fresh.define("twice(Tensor x) -> Tensor")
+    return fresh
+
+
+@pytest.mark.parametrize(
+    ("difference", "says"),
+    [(lambda: 1e-6, ""), (lambda: 0.5, "slower: off by 0.5\n"), (lambda: math.nan, "slower: off by nan\n")],
+)
+def test_the_numbers_decide(
+    operators: library.Library, difference: Callable[[], float], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trusted(dict, operators, difference, "slower") == (not says)
+    assert capsys.readouterr().err == says
+
+
+def test_without_a_compiler_the_training_goes_on(
+    operators: library.Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load() -> dict[str, object]:
+        raise ImportError("no module named triton\nand a page about it")
+
+    assert not trusted(load, operators, lambda: 0.0, "slower")
+    assert capsys.readouterr().err == "slower: no module named triton\n"
+
+
+def test_kernels_are_put_in_their_places(operators: library.Library) -> None:
+    assert trusted(lambda: {"twice": lambda x: 2 * x}, operators, lambda: 0.0, "slower")
+    assert torch._C._dispatch_has_kernel_for_dispatch_key("asr_ablations_tried::twice", "CUDA")
+
+
+CPU = torch.device("cpu")
+LENGTHS = torch.tensor([7, 0, 1, 4])
+
+
+def features() -> torch.Tensor:
+    return 5 + 3 * torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(6))
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 1], [0], [5, 5], []])
+def test_a_frame_is_valid_before_the_length(lengths: list[int]) -> None:
+    mask = valid_frames(torch.tensor(lengths, dtype=torch.long), 5, CPU)
+    assert mask.tolist() == [[position < length for position in range(5)] for length in lengths]
+
+
+def test_each_bin_is_normalised_over_the_valid_frames() -> None:
+    x = features()
+    found = normalise_utterances(x, LENGTHS)
+    for row, length in ((0, 7), (3, 4)):
+        own = x[row, :length].numpy()
+        expected = (own - own.mean(axis=0)) / own.std(axis=0)
+        np.testing.assert_allclose(found[row, :length].numpy(), expected, atol=1e-4)
+
+
+def test_padding_is_zero_and_never_read() -> None:
+    x, garbage = features(), features()
+    for row, length in enumerate(LENGTHS.tolist()):
+        garbage[row, length:] = -1e4
+    found = normalise_utterances(garbage, LENGTHS)
+    torch.testing.assert_close(found, normalise_utterances(x, LENGTHS))
+    assert (found[~valid_frames(LENGTHS, 7, CPU)] == 0).all()
+
+
+def test_alone_as_in_a_batch() -> None:
+    x = features()
+    together = normalise_utterances(x, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = normalise_utterances(x[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(alone[0], together[row, :length])
+
+
+def test_loudness_drops_out() -> None:
+    """Log energies of a recording twice as loud lie higher by a constant: nothing of it is left."""
+    x = features()
+    torch.testing.assert_close(
+        normalise_utterances(x + 1.386, LENGTHS), normalise_utterances(x, LENGTHS), atol=1e-4, rtol=0
+    )
+
+
+def test_constant_bins_and_single_frames_become_zero() -> None:
+    constant = torch.full((2, 5, 3), -23.0)
+    assert normalise_utterances(constant, torch.tensor([5, 1])).abs().max() < 1e-3
+    assert normalise_utterances(features(), torch.ones(4, dtype=torch.long)).abs().max() == 0
+
+
+ARGUMENTS: list[tuple[Any, ...]] = [
+    *[(0, "init"), (1, "init"), (0, "order"), (0, "order", 1), (0, "order", 2), (0, "order", "1", "")],
+    *[(0,), (10,), (1, 0), (10, ""), (0, "a", "bc"), (0, "ab", "c")],
+]
+
+
+def test_every_argument_makes_another_stream() -> None:
+    assert len({stream(*arguments) for arguments in ARGUMENTS}) == len(ARGUMENTS)
+    assert len({generator(*arguments).random() for arguments in ARGUMENTS}) == len(ARGUMENTS)
+    assert len({float(uniforms(1, *arguments)[0]) for arguments in ARGUMENTS}) == len(ARGUMENTS)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**40])
+def test_streams_fit_torch_and_numpy(seed: int) -> None:
+    assert all(0 <= stream(seed, name) < 2**63 for name in map(str, range(200)))
+
+
+@pytest.mark.parametrize(("names", "b2sum"), [((0, "init"), "81557a7b6753d9bb"), ((3, "order", 7), "2004887eedfe001b")])
+def test_a_stream_is_the_hash_that_it_has_always_been(names: tuple[int, ...], b2sum: str) -> None:
+    """printf '0\\x1finit' | b2sum -l 64, read little-endian, without the lowest bit: old runs can be repeated."""
+    assert stream(*names) == int.from_bytes(bytes.fromhex(b2sum), "little") >> 1
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "12345"])
+def test_draws_are_the_same_in_every_process(hash_seed: str) -> None:
+    draws = "s.stream(3, 'a'), s.generator(3, 'x').random(), *s.uniforms(9, 3, 'é')"
+    code = f"import asr_ablations.tools.random_streams as s; print({draws})"
+    environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(REPOSITORY / "src"), "PATH": ""}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    here = [stream(3, "a"), generator(3, "x").random(), *uniforms(9, 3, "é")]
+    assert [float(word) for word in told.split()] == [float(value) for value in here]
+
+
+def test_drawing_leaves_numpys_global_state() -> None:
+    np.random.seed(1)
+    expected = np.random.random()
+    np.random.seed(1)
+    generator(0, "x").random()
+    uniforms(5, 0, "x")
+    assert np.random.random() == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_uniforms_have_a_common_beginning(count: int) -> None:
+    assert uniforms(count, 4, "x").tolist() == uniforms(200, 4, "x")[:count].tolist()
+
+
+def test_uniforms_are_uniform() -> None:
+    """Mean 1/2 and variance 1/12 within five standard errors, each tenth equally full, neighbours uncorrelated."""
+    count = 100_000
+    drawn = uniforms(count, 0, "test")
+    assert 0 <= drawn.min() < 1e-3
+    assert 1 - 1e-3 < drawn.max() < 1
+    assert abs(drawn.mean() - 1 / 2) < 5 * np.sqrt(1 / 12 / count)
+    assert abs(drawn.var() - 1 / 12) < 5 * np.sqrt(1 / 180 / count)
+    tenths = np.bincount((drawn * 10).astype(int), minlength=10)
+    assert np.abs(tenths - count / 10).max() < 5 * np.sqrt(count * 0.09)
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(count)

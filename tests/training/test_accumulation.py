@@ -13,9 +13,8 @@ from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.metrics_table import StepLosses
 from asr_ablations.training.task import CTCTask
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 SMALL = (
     "width=8",
     "layers=1",

@@ -16,10 +16,8 @@ from asr_ablations.training.assembly import assemble
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.optimizer_steps import LossScale
 from asr_ablations.training.precision import lightning_precision, notice, set_tf32
-from tests.helpers.fits import SMALL, WARNINGS, fit, same
+from tests.helpers.fits import SMALL, fit, same
 from tests.helpers.support import compose, tiny_overrides
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
 CPU_TYPES = {
     32: (torch.float32, torch.float32, torch.float32),

@@ -11,11 +11,10 @@ import torch
 from asr_ablations.config.build import build
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble
-from tests.helpers.fits import SMALL, WARNINGS
+from tests.helpers.fits import SMALL
 from tests.helpers.ranks import run_ranks
 from tests.helpers.support import REPOSITORY, compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 OPTIONS = ("max_epochs=2", "batch.size=2", "norm=batch", "dropout=0")
 
 WORKER = """

@@ -14,11 +14,10 @@ from asr_ablations.config.build import build
 from asr_ablations.training import assembly
 from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimizer_of
 from asr_ablations.training.precision import Scaled
-from tests.helpers.fits import WARNINGS, fit
+from tests.helpers.fits import fit
 from tests.helpers.support import compose, group_options
 
 pytestmark = [
-    *(pytest.mark.filterwarnings(line) for line in WARNINGS),
     pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler.step"),  # the first step overflows
 ]
 

@@ -23,11 +23,9 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.task import CTCTask
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, standing_corpus, tiny_overrides
+from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
 SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv")
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 
 
 def task(*overrides: str, characters: str = "ab ") -> CTCTask:

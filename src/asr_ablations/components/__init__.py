@@ -1,11 +1,36 @@
-"""What an ablation can vary. conf/<group>/<name>.yaml ↔ components/<group>/<name>.py, and no third file.
-
-The rule for contracts: a contract stands on the lowest floor that uses it, once. What data are read by is in
-`data/` (contracts, corpus, sampler, store), what a training is put together from in `training/contracts.py`, and what
-only components or commands use in the `__init__` of its group. Each `components/<group>/__init__.py` names the contract
-of its group in its docstring and imports it, wherever it is defined.
+"""The variants of an ablation: conf/<group>/<name>.yaml ↔ components/<group>/<name>.py.
 
 A contract is a Protocol that says what the object of a yaml must have: names of arguments, shapes, units, and what must
-hold. Where Lightning needs one of its own classes, it is a subclass of that. tests/components/test_contracts.py holds
-every option to the contract of its group; the tests of the group hold it to what its docstring promises.
+hold. Where Lightning needs one of its own classes, it is a subclass of that class. A contract stands on the lowest
+floor that uses it. tests/components/test_contracts.py holds every option to the contract of its group; the tests of the
+group hold it to the promises of the docstring.
 """
+
+CONTRACTS = {
+    "alphabet": "asr_ablations.data.batch.AlphabetFactory",
+    "augment": "asr_ablations.data.batch.Augmentation",
+    "averaging": "asr_ablations.training.contracts.WeightAveraging",
+    "cache": "asr_ablations.data.store.Cache",
+    "data": "asr_ablations.data.corpus.Corpus",
+    "debug": "asr_ablations.training.contracts.Debugging",
+    "decoder": "asr_ablations.training.contracts.DecoderFactory",
+    "features": "asr_ablations.training.contracts.Features",
+    "gradient": "asr_ablations.training.contracts.GradientTreatment",
+    "init": "asr_ablations.training.contracts.Initialisation",
+    "lm": "asr_ablations.language_models.text.LanguageModelSource",
+    "logger": "asr_ablations.training.contracts.LoggerFactory",
+    "loss": "asr_ablations.training.contracts.Loss",
+    "model": "asr_ablations.training.contracts.AcousticModel",
+    "norm": "asr_ablations.training.contracts.NormFactory",
+    "optimizer": "asr_ablations.training.contracts.OptimizerFactory",
+    "order": "asr_ablations.data.batch_order.Order",
+    "penalty": "asr_ablations.training.contracts.Penalty",
+    "pretrain": "asr_ablations.training.contracts.Pretraining",
+    "pruning": "asr_ablations.training.contracts.PruningFactory",
+    "rnn": "asr_ablations.training.contracts.RecurrentFactory",
+    "schedule": "asr_ablations.training.contracts.ScheduleFactory",
+    "stopping": "asr_ablations.training.contracts.Stopping",
+    "trainer": "asr_ablations.training.contracts.ParallelTraining",
+    "until": "asr_ablations.training.contracts.UntilFactory",
+}
+"""The contract of each group, by its dotted name, since a config is read without torch."""

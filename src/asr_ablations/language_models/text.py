@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Protocol, TypedDict, runtime_checkable
 
 from asr_ablations.data.alphabet import Alphabet, normalise
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import Json
 
 
 class Source(TypedDict):
@@ -89,3 +90,14 @@ def _describe(name: str, sentences: list[str], held_out: bool) -> Source:
 def units(words: Sequence[str], unit: str) -> list[str]:
     """Return a sentence of words as the units that the model counts: words, or characters."""
     return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]
+
+
+@runtime_checkable
+class LanguageModelSource(Protocol):
+    """lm: writes a language model into a folder."""
+
+    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
+        """Write lm.arpa and words.txt; return the record of the model: unit, order, estimator, vocabulary, sources. The
+        corpus need not be prepared; a model that does not come from its text leaves it alone. Raises UsageError for
+        text or files that are missing or damaged.
+        """

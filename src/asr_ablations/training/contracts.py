@@ -74,6 +74,44 @@ class GrowingModel(Protocol):
 
 
 @runtime_checkable
+class Recurrent(Protocol):
+    """One layer in one direction, forwards in time. Also an nn.Module."""
+
+    def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """(x (B, T, D), lengths (B,) in frames) → (B, T, H). A frame depends on itself and earlier frames only, so
+        padding behind an utterance does not matter; the caller sets the rows past a length to 0.
+        """
+
+
+@runtime_checkable
+class RecurrentFactory(Protocol):
+    """rnn: from sizes to a layer."""
+
+    def __call__(self, input_size: int, hidden_size: int, /) -> nn.Module:
+        """A Recurrent layer with D = input_size and H = hidden_size. Its weights are its own parameters, or those of
+        torch's recurrent modules within it, by which initialisations know the gates.
+        """
+
+
+@runtime_checkable
+class Norm(Protocol):
+    """A normalisation within a model. Also an nn.Module."""
+
+    def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """(x (B, T, …, D), lengths (B,) in frames) → the same shape and dtype. Padding never enters a statistic, and a
+        batch without a valid frame changes no running statistic.
+        """
+
+
+@runtime_checkable
+class NormFactory(Protocol):
+    """norm: from the shape of a frame to a normalisation."""
+
+    def __call__(self, frame: Sequence[int], /) -> nn.Module:
+        """A Norm for frames of this shape: (F, C), an image's column, or (D,), a recurrent layer's output."""
+
+
+@runtime_checkable
 class Initialisation(Protocol):
     """init: draws the weights of a new model in place, from torch's global generator alone."""
 
@@ -291,3 +329,11 @@ class PruningFactory(Protocol):
 
     def __call__(self, folder: Path, key: str) -> pl.Callback | None:
         """None where runs are never pruned. key: of metrics.csv, lower is better."""
+
+
+@runtime_checkable
+class UntilFactory(Protocol):
+    """until: the plan by which a sweep adds runs. It is built without torch."""
+
+    def __call__(self) -> object:
+        """Raises UsageError for values out of range."""

@@ -8,10 +8,8 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.components.averaging.base import weights_of
-from tests.helpers.fits import WARNINGS, fit, model_of
+from tests.helpers.fits import fit, model_of
 from tests.helpers.support import component
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
 
 class Watch(pl.Callback):

@@ -24,7 +24,7 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
-from tests.helpers.support import LIGHTNING_WARNINGS, component, compose, group_options, tiny_overrides
+from tests.helpers.support import component, compose, group_options, tiny_overrides
 
 FORK = multiprocessing.get_context("fork")
 
@@ -304,7 +304,6 @@ def trained(root: Path, *overrides: str) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in task.model.parameters()])
 
 
-@pytest.mark.filterwarnings(*LIGHTNING_WARNINGS)
 def test_pcm_trains_the_very_same_weights_and_features_nearly(tiny_corpus: Path, tmp_path: Path) -> None:
     plain = trained(tiny_corpus)
     assert torch.equal(trained(tiny_corpus, "cache=pcm", f"cache.root={tmp_path}"), plain)

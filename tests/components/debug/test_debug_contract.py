@@ -10,9 +10,8 @@ from asr_ablations.config.build import build
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
-from tests.helpers.support import LIGHTNING_WARNINGS, component, compose, tiny_overrides
+from tests.helpers.support import component, compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv", "sweep=s")
 
 

@@ -10,11 +10,9 @@ from asr_ablations.components.loss.aligned import Aligned, frame_labels
 from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
-from tests.helpers.fits import WARNINGS, fit
+from tests.helpers.fits import fit
 from tests.helpers.support import compose, tiny_overrides
 from tests.helpers.trained_runs import write_trained
-
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 
 
 @pytest.fixture(scope="module")

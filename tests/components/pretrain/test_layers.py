@@ -9,10 +9,9 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.fits import WARNINGS, fit, model_of
+from tests.helpers.fits import fit, model_of
 from tests.helpers.support import component, compose
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 GROWING = ("pretrain=layers", "layers=3", "max_epochs=4")
 
 

@@ -14,9 +14,8 @@ from asr_ablations.runs.identity import identity
 from asr_ablations.runs.records import load
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv, write_json
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 KEY = "validation/dev/wer"
 
 

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
-from tests.helpers.fits import WARNINGS, fit
+from tests.helpers.fits import fit
 from tests.helpers.support import component, group_options, knobs, turned
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 PEAK = 0.4
 every_variant = pytest.mark.parametrize("name", group_options("schedule"))
 

@@ -13,9 +13,8 @@ from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_results import results, same
-from tests.helpers.support import LIGHTNING_WARNINGS, component, compose, tiny_overrides
+from tests.helpers.support import component, compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 NEVER_LOWER = ("stopping=patience", "stopping.patience=2", "stopping.threshold=99")
 """The first epoch is the lowest, and no other is so much lower: the third is the last."""
 

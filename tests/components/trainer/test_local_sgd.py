@@ -15,11 +15,10 @@ from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, device_count
-from tests.helpers.fits import WARNINGS, fit, model_of, same
+from tests.helpers.fits import fit, model_of, same
 from tests.helpers.ranks import run_ranks
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in WARNINGS]
 PLAIN = ("width=8", "layers=1", "dropout=0", "gpus=0", "max_epochs=2", "batch.size=2", "schedule=constant")
 
 WORKER = """

@@ -22,9 +22,8 @@ from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks import resume
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 EPOCHS, BATCHES = 2, 3
 
 

@@ -14,9 +14,8 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.load import load_run
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 EPOCHS, BATCHES = 2, 3
 
 

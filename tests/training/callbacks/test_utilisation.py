@@ -21,9 +21,8 @@ from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from tests.helpers.processes import wait_for
-from tests.helpers.support import LIGHTNING_WARNINGS, compose, tiny_overrides
+from tests.helpers.support import compose, tiny_overrides
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in LIGHTNING_WARNINGS]
 SLEEP = 0.05
 EPOCHS = 2
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
+from asr_ablations.training.contracts import RecurrentFactory
 from asr_ablations.training.master_weights import copies_in
 
 Result = TypeVar("Result")

@@ -12,12 +12,11 @@ from torch.nn.functional import pad
 from asr_ablations.components.model.convolution import CEILING, InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.components.norm import NormFactory
-from asr_ablations.components.rnn import RecurrentFactory
 from asr_ablations.config.checks import MOST
 from asr_ablations.tools.checks import is_whole, number, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
+from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 
 
 class FullyConnected(nn.Module):

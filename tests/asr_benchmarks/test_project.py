@@ -1,17 +1,26 @@
-"""benchmark=step: the port is the same model, and the formula counts what torch counts."""
+"""The benchmarks of this project's own speed: a step, the peer's operations, the cost of the utilisation meter."""
 
+import csv
 import runpy
+import threading
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.config.build import build
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.utterances import Utterance
 from asr_benchmarks.project.parts import training_flops
-from asr_benchmarks.project.port import PortedDeepSpeech2
+from asr_benchmarks.project.port import PortData, PortedDeepSpeech2, port_loader
 from asr_benchmarks.project.step import update
-from tests.helpers.support import compose, shared_tool
+from asr_benchmarks.project.utilisation import Alternating, ratio_interval
+from tests.helpers.support import component, compose, shared_tool
 
 OUTPUTS = 29
 
@@ -110,3 +119,65 @@ def test_a_scaled_loss_takes_the_same_step() -> None:
         assert seen == [[2.0, -4.0, 6.0]]
         after.append(weights.detach().clone())
     assert torch.equal(*after)
+
+
+ALPHABET = Alphabet("abc ")
+
+
+def test_features_are_those_of_each_utterance_alone_normalised_as_a_whole(tmp_path):
+    random = np.random.default_rng(0)
+    lengths, texts = [16000, 8000, 12000], ["ab", "c", "a b c"]
+    utterances, sounds = [], []
+    for number, (length, text) in enumerate(zip(lengths, texts, strict=True)):
+        sound = (3000 * random.standard_normal(length)).astype(np.int16)
+        path = tmp_path / f"{number}.flac"
+        soundfile.write(path, sound, 16000)
+        utterances.append(Utterance(str(number), "one", path, 0.0, length / 16000, text))
+        sounds.append(sound)
+    features = component("features", "spectrogram")
+    (first, second) = port_loader(PortData(utterances, ALPHABET, features), [[0, 1], [2]], workers=0)
+    assert first.features.shape[:2] == (2, int(features.frames(torch.tensor([16000]))[0]))
+    assert first.targets.tolist() == ALPHABET.encode("ab") + ALPHABET.encode("c")
+    assert [*first.target_lengths.tolist(), *second.target_lengths.tolist()] == [2, 1, 5]
+    for batch, row, number in ((first, 0, 0), (first, 1, 1), (second, 0, 2)):
+        alone, frames = features(
+            torch.from_numpy(sounds[number]).float()[None] / 32768, torch.tensor([lengths[number]])
+        )
+        expected = (alone[0] - alone[0].mean()) / alone[0].std()
+        assert int(batch.lengths[row]) == int(frames[0])
+        torch.testing.assert_close(batch.features[row, : int(frames[0])], expected)
+        assert batch.features[row, int(frames[0]) :].abs().sum() == 0
+
+
+@pytest.mark.parametrize("pairs", [6, 20])
+def test_the_interval_holds_the_median_in_95_percent(pairs: int) -> None:
+    """Holds for noise with heavy tails; 2000 trials measure the share with a standard error of 0.5 points."""
+    generator = np.random.default_rng(pairs)
+    hits = 0
+    for _ in range(2000):
+        interval = ratio_interval(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
+        hits += interval["ratio_low"] <= 1 <= interval["ratio_high"]
+    assert hits / 2000 >= 0.94
+
+
+def test_blocks_alternate_and_only_half_of_them_have_a_sampler(tmp_path: Path) -> None:
+    blocks = Alternating(2, 0.01, tmp_path)
+    fitter: Any = SimpleNamespace(
+        is_global_zero=True,
+        world_size=1,
+        is_last_batch=False,
+        strategy=SimpleNamespace(root_device=torch.device("cpu")),
+    )
+    module: Any = SimpleNamespace(device=torch.device("cpu"))
+    batch = SimpleNamespace(lengths=torch.tensor([16000]))
+    sampled = []
+    for number in range(16):
+        blocks.on_train_batch_start(fitter, module, batch, number)
+        sampled.append("utilisation" in {thread.name for thread in threading.enumerate()})
+        threading.Event().wait(0.03)
+        blocks.on_train_batch_end(fitter, module, None, batch, number)
+    assert sampled == [True, True, False, False, False, False, True, True] * 2
+    assert [len(blocks.times[on]) for on in (True, False)] == [4, 4]
+    assert all(seconds >= 0.06 for times in blocks.times.values() for seconds, _ in times)
+    with (tmp_path / "utilisation.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) >= 4

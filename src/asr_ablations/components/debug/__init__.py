@@ -1,5 +1,0 @@
-"""Shortened runs that find mistakes. Contract: Debugging."""
-
-from asr_ablations.training.contracts import Debugging
-
-__all__ = ["Debugging"]

@@ -1,0 +1,275 @@
+"""What the benchmarks share: records, stopwatches, workers, tables of results side by side."""
+
+import json
+import os
+import signal
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.machine import cores
+from asr_benchmarks.plots import draw, plot
+from asr_benchmarks.record import clocking
+from asr_benchmarks.tables import Result, compare_results, join_tables, markdown, read, results
+from asr_benchmarks.timing import Timing, in_turn, noise_notes
+from asr_benchmarks.worker import Worker, WorkerError, missing
+
+
+def test_governor_and_clock_are_those_that_linux_shows(tmp_path: Path) -> None:
+    """cpufreq's files: a word, and kHz."""
+    for core, (governor, low, high) in enumerate(
+        [("powersave", 800_000, 4_300_000), ("performance", 2_300_000, 4_000_000)]
+    ):
+        folder = tmp_path / f"cpu{core}" / "cpufreq"
+        folder.mkdir(parents=True)
+        for name, value in (("governor", governor), ("min_freq", low), ("max_freq", high)):
+            (folder / f"scaling_{name}").write_text(f"{value}\n")
+    assert clocking(tmp_path) == {"governor": "performance, powersave", "clock": "0.80 to 4.30 GHz"}
+
+
+def test_a_machine_that_shows_no_clock_says_nothing(tmp_path: Path) -> None:
+    assert clocking(tmp_path) == {}
+
+
+class Variant:
+    """Gives 1, 2, 3, … seconds and writes down when it was called."""
+
+    def __init__(self, name, calls):
+        self.name, self.calls, self.count = name, calls, 0
+
+    def __call__(self):
+        self.count += 1
+        self.calls.append(self.name)
+        return float(self.count)
+
+
+def test_variants_take_turns_and_who_begins_changes():
+    calls = []
+    in_turn({name: Variant(name, calls) for name in "ab"}, steps=3, warmup=1)
+    assert "".join(calls) == "abbaabba"
+
+
+def test_warm_up_is_not_measured():
+    timings = in_turn({"a": Variant("a", [])}, steps=3, warmup=2, block=2)
+    assert timings["a"].seconds == (3, 4, 5)
+
+
+def test_a_variant_out_of_budget_is_measured_as_often_as_it_must_be(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))  # every call takes a second
+    calls = []
+    timings = in_turn({"a": Variant("a", calls)}, steps=100, warmup=50, budget=4.5)
+    # five calls spend it; the first warm-up call never counts, and from the fifth on all do
+    assert timings["a"].seconds == (5, 6, 7)
+
+
+def test_a_row_tells_mean_median_and_the_spread_of_the_middle_half():
+    timing = Timing((0.1, 0.2, 0.3, 0.4, 1.0))
+    row = timing.row()
+    assert row["ms"] == pytest.approx(300)
+    assert row["mean ms"] == pytest.approx(400)
+    assert row["sd ms"] == pytest.approx(1000 * statistics.stdev(timing.seconds))
+    assert row["spread %"] == pytest.approx(100 * (0.4 - 0.2) / 0.3)
+    assert noise_notes({"one": timing, "two": Timing((1.0, 1.05, 1.1))}) == [
+        "noisy, the middle half spreads over more than 10 % of the median: one 67 %"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"steps": 0}, "benchmark.steps=0: expected a whole number, 1 or more"),
+        ({"warmup": -1}, "benchmark.warmup=-1: expected a whole number, 0 or more"),
+        ({"budget": 0}, "benchmark.budget=0: expected seconds, above 0, or null for no limit"),
+    ],
+)
+def test_wrong_counts_are_one_line(wrong, line):
+    with pytest.raises(UsageError, match=line):
+        in_turn({"a": Variant("a", [])}, **{"steps": 1, "warmup": 0, **wrong})
+
+
+class Counter:
+    def __init__(self, start=0):
+        self.value = start
+
+    def add(self, amount):
+        self.value += amount
+        return self.value
+
+    def about(self):
+        return {"cores": cores(), "threads": os.environ.get("OMP_NUM_THREADS"), "variable": os.environ.get("VARIABLE")}
+
+    def grow(self):
+        self.memory = bytearray(200_000_000)
+        return sum(self.memory[::4096])
+
+    def process(self):
+        return os.getpid()
+
+    def rest(self, seconds):
+        time.sleep(seconds)
+
+    def fail(self):
+        raise ValueError("two plus two")
+
+    def start_another(self):
+        with Worker(Counter) as other:
+            return other.call("add", 5)
+
+    def die(self):
+        os._exit(7)
+
+
+class Impossible:
+    def __init__(self):
+        raise ImportError("no such framework")
+
+
+def test_the_object_lives_on_between_calls_and_holds_its_own_memory():
+    with Worker(partial(Counter, start=3)) as worker:
+        assert worker.call("add", 4) == 7
+        assert worker.call("add", 1) == 8
+        before = worker.peak_memory()
+        worker.call("grow")
+        assert worker.peak_memory() - before > 150_000_000
+
+
+def test_threads_limit_the_cores_and_the_environment_stays_in_the_process(monkeypatch):
+    monkeypatch.delenv("VARIABLE", raising=False)
+    with Worker(Counter, threads=1, environment={"VARIABLE": "this"}) as worker:
+        assert worker.call("about") == {"cores": 1, "threads": "1", "variable": "this"}
+    assert "VARIABLE" not in os.environ
+
+
+def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
+    with pytest.raises(WorkerError, match=r"^ValueError: two plus two$") as caught, Worker(Counter) as worker:
+        worker.call("fail")
+    assert "in fail" in caught.value.trace
+    with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
+        Worker(Impossible)
+    with pytest.raises(WorkerError, match=r"exit code 7"), Worker(Counter) as worker:
+        worker.call("die")
+
+
+def test_a_worker_with_children_starts_processes_of_its_own():
+    with Worker(Counter, children=True) as worker:
+        assert worker.call("start_another") == 5
+
+
+def test_several_start_at_once_and_say_later_what_went_wrong():
+    with Worker(Counter, wait=False) as good, Worker(Impossible, wait=False) as bad:
+        assert good.call("add", 2) == 2
+        with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
+            bad.call("add", 2)
+
+
+def test_ctrl_c_is_the_parents_to_answer(capfd):
+    """The parent also closes a process that is at work, which prints nothing."""
+    with Worker(Counter) as worker:
+        os.kill(worker.call("process"), signal.SIGINT)
+        assert worker.call("add", 1) == 1
+        worker._pipe.send(("rest", (0.5,)))
+    assert capfd.readouterr().err == ""
+
+
+def test_missing_packages_are_named():
+    assert missing(["torch", "no_such_framework"]) == ["no_such_framework"]
+
+
+MINE = {
+    "ratio": 1.5,
+    "rows": [{"rnn": "lstm", "batch": 4, "ms": 10.0}, {"rnn": "gru", "batch": 4, "ms": 8.0}],
+    "notes": ["a note"],
+    "plots": [plot("Step time", "bars", "layer", "ms", {"all": {"lstm": 10.0, "gru": 8.0}})],
+    "machine": {"processor": "A", "cores": 2},
+}
+THEIRS = {
+    "ratio": 3.0,
+    "rows": [{"rnn": "lstm", "batch": 4, "ms": 1.0}, {"rnn": "lstm", "batch": 8, "ms": None}],
+    "machine": {"processor": "B", "cores": 16},
+}
+
+
+def test_rows_meet_by_what_is_no_measurement():
+    joined = join_tables({"mine": Result.from_json(MINE), "theirs": Result.from_json(THEIRS)})
+    assert joined["figures"] == [{"figure": "ratio", "value mine": 1.5, "value theirs": 3.0}]
+    assert joined["rows"] == [
+        {"rnn": "lstm", "batch": 4, "ms mine": 10.0, "ms theirs": 1.0},
+        {"rnn": "gru", "batch": 4, "ms mine": 8.0, "ms theirs": None},
+        {"rnn": "lstm", "batch": 8, "ms mine": None, "ms theirs": None},
+    ]
+
+
+def test_two_machines_files_give_a_report_with_plots(tmp_path, capsys):
+    for name, content in (("mine", MINE), ("theirs", THEIRS)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    files = [file for name in ("mine", "theirs") for file in results(tmp_path / f"{name}.json")]
+    written = compare_results(files, tmp_path / "comparison")
+    assert {path.name for path in written} == {"comparison.json", "report.md", "step-time.png", "step-time.svg"}
+    report = (tmp_path / "comparison" / "report.md").read_text()
+    for line in (
+        "| lstm | 4 | 10 | 1 |",
+        "| processor | A | B |",
+        "- mine: a note",
+        "![step-time](step-time.png)",
+    ):
+        assert line in report
+    assert "lstm" in capsys.readouterr().out
+
+
+def test_runs_are_named_by_what_varies_and_kept_ones_left_out(tmp_path):
+    for name, overrides in (("a", "x=1\ny=1"), ("b", "x=1\ny=2"), ("a.1", "x=1\ny=1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overrides").write_text(overrides)
+        (tmp_path / name / "result.json").write_text(json.dumps(MINE))
+    assert list(read(results(tmp_path))) == ["y=1", "y=2"]
+    assert results(tmp_path / "a") == [tmp_path / "a" / "result.json"]
+
+
+def test_results_of_the_same_command_are_named_by_the_versions_that_differ(tmp_path):
+    for number, (torch, processor) in enumerate((("2.10.0", "A"), ("2.11.0", "A"), ("2.11.0", "B"))):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        (folder / "overrides").write_text("benchmark=lstm")
+        machine = {"processor": processor, "torch": torch, "python": "3.11.4"}
+        (folder / "result.json").write_text(json.dumps({**MINE, "machine": machine}))
+    files = [tmp_path / name / "result.json" for name in "012"]
+    assert list(read(files[:2])) == ["torch 2.10.0", "torch 2.11.0"]
+    assert list(read(files[1:])) == ["default 1", "default 2"]
+    assert list(read(files)) == ["torch 2.10.0", "torch 2.11.0 2", "torch 2.11.0 3"]
+
+
+def test_what_a_paper_printed_stands_once_and_what_stands_beside_it_for_each():
+    tables = {
+        name: Result(tables={"published": [{"slower": "basic", "times": 2.2, "ours": ours}]})
+        for name, ours in (("mine", 3.0), ("theirs", 4.0))
+    }
+    row = {"slower": "basic", "times": 2.2, "ours mine": 3.0, "ours theirs": 4.0}
+    assert join_tables(tables) == {"published": [row]}
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"ratio": 1}'])
+def test_a_file_that_is_no_result_is_one_line(tmp_path, content):
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(UsageError, match=r"x\.json"):
+        read([tmp_path / "x.json"])
+
+
+def test_a_report_shows_figures_tables_and_notes():
+    text = markdown("step", Result.from_json(MINE))
+    for line in ("# step", "| ratio | 1.5 |", "| gru | 4 | 8 |", "- a note", "- processor: A"):
+        assert line in text
+
+
+def test_logarithmic_plots_have_plain_numbers_and_others_begin_at_0(tmp_path):
+    points = {"a": {1: 20.0, 2: 90.0, 4: None}}
+    draw([plot("log", "lines", "x", "y", points, log=True), plot("plain", "lines", "x", "y", points)], tmp_path)
+    log, plain = ((tmp_path / f"{name}.svg").read_text() for name in ("log", "plain"))
+    assert "mathdefault" not in log
+    assert ">50<" in log
+    assert ">0<" in plain
+    assert ">1.5<" not in plain

@@ -1,0 +1,229 @@
+"""Language models: Kneser-Ney's estimates, and KenLM's binary files."""
+
+import math
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import traceback
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asr_ablations.language_models import binary, lmplz, model
+from asr_ablations.language_models.binary import checked_words
+from asr_ablations.language_models.ngram import Entry, estimate, write_arpa
+from asr_ablations.tools.errors import UsageError
+
+HERE = Path(__file__).parent
+
+
+def text(sentences: int, words: int, seed: int = 0) -> list[list[str]]:
+    """Sentences of 0 to 6 words, some much more frequent than others; "w1" always follows "w0"."""
+    generator = np.random.default_rng(seed)
+    known = [f"w{i}" for i in range(words)]
+    weights = 1 / np.arange(1, words + 1)
+    drawn = []
+    for _ in range(sentences):
+        sentence = generator.choice(known, generator.integers(0, 7), p=weights / weights.sum()).tolist()
+        drawn.append([part for word in sentence for part in ([word, "w1"] if word == "w0" else [word])])
+    return drawn
+
+
+def read(file: Path) -> dict[str, tuple[float, float]]:
+    """n-gram → log10 of the probability and of the back-off weight."""
+    entries, inside = {}, False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("\\"):
+            inside = line.endswith("-grams:")
+        elif inside and line:
+            probability, gram, *backoff = line.split("\t")
+            entries[gram] = (float(probability), float(backoff[0]) if backoff else 0.0)
+    return entries
+
+
+def same(own: list[list[Entry]], reference: Path) -> None:
+    expected = read(reference)
+    estimated = {" ".join(gram): (p, backoff or 0.0) for entries in own for gram, p, backoff in entries}
+    assert estimated.keys() == expected.keys()
+    for gram, values in estimated.items():
+        assert values == pytest.approx(expected[gram], abs=1e-4), gram
+
+
+@pytest.mark.parametrize(("name", "prune"), [("whole", [0, 0, 0]), ("pruned", [0, 1, 1]), ("tiny", [0, 0, 0])])
+def test_as_lmplz(name: str, prune: list[int]) -> None:
+    """The ARPA files were written by lmplz of KenLM 0.3.0: -o 3 --discount_fallback --prune …, from the text beside
+    them (tiny: its first three lines, too few to estimate the discounts).
+    """
+    lines = (HERE / "lmplz.txt").read_text(encoding="utf-8").splitlines()
+    sentences = [line.split() for line in (lines[:3] if name == "tiny" else lines)]
+    same(estimate(sentences, 3, prune), HERE / f"lmplz_{name}.arpa")
+
+
+@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (4, [0, 0, 0, 0]), (5, [0, 0, 1, 1, 2])])
+def test_as_lmplz_of_this_machine(order: int, prune: list[int], tmp_path: Path) -> None:
+    program = lmplz.find("lmplz")
+    if program is None:
+        pytest.skip("no lmplz on the PATH (make lmplz builds it)")
+    sentences = text(400, 40, seed=order)
+    (tmp_path / "text").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+    lmplz.lmplz(program, tmp_path / "text", tmp_path / "lm.arpa", order, prune)
+    same(estimate(sentences, order, prune), tmp_path / "lm.arpa")
+
+
+@pytest.mark.parametrize("sentences", [3, 300])
+@pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (3, [0, 0, 0]), (3, [0, 0, 1]), (4, [0, 1, 1, 2])])
+def test_probabilities_after_every_context_sum_to_one(
+    sentences: int, order: int, prune: list[int], tmp_path: Path
+) -> None:
+    """By KenLM's own reading of the file, backing off where it must."""
+    import kenlm
+
+    said = text(sentences, 12)
+    write_arpa(tmp_path / "lm.arpa", estimate(said, order, prune))
+    model = kenlm.Model(str(tmp_path / "lm.arpa"))
+    words = sorted({word for sentence in said for word in sentence})
+    for context in ([], ["w1"], ["w0", "w1"], ["w0", "w1", "w2"], ["never"], words[-3:]):
+        state = kenlm.State()
+        model.BeginSentenceWrite(state)
+        for word in context:
+            after = kenlm.State()
+            model.BaseScore(state, word, after)
+            state = after
+        total = sum(10 ** model.BaseScore(state, word, kenlm.State()) for word in [*words, "</s>", "unheard"])
+        assert total == pytest.approx(1, abs=1e-5), context
+
+
+def test_unigrams_by_hand() -> None:
+    """ "a b c", "a b", "c a b" with the fall-back discounts 0.5, 1, 1.5. The count of a word is the number of different
+    words before it: a: <s> and c, b: a, c: b and <s>, </s>: c and b; 7 in total. The discount is 1 for a count of 2 and
+    0.5 for 1: 3.5 of 7, which five words share, the unknown one included: 0.1 each. P(a) = (2 - 1) / 7 + 0.1.
+    """
+    unigrams = {gram[0]: p for gram, p, _ in estimate([["a", "b", "c"], ["a", "b"], ["c", "a", "b"]], 3, [0, 0, 0])[0]}
+    assert 10 ** unigrams["<unk>"] == pytest.approx(0.1)
+    assert 10 ** unigrams["a"] == pytest.approx(1 / 7 + 0.1)
+    assert 10 ** unigrams["b"] == pytest.approx(0.5 / 7 + 0.1)
+    assert math.isclose(unigrams["<s>"], 0.0)
+
+
+def test_a_failing_program_is_reported(tmp_path: Path) -> None:
+    from asr_ablations.tools.errors import UsageError
+
+    false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
+    with pytest.raises(UsageError, match="false failed: exit code 1"):
+        lmplz.binary(Path(false), tmp_path / "a", tmp_path / "b")
+
+
+BINARIES = sorted((Path(__file__).parent / "kenlm").glob("*.binary"))
+ARPA = Path(__file__).parent / "lmplz_tiny.arpa"
+TOLERANCE = {"quantised.binary": 0.05, "both.binary": 0.5}
+"""Of log10 of a probability, with 256 and 16 different ones."""
+EVERY_SO_MANY = 23
+"""Of the bits of a file one is flipped; none of the fields has a multiple of as many."""
+
+
+@pytest.mark.parametrize("at_a_time", [8, 2**20])
+@pytest.mark.parametrize("file", BINARIES, ids=lambda file: file.stem)
+def test_a_sound_binary_says_what_its_arpa_file_says(
+    file: Path, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binary, "AT_A_TIME", at_a_time)
+    arpa, loaded = model.load(str(ARPA)), model._read.__wrapped__(file, 0, str(file))
+    assert loaded.words == arpa.words
+    for words in product(arpa.words, repeat=3):
+        expected, score = (one.ngrams.score(" ".join(words)) for one in (arpa, loaded))
+        assert score == pytest.approx(expected, abs=4 * TOLERANCE.get(file.name, 1e-5))
+
+
+@pytest.mark.parametrize("file", BINARIES, ids=lambda file: file.stem)
+def test_no_damage_ends_the_process(file: Path, tmp_path: Path) -> None:
+    """Each damaged file is refused in one line, or every sentence of three words gets a score."""
+    damaged = list(_damaged(file.read_bytes()))
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        _read_all(damaged, tmp_path / file.name, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answers:
+        outcomes = answers.read().decode()
+    _, status = os.waitpid(pid, 0)
+    assert (status, len(outcomes)) == (0, len(damaged)), f"ended by {damaged[len(outcomes) :][:1]}"
+    assert set(outcomes) == {"r", "t"}, "each kind of damage is refused in one line, or does not matter"
+
+
+def _damaged(content: bytes) -> Iterator[bytes]:
+    """Single bits, cut files, and stretches of nothing, of ones and of noise."""
+    for bit in range(0, 8 * len(content), EVERY_SO_MANY):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped)
+    for length in range(0, len(content), max(1, len(content) // 50)):
+        yield content[:length]
+    generator = random.Random(0)
+    for _ in range(50):
+        begin = generator.randrange(len(content) - 8)
+        length = generator.randrange(1, len(content) - begin)
+        for stretch in (bytes(length), b"\xff" * length, generator.randbytes(length)):
+            yield content[:begin] + stretch + content[begin + length :]
+
+
+def _read_all(contents: list[bytes], file: Path, answers: int) -> None:
+    """A letter for each: refused, taken, or Error with a traceback. In a process of its own."""
+    try:
+        for content in contents:
+            signal.alarm(600)  # a search for ever
+            file.write_bytes(content)
+            os.write(answers, _read_one(file))
+    finally:
+        os._exit(0)
+
+
+def _read_one(file: Path) -> bytes:
+    try:
+        loaded = model._read.__wrapped__(file, 0, str(file))
+        for words in product([*loaded.words[:8], "<unk>", "unheard"], repeat=3):
+            loaded.ngrams.score(" ".join(words))
+    except UsageError as error:
+        return b"r" if file.name in str(error) and "\n" not in str(error) else b"E"
+    except BaseException:
+        traceback.print_exc()
+        return b"E"
+    return b"t"
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "words"),
+    [
+        (108, struct.pack("<Q", 2**62), "n-grams in"), (88, b"\x01", "1 orders"),
+        (96, struct.pack("<i", 6), "number 6"), (92, struct.pack("<f", 0.5), "0.5 places"),
+        (92, struct.pack("<f", float("nan")), "nan places"), (48, b"9", "format 5"), (-2, b"\0", "words, of 9"),
+        (-3, b"\xff", "list of words"),
+    ],
+)  # fmt: skip
+def test_what_is_damaged_is_said(place: int, content: bytes, words: str, tmp_path: Path) -> None:
+    damaged = bytearray((Path(__file__).parent / "kenlm" / "probing.binary").read_bytes())
+    place %= len(damaged)
+    damaged[place : place + len(content)] = content
+    (tmp_path / "bad.binary").write_bytes(damaged)
+    with pytest.raises(UsageError, match=rf"bad\.binary.*{words}"):
+        model._read.__wrapped__(tmp_path / "bad.binary", 0, "bad.binary")
+
+
+def test_a_binary_without_words_is_refused(tmp_path: Path) -> None:
+    content = bytearray((Path(__file__).parent / "kenlm" / "trie.binary").read_bytes())
+    content[100] = 0
+    (tmp_path / "a.binary").write_bytes(content)
+    with pytest.raises(UsageError, match="contains no words"):
+        checked_words(tmp_path / "a.binary")
+
+
+def test_a_folder_with_a_damaged_binary_names_it(tmp_path: Path) -> None:
+    shutil.copy(BINARIES[0], tmp_path / model.BINARY)
+    with (tmp_path / model.BINARY).open("r+b") as file:
+        file.truncate(500)
+    with pytest.raises(UsageError, match=r"lm\.binary"):
+        model.load(str(tmp_path))
