@@ -127,7 +127,7 @@ def find_arm(name: str, arms: Sequence[Arm]) -> Arm | None:
 
 
 def _fits(part: str, arm: Arm) -> bool:
-    """Whether `key=value`, or a value alone, is one of the arm's choices."""
+    """True if `key=value`, or a value alone, is one of the arm's choices."""
     key, equals, value = part.partition("=")
     return arm.levels.get(key) == value if equals else part in arm.levels.values()
 
@@ -172,7 +172,7 @@ def _node(run: RunRecord, root: str) -> object:
 
 
 def _is_named(run: RunRecord, root: str) -> bool:
-    """Whether the choice is a name that says what it is of: an option of a group, or an arm of a list."""
+    """True if the choice is a name that says what it is of: an option of a group, or an arm of a list."""
     return root == OWN or isinstance(_node(run, root), dict)
 
 

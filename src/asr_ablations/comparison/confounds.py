@@ -43,7 +43,7 @@ class ConfoundedError(UsageError):
 
 
 def within(key: str, roots: Iterable[str]) -> bool:
-    """Whether a dotted key is one of the roots or lies below one."""
+    """True if a dotted key is one of the roots or lies below one."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
@@ -121,7 +121,7 @@ def find_factor(runs: Sequence[RunRecord], differ: Differing, allowed: Sequence[
 
 
 def _follows_from_another(key: str, keys: Iterable[str]) -> bool:
-    """Whether conf/ computes the key from a different group of the keys."""
+    """True if conf/ computes the key from a different group of the keys."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other])) and not within(key, [root]) for root, other in groups)
 
@@ -135,7 +135,7 @@ def replicated(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _is_of_seed(runs: Sequence[RunRecord], key: str) -> bool:
-    """Whether the key has one value for each seed, and another for every other seed."""
+    """True if the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(key, MISSING)))
@@ -144,7 +144,7 @@ def _is_of_seed(runs: Sequence[RunRecord], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:
-    """Whether the runs' own overrides set the key to different values: then it does not follow from another key."""
+    """True if the runs' own overrides set the key to different values: then it does not follow from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 

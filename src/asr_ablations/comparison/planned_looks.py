@@ -23,7 +23,7 @@ from asr_ablations.tools.files import Json
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
 ENDS: tuple[Outcome, ...] = ("better", "worse", "interaction shown", "equivalent")
-"""What a question is decided by; undecided is its end where the runs are used up, or no verdict is in sight."""
+"""The outcomes that end a question; it is undecided if the runs are used up, or no verdict is in sight."""
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
@@ -192,8 +192,8 @@ def _with_description(contrast: Contrast, described: dict[int, dict[str, Contras
 
 
 def planned_evidence(plan: VerdictPlan, course: Course | None, otherwise: Evidence) -> Evidence:
-    """Of a sweep with a plan. course: what its looks found; None where something else is asked than it plans, which
-    gets the test that holds at any time, and whose look is recorded.
+    """The evidence of a planned sweep. course: the result of its looks; None for a question outside the plan,
+    which gets the test that holds at any time, and whose look is recorded.
     """
     if course is None:
         return replace(otherwise, procedure=ANYTIME, reason="the sweep's plan asks something else", complete=False)

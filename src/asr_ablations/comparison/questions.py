@@ -1,4 +1,4 @@
-"""What a comparison asks: every arm against the baseline, or the effects of two crossed factors."""
+"""The questions of a comparison: every arm against the baseline, or the effects of two crossed factors."""
 
 import itertools
 from collections.abc import Sequence
@@ -180,7 +180,7 @@ def default_baseline(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> str:
 
 
 def changes_of(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> dict[str, str]:
-    """What each arm changes, as text, by its name."""
+    """The changes of each arm, as text, by its name."""
     texts = {entry.name: entry.text for entry in listed}
     return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 

@@ -32,7 +32,7 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class BitComparison:
-    """What was compared, and what differs.
+    """The compared files of two runs, and the differences.
 
     first_difference: None where all losses are equal; metrics, hypotheses: what differs, as "key, epoch" and "set/id";
     weights: SHA-256 of the last weights of the original and of the reproduction, "" without a checkpoint; rates:
@@ -52,7 +52,7 @@ class BitComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether everything that could be compared is equal bit for bit."""
+        """True if everything that could be compared is equal bit for bit."""
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
@@ -146,7 +146,7 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 
 
 def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
-    """All differences, those of config, data and code first."""
+    """All differences; config, data and code come first."""
     cfg = OmegaConf.create(reproduction.config)
     environment = original.record.environment
     result = [

@@ -49,7 +49,7 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
 
 
 def _can_continue(home: Path, request: str) -> bool:
-    """Whether this folder has the same request and no verdict, and no process works on it."""
+    """True if this folder has the same request and no verdict, and no process works on it."""
     if (home / REPRODUCTION).exists() or not (home / REQUEST).exists():
         return False
     folder = Attempt(home).run_folder
@@ -113,7 +113,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
 
 
 def check_trusted(original: Original, source: Path) -> None:
-    """Check a config from a folder, which anybody may have written, like one from the command line.
+    """Check a config from a folder, which may come from other people, like one from the command line.
 
     Raises UsageError for a wrong value, and for a config without a key that the code of `source` needs.
     """

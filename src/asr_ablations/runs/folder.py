@@ -34,7 +34,7 @@ class Run:
     """The folder of one run as a context: takes its lease and records that it is running, then that it is done, or
     pruned or failed with the reason. Of several ranks, only the first writes.
 
-    fingerprint: of the data, "" where there is none.
+    fingerprint: of the data, "" if unknown.
     """
 
     def __init__(self, cfg: DictConfig, fingerprint: str = "") -> None:

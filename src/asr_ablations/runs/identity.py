@@ -1,4 +1,4 @@
-"""What a run is: a hash over everything that can change its result."""
+"""The identity of a run: a hash over everything that can change its result."""
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ def determining(whole: Config) -> Config:
 
 
 def _leave_out_later(kept: Config) -> None:
-    """Take out the later keys that change nothing, from a config of which nobody else holds the upper levels."""
+    """Take out the later keys that change nothing, from a config whose upper levels are not shared."""
     for key, value in LATER.items():
         parent, _, last = key.rpartition(".")
         node = kept.get(parent) if parent else kept

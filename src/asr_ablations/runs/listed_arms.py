@@ -34,12 +34,12 @@ class ListedArm:
 
     @property
     def text(self) -> str:
-        """What it changes, for people."""
+        """The changes of the arm, for people."""
         return " ".join(_words(self.changes)) or "nothing"
 
     @property
     def overrides(self) -> list[str]:
-        """What makes a run one of this arm."""
+        """The overrides of a run of this arm."""
         return [f"{OWN}={override_text(self.name)}", *_words(self.changes)]
 
 

@@ -1,4 +1,4 @@
-"""How a frozen config becomes a process."""
+"""The process of a frozen config."""
 
 import os
 import runpy
@@ -23,7 +23,7 @@ GRACE = 60.0
 
 
 def announce_launcher() -> str:
-    """What `follow_launcher` reads from the environment of an arm of this process."""
+    """The launcher's process, as `follow_launcher` reads it from the environment of an arm."""
     process = psutil.Process()
     return f"{process.pid}:{process.create_time()}"
 

@@ -178,7 +178,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """What a set of a corpus holds. sha256: over texts and audio; left_out: ids by reason."""
+    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason."""
 
     utterances: int | None = None
     hours: float | None = None
@@ -192,7 +192,7 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """What the sets of a run's corpus held: data.json."""
+    """The content of a run's corpus: data.json."""
 
     fingerprint: str | None = None
     sets: dict[str, SetContent] = field(default_factory=dict)

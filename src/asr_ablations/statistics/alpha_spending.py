@@ -28,9 +28,9 @@ NODES = 64
 MOST = 0.999
 """Level above which everything is rejected anyway."""
 LEAST = 1e-14
-"""Level below which nothing is spent: nobody asks for such a p."""
+"""Level below which nothing is spent: no user needs such a p."""
 SHARES = 16
-"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so many of them, and interpolated between."""
+"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so few of them, and interpolated between."""
 
 
 def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
@@ -107,7 +107,7 @@ class GroupSequential:
     name: str = "sequential"
 
     def nominal(self, level: float) -> float:
-        """What the p of Student's t is held against at this look, for a level over all looks."""
+        """The level of this look for the p of Student's t. level: over all looks."""
         return levels(self.looks, min(level, MOST), self.gamma)[self.look]
 
     def p(self, estimate: Estimate) -> float:
@@ -127,7 +127,7 @@ class GroupSequential:
         """The chance, by the data so far, that the last look decides: shows a difference at `level`, or one that is
         within ± margin at the level `equal` (predictive probability, Spiegelhalter, Freedman & Blackburn 1986).
 
-        The noise of speakers is the same at all looks; that of seeds falls with their number.
+        The noise of speakers is the same at all looks; the noise of seeds falls with their number.
         """
         seeds = estimate.over_seeds
         if seeds is None or not math.isfinite(estimate.standard_error):

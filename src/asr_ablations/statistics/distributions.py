@@ -14,7 +14,7 @@ Values: TypeAlias = Any
 
 
 def t_above(value: Values, degrees: float) -> Values:
-    """The probability that Student's t of so many degrees of freedom lies above a value."""
+    """The probability that Student's t with these degrees of freedom lies above a value."""
     return special.stdtr(degrees, -value)
 
 
@@ -34,7 +34,7 @@ def normal_bound(probability: float) -> float:
 
 
 def chi_square_quantile(probability: Values, degrees: float) -> Values:
-    """The value that a chi-square of so many degrees of freedom lies below with this probability."""
+    """The value that a chi-square with these degrees of freedom lies below with this probability."""
     return 2 * special.gammaincinv(degrees / 2, probability)
 
 

@@ -1,4 +1,4 @@
-"""What was measured of one arm on one test set."""
+"""The measurements of one arm on one test set."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class Sample:
         return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain)
 
     def has_utterances_of(self, other: "Sample") -> bool:
-        """Whether both were tested on the same utterances, as far as their words and speakers tell."""
+        """True if both were tested on the same utterances, as far as their words and speakers tell."""
         mine, theirs = self.units, other.units
         if self.totals is None or other.totals is None or mine is None or theirs is None:
             return False
@@ -86,7 +86,7 @@ class Spread:
     """The rates of an arm's runs, as fractions.
 
     deviation: their standard deviation with its 95 % interval, which holds for normal rates; None for a single run.
-    models: that of the models themselves, without the part that a finite test set adds; None where it is unknown.
+    models: the models' own deviation, without the part that a finite test set adds; None where it is unknown.
     best is the lowest rate, worst the highest.
     """
 

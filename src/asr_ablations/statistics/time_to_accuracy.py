@@ -1,4 +1,4 @@
-"""What a run has cost when it reaches an accuracy, and how accurate it is at a given cost."""
+"""The cost of a run until it reaches an accuracy, and its accuracy at a given cost."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) 
 
 
 VALIDATIONS = 3
-"""e of Baunsgaard2020 §4.1.2: the median of so many validations has to reach the target, so that it is no accident."""
+"""e of Baunsgaard2020 §4.1.2: the median of e validations has to reach the target, so that it is no accident."""
 
 Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
-"""What a training can spend."""
+"""The costs of a training."""
 
 AXES: dict[Axis, str] = {
     "seconds": "time/seconds",
@@ -71,7 +71,7 @@ def _spent(row: Mapping[str, float | None], axis: Axis) -> float | None:
 
 
 def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> list[float]:
-    """The median of the last `last` values at each validation, from the first that has so many."""
+    """The median of the last `last` values at each validation, from the first with that many."""
     values = [validation.value for validation in curve]
     return [median(values[end - last : end]) for end in range(last, len(values) + 1)]
 
@@ -87,7 +87,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VAL
 
 
 def at_budget(curve: Sequence[Validation], axis: Axis, budget: float) -> float | None:
-    """The value of the last validation that had spent no more than the budget; None where there is none."""
+    """The value of the last validation that had spent no more than the budget; None without any."""
     within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 

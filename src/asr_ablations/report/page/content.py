@@ -1,4 +1,4 @@
-"""What the page shows, as plain values for JSON."""
+"""The content of the page, as plain values for JSON."""
 
 import json
 from collections import defaultdict
@@ -110,7 +110,7 @@ def content(comparison: Comparison) -> Json:
 
 
 def _plan(comparison: Comparison) -> Json | None:
-    """What the chart of the looks needs of the plan, and what it took; None without one."""
+    """The plan's values for the chart of the looks, and its cost; None without a plan."""
     plan, rows = comparison.plan, look_rows(comparison)
     if plan is None or not rows:
         return None
