@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, value_text, within
+from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
@@ -146,7 +146,7 @@ def _names(
     """Names with the factor alone where these are different, else with every key that differs; and the choices by
     key or group.
     """
-    explained = [*factor, *derived(factor)]
+    explained = [*factor, *derived(factor, references(runs))]
     # the seed is the factor of a sweep that asks what chance does: its runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]

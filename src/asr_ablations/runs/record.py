@@ -154,7 +154,8 @@ class Composed:
 class Environment:
     """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
 
-    composed: None for a config that was frozen before. resumed: the environments in which an interrupted run continued.
+    composed: None for a config that was frozen before. derived: `derived_keys` of the config. resumed: the environments
+    in which an interrupted run continued.
     """
 
     null: ClassVar = ("composed",)
@@ -167,6 +168,7 @@ class Environment:
     code: Code = field(default_factory=Code)
     behaviour: int | None = None
     id: str | None = None
+    derived: dict[str, list[str]] | None = None
     data_fingerprint: str | None = None
     resumed: list["Environment"] | None = None
 
