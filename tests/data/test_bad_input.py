@@ -79,17 +79,9 @@ def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
     model = lambda samples: samples * frames // 16000  # noqa: E731
     rest = {"cache": component("cache", "none"), "augment": component("augment", "none")}
     speech = SpeechData(
-        corpus(folder, **options),
-        LETTERS,
-        order,
-        model,
-        batch_count=2,
-        batch_seconds=None,
-        seed=0,
-        augment_seed=0,
-        workers=0,
-        **rest,
-    )
+        corpus(folder, **options), LETTERS, order, model, batch_count=2, batch_seconds=None, seed=0, augment_seed=0,
+        workers=0, **rest,
+    )  # fmt: skip
     speech.setup()
     return speech
 

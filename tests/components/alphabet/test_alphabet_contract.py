@@ -24,14 +24,11 @@ every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
 def corpus(*texts: str) -> Any:
     """Its training text, without audio."""
     return SimpleNamespace(
-        train=["train"],
-        validation=["dev"],
-        test=["test"],
-        prepare=lambda: None,
+        train=["train"], validation=["dev"], test=["test"], prepare=lambda: None,
         read_set=lambda name: Utterances.of(
             [Utterance(str(number), "a", Path("none.flac"), 0.0, 1.0, text) for number, text in enumerate(texts)]
         ),
-    )
+    )  # fmt: skip
 
 
 def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:

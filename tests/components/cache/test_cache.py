@@ -113,13 +113,8 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
         return cache_key([Utterance(id_, "s", path, offset, duration, "a")])
 
     result = [
-        of(),
-        of(offset=0.1),
-        of(duration=0.4),
-        of(id_="b"),
-        cache_key(utterances),
-        cache_key(utterances[::-1]),
-    ]
+        of(), of(offset=0.1), of(duration=0.4), of(id_="b"), cache_key(utterances), cache_key(utterances[::-1]),
+    ]  # fmt: skip
     os.utime(path, ns=(1, 1))
     result.append(of())
     shutil.copy(utterances[1].audio, path)
