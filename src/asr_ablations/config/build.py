@@ -51,7 +51,7 @@ def _copy_words(cfg: DictConfig) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
+    """The message of an error of composing or resolving, or of the user's mistake behind it."""
     behind = error.__context__
     message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
     return refused_by_hydra(message) or not_keys(message) or message

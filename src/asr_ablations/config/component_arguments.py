@@ -1,4 +1,4 @@
-"""What a class says of a value, by the key that was typed: the class knows its argument, and torch not even that."""
+"""Rewords an error of a class or of torch so that it names the config key that the user typed."""
 
 import functools
 import inspect
@@ -54,7 +54,7 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _mentions(message: str, value: object) -> bool:
-    """Whether a value, or one in a list, is a word of the message."""
+    """Return whether a value, or one in a list, is a word of the message."""
     if isinstance(value, list):
         return any(_mentions(message, one) for one in value)
     return value is not None and re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.])", message) is not None
@@ -105,12 +105,12 @@ def _check_below(place: str, value: Any, shown: list[Any]) -> None:
 
 
 def _builds_the_same(value: Any, entry: Any) -> bool:
-    """Whether an entry of a list shows what another one may be: of those that build something, each its own kind."""
+    """Return whether an entry is an example for a value: entries that build something need the same target."""
     return not isinstance(value, dict) or not isinstance(entry, dict) or value.get("_target_") == entry.get("_target_")
 
 
 def _shown(group: str, target: str, key: str) -> list[Any]:
-    """What the files of the group that name the target have for a key."""
+    """The values of a key in the group's files that name the target."""
     return [node[key] for node in options_of(group) if node["_target_"] == target and key in node]
 
 
@@ -149,7 +149,7 @@ def _kinds(group: str, target: str) -> dict[str, dict[str, object]]:
 
 
 def _is_open(value: object) -> bool:
-    """Whether a file leaves a value to another key."""
+    """Return whether a file leaves a value to another key."""
     return isinstance(value, str) and "${" in value
 
 
@@ -188,7 +188,7 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _takes_null(parameter: inspect.Parameter) -> bool:
-    """Whether the type has None among its choices, or there is none."""
+    """Return whether the parameter's type allows None, or has no annotation."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
         return "None" in annotation or "Optional" in annotation or annotation in ("Any", "object")

@@ -1,4 +1,4 @@
-"""What every command with a config shares: Hydra, and one line instead of a traceback for the user's mistakes."""
+"""The start of every command with a config: Hydra, and one line instead of a traceback for a user's mistake."""
 
 import functools
 import os
@@ -148,7 +148,7 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 
 
 def _in_a_sweep_of_hydra() -> bool:
-    """Whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
+    """Return whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 

@@ -21,9 +21,9 @@ OF_HYDRA = ("defaults", "hydra")
 FREE = ("ablation", "hydra")
 """Keys below which others have their own check."""
 COULD_NOT = re.compile(r"Could not override '([^'@]+)'")
-"""How Hydra begins to refuse a key; it goes on with the advice to add it."""
+"""Start of Hydra's message for a refused key; it continues with the advice to add it."""
 NOT_MERGED = re.compile(r"Error merging override (\w+)=(.*)")
-"""How Hydra refuses a list or a text in place of keys."""
+"""Hydra's message for a list or a text in place of keys."""
 ELSEWHERE = {
     "weights": ("ckpt_path", "checkpoint_path", "finetune"),
     "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"),
@@ -88,7 +88,7 @@ def known(primary: str) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def refused_by_hydra(message: str) -> str | None:
-    """What to say of a key that Hydra refuses, instead of its advice to add it, by what Hydra says; None where it says
+    """The message for a key that Hydra refuses, in place of its advice to add it; None if Hydra says
     something else.
     """
     match = COULD_NOT.match(message)
@@ -105,7 +105,7 @@ def _everything() -> dict[str, Any]:
 
 
 def not_keys(message: str) -> str | None:
-    """What to say of a value in place of keys, by what Hydra says; None where it says something else."""
+    """The message for a value in place of keys, from Hydra's message; None if Hydra says something else."""
     match = NOT_MERGED.match(message)
     return None if match is None else str(_keys_expected(match[1], match[2]))
 
@@ -204,7 +204,7 @@ def _is_of_conf(path: str) -> bool:
 
 
 def _other_options(defaults: Sequence[ResultDefault], repository: IConfigRepository) -> Iterator[dict[str, Any]]:
-    """What an arm may choose in the groups that the file itself chooses from: an option may refer to a key of it."""
+    """The options that an arm may choose in the groups of the file: an option may refer to a key of it."""
     primary = next((default.config_path for default in defaults if default.primary), None)
     for default in defaults:
         group = str(default.config_path).rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What a config may build: exactly what the files of conf/ name, each in its own group. A config can come from a
+"""The classes that a config may build: exactly those named in conf/, each in its own group. A config can come from a
 stranger's run folder.
 """
 
@@ -18,13 +18,13 @@ MARKS = ("_target_", "_partial_")
 GROUP = re.compile(r"\$\{(\w+)\}")
 """A value that is what another group has chosen."""
 BORROWED = re.compile(r"/(\w+)@")
-"""How an entry of a defaults list begins that puts an option of another group below a key."""
+"""Start of an entry of a defaults list that puts an option of another group below a key."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What the files of a group name. options: the targets of its options; parts: those that may stand below a key of
-    a target's; loose: those of the folders in the group's, which its files put below keys of their own; borrowed: the
+    """The targets in the files of a group. options: the targets of its options; parts: the targets that may stand
+    below a key of a target; loose: the targets of its subfolders, which its files put below keys of their own; borrowed: the
     options of other groups that they put there, as `/rnn@model.layer: lstm` does.
     """
 
@@ -34,7 +34,7 @@ class Named:
     borrowed: frozenset[str] = frozenset()
 
     def below(self, target: str, key: str) -> frozenset[str]:
-        """What may stand below a key of a target's."""
+        """The targets that may stand below a key of a target."""
         anywhere = self.loose | self.borrowed if target in self.options | self.loose else frozenset()
         return self.parts.get((target, key), frozenset()) | anywhere
 
@@ -121,7 +121,7 @@ def options_by_name(group: str) -> dict[str, Json]:
 
 @cache
 def contents_by_name(group: str) -> dict[str, Json]:
-    """What the files of a group hold, by their names: a node, or keys of the whole config with the node among them."""
+    """The contents of a group's files, by their names: a node, or keys of the whole config with the node among them."""
     return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
 
 
@@ -147,7 +147,7 @@ def _built(node: object) -> Iterator[Json]:
 
 @cache
 def _parts(target: str, key: str) -> frozenset[str]:
-    """What may stand below a key of a target, wherever conf/ names the target."""
+    """The targets below a key of a target, wherever conf/ names the target."""
     return frozenset().union(*(named(group).below(target, key) for group in groups()))
 
 

@@ -31,7 +31,7 @@ class SpeechData(pl.LightningDataModule):
     """
 
     pinned = False
-    """Whether batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
+    """True if batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
 
     def __init__(
         self,
@@ -205,5 +205,5 @@ def _readable(screened: Screened) -> Utterances:
 
 
 def _places(utterances: Utterances) -> Iterator[tuple[str, float]]:
-    """Where each utterance is heard: its audio file, and the seconds before it."""
+    """The place of each utterance: its audio file, and the seconds before it."""
     return zip(utterances.strings("audio"), utterances.column("offset").tolist(), strict=True)

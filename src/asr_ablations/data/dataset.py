@@ -83,7 +83,7 @@ class Speech(Dataset):
 
     @property
     def needs_processes(self) -> bool:
-        """Whether reading takes a processor, as decoding and augmentation do; else it is copying, and waiting."""
+        """Return whether reading takes a processor, as decoding and augmentation do; else it copies and waits."""
         return self.store.decodes or self.perturbation is not None
 
     def __getitem__(self, index: int) -> Item:

@@ -140,7 +140,7 @@ class Job:
 
 
 class Totals(TypedDict):
-    """What a speaker's recordings add up to; sha256: a hash of all samples and sentences, in order."""
+    """Totals of a speaker's recordings; sha256: a hash of all samples and sentences, in order."""
 
     seconds: float
     utterances: int

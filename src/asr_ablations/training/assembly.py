@@ -46,7 +46,7 @@ STREAMS = ("init", "order", "augment", "dropout")
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
     """Task and data of a config. The weights depend on (seed, model) only, whatever was drawn before.
 
-    alphabet: that of a trained model, which may have been derived from a corpus that is not available; None for the
+    alphabet: of a trained model, which may have been derived from a corpus that is not available; None for the
     one that the config describes.
     """
     alphabet = alphabet or build(cfg.alphabet)(corpus)
@@ -124,7 +124,7 @@ def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
 
 
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """What a group's partial builds. Raises UsageError for what its class refuses."""
+    """Call a group's partial. Raises UsageError for values that its class refuses."""
     try:
         return build(node)(*positional, **keywords)
     except UsageError:
@@ -150,7 +150,7 @@ def trainer(
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
 
     devices: GPUs that the run uses on this machine; 0 is the CPU. folder: the run's, None without one. The
-    limits are those of Lightning: max_epochs is the config's by default, and -1 stands for no limit.
+    limits are Lightning's: max_epochs is the config's by default, and -1 stands for no limit.
     """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging, stopping = _training_callbacks(cfg)

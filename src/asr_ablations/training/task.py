@@ -54,13 +54,13 @@ class CTCTask(pl.LightningModule):
     """False where workers are independent between two averagings of their weights."""
 
     sixteen_bit_copies = False
-    """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
+    """True if the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
     """The latest norm that the treatment of the gradient has logged, () on the device, before clipping."""
 
     cutting: CuttingOrder | None = None
-    """What cuts training utterances into chunks; None trains on whole ones."""
+    """Cuts training utterances into chunks; None trains on whole utterances."""
 
     def __init__(
         self,
