@@ -24,7 +24,7 @@ BORROWED = re.compile(r"/(\w+)@")
 @dataclass(frozen=True)
 class Named:
     """The targets in the files of a group. options: the targets of its options; parts: the targets that may stand
-    below a key of a target; loose: the targets of its subfolders, which its files put below keys of their own; borrowed: the
+    below a key of a target; loose: the targets of its subfolders, which its files put below own keys; borrowed: the
     options of other groups that they put there, as `/rnn@model.layer: lstm` does.
     """
 
