@@ -57,6 +57,13 @@ def one_line(error: Exception) -> str:
     return refused_by_hydra(message) or not_keys(message) or message
 
 
+def content_of(node: DictConfig) -> dict[str, object]:
+    """The content of a config node, with its interpolations resolved."""
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict), "a config node holds keys and values"
+    return {str(key): value for key, value in content.items()}
+
+
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     """The object that a config node describes. Refuses what conf/ does not name in the group whose key the node has,
     and turns a mistake in the values into a UsageError.
@@ -64,8 +71,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
-    options = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(options, dict), "a config node holds keys and values"
+    options = content_of(node)
     key = node._key()
     if isinstance(key, str) and key in groups():
         check_group(key, options)

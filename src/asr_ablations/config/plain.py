@@ -2,11 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
 from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, of_the_experiment, with_nulls
-from asr_ablations.tools.files import Json
 
 KEPT = ("sweep", "ablation", "arms", "arm")
 """Keys that change no number, and that a comparison of runs reads."""
@@ -15,12 +13,12 @@ HIDDEN = frozenset(
 ) | {f"data.{key}" for key in WHEREABOUTS}
 
 
-def plain_config(config: Json) -> Json:
+def plain_config(config: dict[str, object]) -> dict[str, object]:
     """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine, and
     with ~ for the home folder. config: resolved.
     """
     known = groups()
-    plain: Json = {}
+    plain: dict[str, object] = {}
     for key, value in with_nulls(config).items():
         if key in ("ablation", "arms"):
             plain[key] = value
@@ -32,11 +30,12 @@ def plain_config(config: Json) -> Json:
         else:
             plain[key] = value
     kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
-    typed = [str(word) for word in config.get("overrides") or []]
+    words = config.get("overrides")
+    typed = [str(word) for word in words] if isinstance(words, list) else []
     return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
 
 
-def chosen(group: str, node: Json, config: Json) -> str:
+def chosen(group: str, node: dict[str, object], config: dict[str, object]) -> str:
     """The name of the option that a node is: of the files of the group with its target the one that differs least from
     the config, and of those the one that says most.
     """
@@ -47,14 +46,14 @@ def chosen(group: str, node: Json, config: Json) -> str:
 
     def distance(name: str) -> tuple[int, int]:
         content = contents_by_name(group)[name]
-        sets = {group: content} if "_target_" in content else content
+        sets: dict[str, object] = {group: content} if "_target_" in content else content
         fixed = {key: value for key, value in _leaves(sets, "") if "${" not in str(value)}
         return sum(whole.get(key) != value for key, value in fixed.items()), -len(fixed)
 
     return min(named, key=distance)
 
 
-def _leaves(node: Json, prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(node: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for key, value in node.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")
@@ -69,7 +68,7 @@ def _parents(key: str) -> Iterator[str]:
         key = key.rpartition(".")[0]
 
 
-def _without_home(value: Any) -> Any:
+def _without_home(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_home(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, Json
+from asr_ablations.tools.files import CONF
 
 MARKS = ("_target_", "_partial_")
 """Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""
@@ -102,17 +102,19 @@ def named(group: str) -> Named:
 def _entries(group: str) -> Iterator[str]:
     """The entries with an option in the defaults lists of a group's files, those of its folders too."""
     for file in sorted((CONF / group).rglob("*.yaml")):
-        yield from (str(key) for entry in _read(file).get("defaults", []) if isinstance(entry, dict) for key in entry)
+        entries = _read(file).get("defaults")
+        if isinstance(entries, list):
+            yield from (str(key) for entry in entries if isinstance(entry, dict) for key in entry)
 
 
 @cache
-def options_of(group: str) -> list[Json]:
+def options_of(group: str) -> list[dict[str, object]]:
     """The nodes of a group's files, those that set keys of the whole config too."""
     return list(options_by_name(group).values())
 
 
 @cache
-def options_by_name(group: str) -> dict[str, Json]:
+def options_by_name(group: str) -> dict[str, dict[str, object]]:
     """The same nodes by the names of their files."""
     contents = contents_by_name(group)
     nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
@@ -120,7 +122,7 @@ def options_by_name(group: str) -> dict[str, Json]:
 
 
 @cache
-def contents_by_name(group: str) -> dict[str, Json]:
+def contents_by_name(group: str) -> dict[str, dict[str, object]]:
     """The contents of a group's files, by their names: a node, or keys of the whole config with the node among them."""
     return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
 
@@ -132,11 +134,11 @@ def null_option(group: str) -> str | None:
     return next((name for name, content in contents if group in content and content[group] is None), None)
 
 
-def _read(file: Path) -> Json:
+def _read(file: Path) -> dict[str, object]:
     return yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}
 
 
-def _built(node: object) -> Iterator[Json]:
+def _built(node: object) -> Iterator[dict[str, object]]:
     """Every node at any depth that builds something."""
     if isinstance(node, dict) and "_target_" in node:
         yield node

@@ -16,7 +16,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.binary import checked_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json, write
+from asr_ablations.tools.files import write
 
 WORDS = "words.txt"
 """The word list that src/lm.py writes beside its model."""
@@ -198,7 +198,7 @@ def _short(error: BaseException) -> str:
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
 
 
-def install(file: Path, folder: Path) -> Json:
+def install(file: Path, folder: Path) -> dict[str, object]:
     """Write the lower-case copy of a model and its list of words, and return what to record about it.
 
     Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
-from asr_ablations.config.build import build, build_optional
+from asr_ablations.config.build import build, build_optional, content_of
 from asr_ablations.config.component_arguments import by_key
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
@@ -130,9 +130,7 @@ def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        options = OmegaConf.to_container(node, resolve=True)
-        assert isinstance(options, dict)
-        raise UsageError(by_key(node._key(), options, {}, error)) from error
+        raise UsageError(by_key(node._key(), content_of(node), {}, error)) from error
 
 
 def trainer(
