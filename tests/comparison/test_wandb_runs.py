@@ -9,7 +9,7 @@ import pytest
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
-from asr_ablations.config.plain import plain_config
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.record import as_json
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.errors import UsageError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.config.plain import plain_config
+from asr_ablations.config.option_names import plain_config
 from tests.helpers.support import compose, group_options
 
 

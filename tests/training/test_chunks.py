@@ -10,7 +10,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.chunks import Chunks
+from asr_ablations.training.utterance_chunks import Chunks
 from tests.helpers.support import component, compose, standing_corpus
 
 ALPHABET = Alphabet("abc ")

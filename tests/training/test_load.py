@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.load import load
+from asr_ablations.training.trained_model import load
 from tests.helpers.support import CONF
 from tests.helpers.trained_runs import write_trained
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import weights_file
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.identity import identity

@@ -18,9 +18,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name, use_loader
 from asr_ablations.config.keys import known
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason

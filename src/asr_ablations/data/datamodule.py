@@ -14,8 +14,8 @@ from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
 from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
-from asr_ablations.data.screening import UNUSED, Screened, screen
-from asr_ablations.data.store import Cache
+from asr_ablations.data.recording_cache import Cache
+from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import harmless

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.batch_order import EpochBatch
-from asr_ablations.data.store import JoiningStore, Recording, Store
+from asr_ablations.data.recording_cache import JoiningStore, Recording, Store
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 

@@ -23,7 +23,6 @@ from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.chunks import cutting_order
 from asr_ablations.training.contracts import (
     AcousticModel,
     Debugging,
@@ -38,6 +37,7 @@ from asr_ablations.training.learning_rate import StepOnValidation
 from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.utterance_chunks import cutting_order
 
 STREAMS = ("init", "order", "augment", "dropout")
 """Random streams: each has a seed of its own in `seeds`, or takes `seed`."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from asr_ablations.components.logger.wandb_run import begin_part, end, log_row, sync_command
-from asr_ablations.config.plain import plain_config
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES

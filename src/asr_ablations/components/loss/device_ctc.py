@@ -8,7 +8,7 @@ import torch
 from torch import library
 from torch.nn.functional import ctc_loss, pad
 
-from asr_ablations.tools.products import exact_products, trusted
+from asr_ablations.tools.matrix_products import exact_products, trusted
 
 SCHEMAS = {
     "ctc_forward": "(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts) -> (Tensor, Tensor)",

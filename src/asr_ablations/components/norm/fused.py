@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import library
 
-from asr_ablations.tools.products import trusted
+from asr_ablations.tools.matrix_products import trusted
 
 SCHEMAS = {
     "norm_moments": "(Tensor x, Tensor lengths, int frames, int inner) -> Tensor",

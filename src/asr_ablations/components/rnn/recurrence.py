@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.autograd.function import once_differentiable
 
-from asr_ablations.tools.products import linear, packed
+from asr_ablations.tools.matrix_products import linear, packed
 
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Slope: TypeAlias = Callable[[torch.Tensor], torch.Tensor]

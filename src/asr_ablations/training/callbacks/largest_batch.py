@@ -12,7 +12,7 @@ from asr_ablations.data.batch import Batch, BatchSize, batch_size
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Unreadable, collate
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.lightning import several
+from asr_ablations.training.ddp import several
 from asr_ablations.training.task import CTCTask, task_of
 
 OPTIMIZER_COPIES = 2

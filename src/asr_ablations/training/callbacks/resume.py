@@ -15,7 +15,7 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.lightning import gathered
+from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0

@@ -1,4 +1,4 @@
-"""Lightning's warnings about choices that are deliberate here."""
+"""Exchange between the ranks of distributed training (DDP), and Lightning's warnings about choices that are deliberate here."""
 
 import logging
 import warnings

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.checkpoint import first_line, read_checkpoint
