@@ -12,7 +12,7 @@ from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
-from asr_ablations.config.plain import plain_config
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.report.sections import sections

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.config.component_arguments import by_key
-from asr_ablations.config.plain import plain_config
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from tests.helpers.support import compose, group_options, standing_corpus

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, one_line
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data import audio
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import slug

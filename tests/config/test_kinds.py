@@ -5,8 +5,8 @@ from omegaconf import OmegaConf
 
 from asr_ablations.components.features.logmel import LogMel
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
 from asr_ablations.config.component_arguments import check_kinds, kind
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.targets import groups
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose, group_options

@@ -7,9 +7,9 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
 from asr_ablations.config.entry import arranged
+from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError

@@ -15,7 +15,7 @@ from asr_ablations.data import audio, audio_checks
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.audio import FileRow
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.screening import TOO_SHORT, judge
+from asr_ablations.data.utterance_selection import TOO_SHORT, judge
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble

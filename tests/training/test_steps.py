@@ -21,11 +21,11 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.metrics_table import StepLosses
-from asr_ablations.training.chunks import Chunks
 from asr_ablations.training.model_summary import drawing
 from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimizer_of
 from asr_ablations.training.precision import Scaled
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.utterance_chunks import Chunks
 from tests.helpers.fits import fit
 from tests.helpers.support import component, compose, group_options, standing_corpus, tiny_overrides
 

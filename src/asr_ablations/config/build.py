@@ -51,10 +51,17 @@ def _copy_words(cfg: DictConfig) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
+    """The message of an error of composing or resolving, or of the user's mistake behind it."""
     behind = error.__context__
     message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
     return refused_by_hydra(message) or not_keys(message) or message
+
+
+def content_of(node: DictConfig) -> dict[str, object]:
+    """The content of a config node, with its interpolations resolved."""
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict), "a config node holds keys and values"
+    return {str(key): value for key, value in content.items()}
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
@@ -64,8 +71,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
-    options = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(options, dict), "a config node holds keys and values"
+    options = content_of(node)
     key = node._key()
     if isinstance(key, str) and key in groups():
         check_group(key, options)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
+from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder

@@ -7,7 +7,7 @@ from hydra.utils import get_method
 from omegaconf import DictConfig
 
 from asr_ablations.components.logger.wandb_run import sync_command
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary

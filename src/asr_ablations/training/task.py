@@ -15,8 +15,7 @@ from torchmetrics import Metric
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, Batch
 from asr_ablations.tools.masks import normalise_utterances
-from asr_ablations.tools.products import exact_products
-from asr_ablations.training.chunks import Chunks
+from asr_ablations.tools.matrix_products import exact_products
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
@@ -29,11 +28,12 @@ from asr_ablations.training.contracts import (
     Penalty,
     ScheduleFactory,
 )
+from asr_ablations.training.ddp import share_buffers
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
 from asr_ablations.training.learning_rate import scheduled, step_after_optimizer
-from asr_ablations.training.lightning import share_buffers
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.optimizer_steps import missing_share
+from asr_ablations.training.utterance_chunks import Chunks
 
 
 class Scored(NamedTuple):
@@ -54,13 +54,13 @@ class CTCTask(pl.LightningModule):
     """False where workers are independent between two averagings of their weights."""
 
     sixteen_bit_copies = False
-    """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
+    """True if the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
     """The latest norm that the treatment of the gradient has logged, () on the device, before clipping."""
 
     cutting: CuttingOrder | None = None
-    """What cuts training utterances into chunks; None trains on whole ones."""
+    """Cuts training utterances into chunks; None trains on whole utterances."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 import asr_ablations.onnx_export.request as export
 import asr_ablations.transcription.request as transcribe
 from asr_ablations.config.build import one_line
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.sweep.processes import PRELOAD
 from asr_ablations.tools.errors import UsageError

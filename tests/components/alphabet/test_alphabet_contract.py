@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.utterances import Utterance, Utterances

@@ -16,10 +16,11 @@ import torch
 
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
-from asr_ablations.data import audio, store
+from asr_ablations.data import audio
+from asr_ablations.data import recording_cache as store
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Items, collate
-from asr_ablations.data.store import CacheFolder, cache_key
+from asr_ablations.data.recording_cache import CacheFolder, cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError

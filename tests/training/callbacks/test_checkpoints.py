@@ -23,7 +23,7 @@ from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks import resume
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
-from asr_ablations.training.load import load_run
+from asr_ablations.training.trained_model import load_run
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import compose, tiny_overrides
 

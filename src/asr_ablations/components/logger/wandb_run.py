@@ -56,7 +56,7 @@ def mode() -> Mode:
 
 
 def _logged_in() -> bool:
-    """Whether there is an API key in the environment or in netrc; contacts no server."""
+    """Return whether there is an API key in the environment or in netrc; contacts no server."""
     import netrc
 
     if os.environ.get("WANDB_API_KEY"):
@@ -115,7 +115,7 @@ def go_offline(reason: str, consequence: str) -> None:
 
 
 def why_silent(patience: float) -> str | None:
-    """Why W&B's server cannot be reached; None where it gives any answer within `patience` seconds. Its client would
+    """The reason why W&B's server cannot be reached, or None if it answers within `patience` seconds. Its client would
     try again for all the time that a run may take to begin, whatever the reason.
 
     Raises UsageError for an address and for other settings that W&B refuses.
@@ -141,7 +141,7 @@ def why_silent(patience: float) -> str | None:
 
 
 def _ask(opener: OpenerDirector, address: str, patience: float) -> str | None:
-    """Why there is no answer; None where there is one, and where W&B's client has to judge."""
+    """The reason for no answer; None if there is an answer, or if W&B's client has to judge."""
     try:
         opener.open(address, timeout=patience).close()
     except HTTPError:

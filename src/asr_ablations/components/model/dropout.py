@@ -26,7 +26,7 @@ class Dropout(nn.Module):
 
 
 def kept(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """What dropout multiplies x on a CPU by, (…) as x. torch's own mask there takes twice as long as this: a number
+    """The factors of dropout on a CPU, (…) as x. torch's own mask there takes twice as long as this: a number
     is dropped where the 32 bits that are drawn for it are among the lowest `rate` of all.
     """
     words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # every 64 bits: two numbers

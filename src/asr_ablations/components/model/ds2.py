@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from asr_ablations.components.model.convolution import CEILING, InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.config.checks import MOST
+from asr_ablations.config.plain_keys import MOST
 from asr_ablations.tools.checks import is_whole, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames

@@ -30,7 +30,8 @@ def plain_config(config: Config) -> Config:
         else:
             plain[key] = value
     kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
-    typed = [str(word) for word in config.get("overrides") or []]
+    words = config.get("overrides")
+    typed = [str(word) for word in words] if isinstance(words, list) else []
     return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import library
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-"""Whether torch has the operator that its own compiler gives linear layers on a CPU to."""
+"""True if torch has the operator that its own compiler gives linear layers on a CPU to."""
 
 
 def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

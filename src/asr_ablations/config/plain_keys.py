@@ -22,7 +22,7 @@ LONGEST = 10**6
 MOST_TRANSCRIPTS = 10**6
 """Batches between two tables of transcripts, and their rows."""
 HIGHEST_PRICE = 10**9
-"""Of an hour, in any currency."""
+"""The highest price of an hour, in any currency."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 
 HASH = re.compile("[0-9a-f]{64}")

@@ -1,4 +1,4 @@
-"""Lightning's warnings about choices that are deliberate here."""
+"""Exchange between the ranks of distributed training (DDP), and Lightning's warnings about choices that are deliberate here."""
 
 import logging
 import warnings
@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 def several() -> bool:
-    """Whether this process is one of several ranks."""
+    """Return whether this process is one of several ranks."""
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
@@ -52,7 +52,7 @@ def share_buffers(model: nn.Module) -> None:
 
 
 class UnhurriedRanks(DDPStrategy):
-    """What a training step logs stays its rank's own until the mean of the epoch is taken over all ranks.
+    """DDP that keeps the values of a training step on their rank until the mean of the epoch is taken.
 
     Lightning would take the mean of each logged value at once: a barrier and an all-reduce in every step, for which the
     host waits until the device has caught up, while it writes every tenth value only. Buffers are not broadcast before

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.checkpoint import first_line, read_checkpoint
@@ -112,7 +112,7 @@ def checked_config(folder: Path) -> DictConfig:
 NAMED = 4
 """Weights that a message names; it counts the rest."""
 EXTRA = "_extra_state"
-"""What a model keeps beside tensors; it is the config's and not that of the weights."""
+"""State of a model beside its tensors; it follows from the config and not from the weights."""
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
@@ -167,7 +167,7 @@ def _within(key: str, part: str) -> bool:
 
 
 def _problems(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> list[str]:
-    """What keeps the given weights from taking the place of the model's own, an entry for each."""
+    """Reasons why the given weights cannot replace the model's own, an entry for each."""
     lacking = [f"{key} is not in it" for key in own if key not in given]
     shapes = [
         f"{key} is {list(given[key].shape)} there and {list(value.shape)} here"

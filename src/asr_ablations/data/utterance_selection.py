@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
 """Feature frames per second in every published setting (a hop of 10 ms). No model has more frames for a transcript, and
-nobody speaks so fast. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
+human speech is slower. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
@@ -79,7 +79,7 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
 
 
 class Transcripts(NamedTuple):
-    """Of all texts of a set (N,): least_frames, which CTC needs; unfit: whether empty or with foreign characters."""
+    """All texts of a set (N,). least_frames: needed by CTC; unfit: true if empty or with foreign characters."""
 
     least_frames: np.ndarray
     unfit: np.ndarray

@@ -49,7 +49,7 @@ class Store(Protocol):
     """The source of a dataset's recordings."""
 
     decodes: bool
-    """Whether reading takes a processor: then processes read side by side, else a thread suffices."""
+    """True if reading takes a processor: then processes read side by side, else a thread suffices."""
 
     def read(self, utterance: Utterance) -> Recording:
         """Return one recording. Raises UsageError if the audio cannot be read."""
@@ -70,7 +70,7 @@ class Cache(Protocol):
     """cache: where recordings are kept between two readings of an audio file."""
 
     holds_features: bool
-    """Whether recordings are features: not together with an augmentation of waveforms."""
+    """True if recordings are features: not together with an augmentation of waveforms."""
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Store:
         """Recordings of one set, for `workers` reading processes (0: the training process alone), which share it.
@@ -153,7 +153,7 @@ class CacheFolder:
             ) from error
 
     def _is_complete(self) -> bool:
-        """Whether the cache exists and its checksums are right, now or when its files got their present states."""
+        """Return whether the cache exists and its checksums are right, now or since its files got their states."""
         try:
             recorded = read_json(self.folder / "about.json")
             states = _states(self.folder)
