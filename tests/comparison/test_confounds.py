@@ -15,12 +15,13 @@ from asr_ablations.comparison.confounds import (
     derived,
     differing,
     find_factor,
-    flatten,
+    references,
 )
 from asr_ablations.comparison.declaration import declaration
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.identity import MACHINE_KEYS
+from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.identity import MACHINE_KEYS, flatten
 from asr_ablations.runs.record import DataRecord, Environment, RunRecord, SetResult, Summary, parse
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
@@ -37,7 +38,7 @@ def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any
     return RunRecord(
         folder=Path("-".join(overrides) or "default"), config=config, overrides=list(overrides),
         summary=Summary(sets={"test": SetResult(wer=0.2, cer=0.1)}, test_sets=["test"]),
-        data=parse(DataRecord, data),
+        environment=Environment(derived=derived_keys(config)), data=parse(DataRecord, data),
     )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def test_allow_compares_and_the_report_says_so() -> None:
 
 
 def with_behaviour(run: RunRecord, version: int) -> RunRecord:
-    return replace(run, environment=Environment(behaviour=version))
+    return replace(run, environment=replace(run.environment, behaviour=version))
 
 
 def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> None:
@@ -167,10 +168,19 @@ def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
 
 
 def test_what_conf_computes_from_a_key() -> None:
-    assert derived(["width"]) == {"model.width"}
-    assert {"width", "layers"} <= derived(["model"])
-    assert "alphabet.characters" in derived(["data.language"])
-    assert derived(["rnn"]) == set()
+    recorded = references([record()])
+    assert derived(["width"], recorded) == {"model.width"}
+    assert {"width", "layers"} <= derived(["model"], recorded)
+    assert "alphabet.characters" in derived(["data.language"], recorded)
+    assert derived(["rnn"], recorded) == set()
+
+
+def test_a_record_without_derived_keys_follows_the_key_of_the_same_name() -> None:
+    runs = [replace(record(f"dropout={value}"), environment=Environment()) for value in (0.0, 0.3)]
+    assert derived(["dropout"], references(runs)) == {"model.dropout"}
+    assert compared(runs).factor == ["dropout"]
+    apart = [*runs, replace(record("dropout=0.3", "model.dropout=0.1"), environment=Environment())]
+    assert derived(["dropout"], references(apart)) == set()
 
 
 def test_other_data_are_refused_unless_they_are_the_factor() -> None:

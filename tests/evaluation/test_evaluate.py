@@ -249,12 +249,12 @@ def rows(spoken=SPOKEN):
 
 def test_the_rate_over_the_longer_string() -> None:
     """Baunsgaard2020 §4.1.1: e(x, y) / max(|x|, |y|). "ab" against "abcd": 2 / 4, where the usual rate is 2 / 2."""
-    assert rates(rows([("1", "s", "ab", "abcd")]))["cer_longer"] == 0.5
-    assert rates(rows([("1", "s", "abcd", "ab")]))["cer_longer"] == 0.5
-    assert rates(rows([("1", "s", "ab", "ab"), ("2", "s", "ab", "cd")]))["cer_longer"] == 0.5
-    assert rates(rows([("1", "s", "", "abc")]))["cer_longer"] == 1.0
-    assert rates(rows([("1", "s", "", "")]))["cer_longer"] == 0.0
-    assert rates([])["cer_longer"] == 0.0
+    assert rates(rows([("1", "s", "ab", "abcd")])).cer_longer == 0.5
+    assert rates(rows([("1", "s", "abcd", "ab")])).cer_longer == 0.5
+    assert rates(rows([("1", "s", "ab", "ab"), ("2", "s", "ab", "cd")])).cer_longer == 0.5
+    assert rates(rows([("1", "s", "", "abc")])).cer_longer == 1.0
+    assert rates(rows([("1", "s", "", "")])).cer_longer == 0.0
+    assert rates([]).cer_longer == 0.0
 
 
 def test_speakers_sum_to_the_whole() -> None:

@@ -14,7 +14,7 @@ from asr_ablations.reproduction.evidence import (
     DETERMINING,
     Cause,
     causes,
-    compare_runs,
+    compare_bits,
     environment_causes,
     refuse_damaged,
 )
@@ -25,7 +25,7 @@ from asr_ablations.reproduction.verdict import (
     DIFFERS,
     DRIFT,
     MATCH,
-    Verdict,
+    ReproductionVerdict,
     cause_line,
     judge,
     noise_line,
@@ -57,9 +57,9 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
     return load_original(original), write_run(outputs, "seed=0", sweep="again", **{**same, **again})
 
 
-def verdict(original: Original, again: Path) -> Verdict:
+def verdict(original: Original, again: Path) -> ReproductionVerdict:
     record = read_run(again)
-    evidence = compare_runs(original.record, record)
+    evidence = compare_bits(original.record, record)
     return judge(evidence, causes(original, record), noise(original.record, original.sweep))
 
 
@@ -140,7 +140,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
     values = [float(number) for number in range(10)]
     original = load_original(write_run(tmp_path, "seed=0", change=losses(values)))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([*values[:7], 7.5, *values[8:]]))
-    difference = compare_runs(original.record, read_run(again)).first_difference
+    difference = compare_bits(original.record, read_run(again)).first_difference
     assert difference is not None
     assert (difference.step, difference.steps_per_epoch, difference.original, difference.reproduction) == (
         8,
@@ -149,7 +149,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
         7.5,
     )
     shorter = write_run(tmp_path, "seed=0", sweep="shorter", change=losses(values[:9]))
-    difference = compare_runs(original.record, read_run(shorter)).first_difference
+    difference = compare_bits(original.record, read_run(shorter)).first_difference
     assert difference is not None
     assert (difference.step, difference.original, difference.reproduction) == (10, 9.0, None)
 
@@ -157,18 +157,18 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
 def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
-    assert compare_runs(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
+    assert compare_bits(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
 
 
 def test_a_single_other_hypothesis_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
-    assert compare_runs(original.record, read_run(again)).hypotheses == ["test/0-1-0000"]
+    assert compare_bits(original.record, read_run(again)).hypotheses == ["test/0-1-0000"]
 
 
 def test_times_are_not_compared(tmp_path: Path) -> None:
     original, again = pair(tmp_path, seconds=77.0)
-    assert compare_runs(original.record, read_run(again)).equal
+    assert compare_bits(original.record, read_run(again)).equal
 
 
 def checkpoint(weights: dict[str, torch.Tensor], **run: Any) -> Callable[[Path], None]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, value_text, within
+from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
 from asr_ablations.runs.identity import completed
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
@@ -128,7 +128,7 @@ def find_arm(name: str, arms: Sequence[Arm]) -> Arm | None:
 
 
 def _fits(part: str, arm: Arm) -> bool:
-    """Whether `key=value`, or a value alone, is one of the arm's choices."""
+    """True if `key=value`, or a value alone, is one of the arm's choices."""
     key, equals, value = part.partition("=")
     return arm.levels.get(key) == value if equals else part in arm.levels.values()
 
@@ -147,7 +147,7 @@ def _names(
     """Names with the factor alone where these are different, else with every key that differs; and the choices by
     key or group.
     """
-    explained = [*factor, *derived(factor)]
+    explained = [*factor, *derived(factor, references(runs))]
     # the seed is the factor of a sweep that asks what chance does: its runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
@@ -173,7 +173,7 @@ def _node(run: RunRecord, root: str) -> object:
 
 
 def _is_named(run: RunRecord, root: str) -> bool:
-    """Whether the choice is a name that says what it is of: an option of a group, or an arm of a list."""
+    """True if the choice is a name that says what it is of: an option of a group, or an arm of a list."""
     return root == OWN or isinstance(_node(run, root), dict)
 
 

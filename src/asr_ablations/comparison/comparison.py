@@ -152,7 +152,7 @@ def compare_runs(
 
 
 def _expected(design: Design) -> dict[str, list[str]]:
-    """What the source makes one expect, which is of the baseline that was declared with it."""
+    """The verdicts that the source predicts, for the baseline that was declared with it."""
     declared = design.declared.baseline
     return design.declared.expected if declared is None or find_arm(declared, design.arms) is design.baseline else {}
 
@@ -164,12 +164,12 @@ def _without_test_set(design: Design) -> list[str]:
 
 
 def _is_planned(design: Design, plan: VerdictPlan) -> bool:
-    """Whether the comparison asks what the plan asks."""
+    """True if the comparison asks what the plan asks."""
     return (design.baseline.name, design.metric.name, design.primary) == (plan.baseline, plan.metric, plan.set)
 
 
 def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple[list[Contrast], list[str]]:
-    """All contrasts, those of the primary set first, and warnings. With a plan the sets that describe, at whatever runs
+    """All contrasts, the primary set's first, and warnings. With a plan the sets that describe, at whatever runs
     there are, get the interval that holds at any time.
     """
     there = [arm for arm in design.arms if arm.results]

@@ -1,16 +1,12 @@
 """The arms of a comparison may differ in the declared factor only."""
 
-import functools
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed, flatten
 from asr_ablations.runs.layout import DATA
-from asr_ablations.runs.reader import load_yaml
 from asr_ablations.runs.record import RunRecord, SetContent, as_json
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = DATA
@@ -24,6 +20,10 @@ BEHAVIOUR = "behaviour"
 
 Differing = dict[str, list[object]]
 """Dotted keys of configs, each with its different values."""
+
+
+References = dict[str, list[str]]
+"""Keys with the keys and groups that their values follow from."""
 
 
 class ConfoundedError(UsageError):
@@ -42,15 +42,8 @@ class ConfoundedError(UsageError):
         super().__init__("\n".join([head, *lines, hint]))
 
 
-def flatten(node: object, prefix: str = "") -> dict[str, object]:
-    """The leaves of a config by dotted key; a list is a single leaf."""
-    if not isinstance(node, dict):
-        return {prefix.rstrip("."): node}
-    return {key: value for name, child in node.items() for key, value in flatten(child, f"{prefix}{name}.").items()}
-
-
 def within(key: str, roots: Iterable[str]) -> bool:
-    """Whether a dotted key is one of the roots or lies below one."""
+    """True if a dotted key is one of the roots or lies below one."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
@@ -70,7 +63,8 @@ def content(run: RunRecord) -> dict[str, object]:
 
 def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    return {key: value for key, value in flatten(completed(config)).items() if not within(key, NOT_COMPARED)}
+    whole = flatten(completed(config))
+    return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:
@@ -104,7 +98,7 @@ def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object
 
 def confounds(runs: Sequence[RunRecord], factor: Sequence[str], differ: Differing) -> Differing:
     """The differing keys that neither are the factor nor follow from it."""
-    follows = {key for key in derived(factor) if not _set_differently(runs, key)}
+    follows = {key for key in derived(factor, references(runs)) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
         follows.add(FINGERPRINT)
     return {key: values for key, values in differ.items() if not within(key, [*factor, *follows])}
@@ -113,7 +107,8 @@ def confounds(runs: Sequence[RunRecord], factor: Sequence[str], differ: Differin
 def find_factor(runs: Sequence[RunRecord], differ: Differing, allowed: Sequence[str]) -> list[str]:
     """The group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
     own = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
-    followers = {key for key in own if not _set_differently(runs, key) and _follows_from_another(key, own)}
+    known = references(runs)
+    followers = {key for key in own if not _set_differently(runs, key) and _follows_from_another(key, own, known)}
     own = {key: values for key, values in own.items() if key not in followers and not within(key, allowed)}
     roots = list(dict.fromkeys(key.split(".")[0] for key in own))
     if len(roots) > 1:
@@ -122,15 +117,15 @@ def find_factor(runs: Sequence[RunRecord], differ: Differing, allowed: Sequence[
     if not roots and differ:
         return list(allowed)
     leaf = list(own)
-    explained = all(within(key, derived(leaf)) for key in followers)
+    explained = all(within(key, derived(leaf, known)) for key in followers)
     alone = len(leaf) == 1 and not leaf[0].endswith("._target_") and explained
     return leaf if alone else roots
 
 
-def _follows_from_another(key: str, keys: Iterable[str]) -> bool:
-    """Whether conf/ computes the key from a different group of the keys."""
+def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
+    """True if the key follows from a different group of the keys."""
     groups = [(other.split(".")[0], other) for other in keys]
-    return any(within(key, derived([root, other])) and not within(key, [root]) for root, other in groups)
+    return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
 def replicated(runs: Sequence[RunRecord]) -> list[str]:
@@ -142,7 +137,7 @@ def replicated(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _is_of_seed(runs: Sequence[RunRecord], key: str) -> bool:
-    """Whether the key has one value for each seed, and another for every other seed."""
+    """True if the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(key, MISSING)))
@@ -151,42 +146,40 @@ def _is_of_seed(runs: Sequence[RunRecord], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:
-    """Whether the runs' own overrides set the key to different values: then it does not follow from another key."""
+    """True if the runs' own overrides set the key to different values: then it does not follow from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
-def derived(factor: Sequence[str]) -> set[str]:
-    """Keys whose value conf/ computes from the factor, directly or through other keys."""
+def references(runs: Sequence[RunRecord]) -> References:
+    """The derived keys that the runs recorded. In a record without them, a key follows from the top-level key of the
+    same last name whose value it has in all runs, as model.dropout from dropout.
+    """
+    recorded = [run.environment.derived for run in runs]
+    known = _of_one_name(runs) if None in recorded else {}
+    for of_run in recorded:
+        known |= of_run or {}
+    return known
+
+
+def _of_one_name(runs: Sequence[RunRecord]) -> References:
+    configs = [flatten(run.config) for run in runs]
+    dotted = dict.fromkeys(key for config in configs for key in config if "." in key)
+    names = {key: key.rpartition(".")[2] for key in dotted}
+    return {
+        key: [name]
+        for key, name in names.items()
+        if all(name in config and config.get(key, config[name]) == config[name] for config in configs)
+    }
+
+
+def derived(factor: Sequence[str], references: References) -> set[str]:
+    """Keys whose value follows from the factor, directly or through other keys."""
     known = set(factor)
-    while more := {key for key, sources in _references() if key not in known and _draws_on(sources, known)}:
+    while more := {
+        key
+        for key, sources in references.items()
+        if key not in known and any(within(source, known) for source in sources)
+    }:
         known |= more
     return known - set(factor)
-
-
-def _draws_on(sources: tuple[str, ...], known: set[str]) -> bool:
-    return any(within(source, known) for source in sources)
-
-
-@functools.cache
-def _references() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Pairs of a key and the keys that it is interpolated from, in all files of conf/.
-
-    What a file of a group sets outside the group, as a model sets its width, follows from the choice of that group.
-    """
-    references = []
-    for path in sorted(CONF.rglob("*.yaml")):
-        text = path.read_text(encoding="utf-8")
-        group = ".".join(path.parent.relative_to(CONF).parts)
-        everywhere = "@package _global_" in text
-        if "${" not in text and not everywhere:
-            continue  # nothing follows from anything there, and reading all files takes longer than many a comparison
-        content = load_yaml(text)
-        for key, value in flatten(content if isinstance(content, dict) else {}).items():
-            name = key if everywhere or not group else f"{group}.{key}"
-            sources = re.findall(r"\$\{([A-Za-z_][\w.]*\w)\}", value) if isinstance(value, str) else []
-            if everywhere and not within(key, [group]):
-                sources.append(group)
-            if sources:
-                references.append((name, tuple(sources)))
-    return tuple(references)

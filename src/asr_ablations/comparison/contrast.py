@@ -1,4 +1,4 @@
-"""What a comparison asks of its arms, and what it found."""
+"""Questions to the arms of a comparison, and the answers."""
 
 import math
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Outcome = Literal[
     "undecided",
     "open",
 ]
-"""What a verdict says of a contrast. equivalent: within the margin of a plan. not learned: neither side has. undecided:
+"""The outcomes of a contrast. equivalent: within the margin of a plan. not learned: neither side has. undecided:
 the evidence cannot decide, and the sentence says why. open: a plan adds further runs.
 """
 
@@ -35,7 +35,7 @@ Kind = Literal["arm", "main effect", "simple effect", "interaction"]
 
 @dataclass(frozen=True)
 class Question:
-    """What a contrast asks: Σ weight · mean over the arms.
+    """The question of a contrast: Σ weight · mean over the arms.
 
     arm, baseline: the two sides as a reader calls them; within: where an effect of one factor is measured, such as
     "norm=none", or what it is averaged over; empty for an arm against the baseline.
@@ -78,7 +78,7 @@ class Contrast:
     """A question on a test set. Rates and differences of rates are fractions, not percent.
 
     primary: on the declared set, whose verdicts are the answer; the other sets are descriptive. seeds: the results
-    that count, by arm; diverged: those of them that diverged. difference: the arm's rate less the baseline's, over the
+    that count, by arm; diverged: how many of them diverged. difference: the arm's rate less the baseline's, over the
     utterances that all runs have.
 
     estimate: with its noise of seeds and speakers; None where the evidence has no noise to judge by, and `reason` says
@@ -129,7 +129,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a contrast shows, in a sentence."""
+    """A contrast with its sentence."""
 
     contrast: Contrast
     sentence: str

@@ -11,7 +11,7 @@ from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paire
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
-from asr_ablations.statistics.sample import Sample, holm
+from asr_ablations.statistics.sample import Sample
 
 NOT_LEARNED = 0.9
 """WER above which a model has not learned to transcribe: it writes almost nothing right."""
@@ -23,7 +23,7 @@ DIFFERENCES = (0.005, 0.01, 0.02)
 
 @dataclass(frozen=True)
 class Family:
-    """What is decided together, at a rate `alpha` of false claims.
+    """The contrasts that are decided together, at a rate `alpha` of false claims.
 
     size: comparisons that are corrected for at least, such as those that could have been chosen instead. robust:
     trimmed means from five runs on, whether a run diverged or not. paired: runs of a seed are pairs. describe: with
@@ -94,7 +94,7 @@ def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
 
 
 def _refusal(arms: Sequence[Arm]) -> str:
-    """Why runs are no evidence, whatever they say; empty where they are."""
+    """The reasons why runs are no evidence; empty if they are evidence."""
     for arm in arms:
         pruned = sum(run.state == "pruned" for run in arm.absent)
         if pruned:
@@ -104,7 +104,7 @@ def _refusal(arms: Sequence[Arm]) -> str:
 
 
 def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[Estimate | None, str]:
-    """The difference with its noise, or why there is none."""
+    """The difference with its noise, or the reason for its absence."""
     terms = [(weight, samples.samples[name]) for name, weight in question.weights.items()]
     if family.paired or _paired(question, samples):
         sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
@@ -126,7 +126,7 @@ def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[
 
 
 def _paired(question: Question, samples: SetSamples) -> bool:
-    """Whether the arms' rows are of the same trained models, or of the same replicates."""
+    """True if the arms' rows are of the same trained models, or of the same replicates."""
     first, *others = (samples.models[name] for name in question.weights)
     return all(other == first for other in others) and all(first) and len(first) == len(set(first))
 
@@ -179,7 +179,7 @@ def _outcome(contrast: Contrast, family: Family, shown: bool) -> Outcome:
 
 
 def has_learned(arm: Arm, set_: str) -> bool:
-    """Whether any run of the arm gets a tenth of the words right."""
+    """True if any run of the arm gets a tenth of the words right."""
     rates = [run.value(set_, "wer") for run in arm.runs]
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
@@ -187,7 +187,7 @@ def has_learned(arm: Arm, set_: str) -> bool:
 def _corrected_pairs(measured: Sequence[Contrast]) -> list[float]:
     """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
     ps = [contrast.p_pairs for contrast in measured]
-    return ps if any(map(math.isnan, ps)) else holm(ps)
+    return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _pairs(question: Question, samples: SetSamples, metric: str) -> float:

@@ -1,4 +1,4 @@
-"""What a sweep file declares before its runs: the question, and what decides it."""
+"""The declaration of a sweep file: the question, and the data that decide it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
 
 EXPECTABLE = ("better", "worse", "equivalent", "interaction shown")
-"""What a source can say of a question, in the words of the verdicts."""
+"""The claims of a source, in the words of the verdicts."""
 
 FACTORIAL = "factorial"
 """contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
@@ -46,7 +46,7 @@ class Declaration:
 
 
 def declaration(runs: Sequence[RunRecord]) -> Declaration:
-    """What the runs declare, from the first that does. Raises UsageError for keys and values of another form, and for
+    """The declaration of the first run that has one. Raises UsageError for keys and values of another form, and for
     runs that declare different factors.
     """
     declared = [parse(run.config["ablation"]) for run in runs if run.config.get("ablation")]
@@ -139,7 +139,7 @@ def expectation(question: Question, expected: Expected, arms: Sequence[Arm]) -> 
 
 
 def agreement(verdict: Verdict, expected: Sequence[str], arms: Sequence[Arm]) -> Agreement:
-    """Whether a verdict is an expected one. What decides nothing neither agrees nor disagrees, nor does a choice that
+    """True if a verdict is an expected one. What decides nothing neither agrees nor disagrees, nor does a choice that
     did nothing.
     """
     if verdict.outcome not in EXPECTABLE or did_nothing(verdict.contrast.question, arms):
@@ -174,7 +174,7 @@ def _rates(published: Published, rows: Sequence[TableRow]) -> list[str]:
 
 
 def _direction(verdict: Verdict, published: Published, baseline: str) -> str | None:
-    """Whether the measured difference has the sign of the published one; None without a published one."""
+    """True if the measured difference has the sign of the published one; None without a published one."""
     contrast = verdict.contrast
     own, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
     if own is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":

@@ -34,7 +34,7 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Whether there is one arm with several seeds: a question about chance, not about a factor."""
+    """True if there is one arm with several seeds: a question about chance, not about a factor."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
@@ -109,7 +109,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LossAgainstWer:
-    """What was set against what, over all runs; correlation: None with fewer than four runs, or without any spread."""
+    """Two measures of all runs, one against the other. correlation: None with fewer than four runs or no spread."""
 
     name: str
     points: list[Point]
@@ -190,7 +190,7 @@ def hyperparameters(arms: Sequence[Arm], factor: Sequence[str]) -> list[Hyperpar
 
 
 def is_search(arms: Sequence[Arm]) -> bool:
-    """Whether a search proposed all runs, several of them: there is nothing that was started to confirm one."""
+    """True if a search proposed all runs, several of them: no run was started to confirm one."""
     results = [run for arm in arms for run in arm.results]
     return len(results) > 1 and all(run.searched for run in results)
 

@@ -1,4 +1,4 @@
-"""What a comparison asks, before anything is measured: arms, baseline, questions, metric, sets."""
+"""The design of a comparison, before any measurement: arms, baseline, questions, metric, sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ from asr_ablations.tools.errors import choices
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose in place of what the sweep file declares. targets: of the metric, rates as fractions."""
+    """The choices of a user that override the sweep file. targets: of the metric, rates as fractions."""
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
     elif plan is None and (listed := listed_arms(runs)):
         records, left_out = of_the_list(records, listed)
         differ, factor = _differing([*records.runs, *records.diverged]), [OWN, *declared.factor]
-        arms, warnings = group(records, factor, list(differ), explained(listed))
+        arms, warnings = group(records, factor, list(differ), explained(listed, [*records.runs, *records.diverged]))
         arms, warnings = in_order(arms, listed), [*left_out, *warnings]
         default, changes = default or default_baseline(arms, listed), changes_of(arms, listed)
         reference = find_baseline(str(options.baseline or default), arms)
@@ -125,7 +125,7 @@ def design_of(records: Records, options: Options, plan: VerdictPlan | None = Non
 
 
 def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
-    """Whether there are a search's runs alone, and nobody asks about them: it chooses by their luck, too."""
+    """True if all runs are a search's, and no question is asked: a search chooses by luck, too."""
     return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
 
 

@@ -1,4 +1,4 @@
-"""Which runs count as evidence, how often they were looked at, and the test that this allows."""
+"""The runs that count as evidence, the number of looks at them, and the test that this allows."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from asr_ablations.tools.machine import iso
 class Evidence:
     """The test of a comparison and why it is this one, in a sentence; look: this one's number, counted from 1.
 
-    folder: where looks are recorded, None where nobody can; runs: hash of the results seen; complete: whether they are
+    folder: where looks are recorded, None for nowhere; runs: hash of the results seen; complete: whether they are
     all that was declared.
     """
 
@@ -32,7 +32,7 @@ class Evidence:
 
     @property
     def test(self) -> str:
-        """What the test is, in words."""
+        """The test in words."""
         return TESTS[self.procedure.name]
 
 
@@ -51,7 +51,7 @@ UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the 
 
 def gather(folders: Sequence[Path], records: Records) -> Evidence:
     """The evidence in folders. The fixed-length test is for a sweep whose first launch named all its runs, where they
-    all have ended, no other was added, and nobody had looked before. Everything else can be looked at whenever somebody
+    all have ended, no other was added, and no look came before. Everything else can be looked at whenever somebody
     likes, and gets the interval that holds however often they do.
 
     Raises UnreadableFileError for a damaged record of looks.
@@ -71,7 +71,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
 
 
 def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:
-    """Why the results are not what was declared before the runs; None where they are. Evaluations add no trained model:
+    """The reason why the results differ from the declaration; None if they agree. Evaluations add no trained model:
     those that there are were there before the first evaluation.
     """
     if all(folder.name == EVALUATIONS for folder in folders):

@@ -8,7 +8,7 @@ from asr_ablations.comparison.contrast import Question
 from asr_ablations.runs.record import RunRecord
 
 PLACES = ("audio", "offset", "duration")
-"""Of an utterance: where it lies, which may be another place for the same speech."""
+"""The place of an utterance, which may differ for the same speech."""
 
 
 def alike_warnings(arms: Sequence[Arm]) -> list[str]:
@@ -31,7 +31,7 @@ def alike(one: Arm, other: Arm) -> list[str]:
 
 
 def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
-    """Whether two of the arms that a question is about are alike."""
+    """True if two of the arms that a question is about are alike."""
     own = [arm for arm in arms if arm.name in question.weights]
     return any(alike(one, other) for one, other in itertools.combinations(own, 2))
 
@@ -45,7 +45,7 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[RunRecord, RunRecord]]:
 
 
 def _found(run: RunRecord) -> list[object]:
-    """What a run's model recognised, and its validations."""
+    """The hypotheses of a run, and its validations."""
     texts = [{key: value for key, value in row.items() if key not in PLACES} for row in run.utterances]
     validations = [
         {key: value for key, value in row.items() if key.startswith("validation/") and value is not None}

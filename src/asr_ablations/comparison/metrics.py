@@ -17,7 +17,7 @@ LARGEST_RATE = 2.0
 
 @dataclass(frozen=True)
 class Metric:
-    """What a report needs to know of a metric.
+    """A metric with its label, unit and scale.
 
     name: its key in summary.json and metrics.csv. label, unit: as reports name them; scale: from a recorded value to
     the unit; places: digits after the point. amount: what a difference counts. is_rate: errors over the words or
@@ -140,8 +140,8 @@ class Ratio(NamedTuple):
 
 
 def ratio_of_times(arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False) -> Ratio | None:
-    """What the runs of an arm took over what those of the baseline did, in any unit; None where a side has no time, or
-    one of 0. itself: both are the same runs, whose ratio is 1 without any doubt.
+    """The time of an arm's runs over the time of the baseline's runs, in any unit; None without times, or for a time
+    of 0. itself: both are the same runs, whose ratio is 1 without any doubt.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None

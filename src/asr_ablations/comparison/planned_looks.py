@@ -12,7 +12,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Outcome, Question
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.evidence import ANYTIME, Evidence
-from asr_ablations.comparison.sequential_result import Course, Look
+from asr_ablations.comparison.sequential_result import Course, PlannedLook
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan, arm_content
@@ -23,7 +23,7 @@ from asr_ablations.tools.files import Json
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
 ENDS: tuple[Outcome, ...] = ("better", "worse", "interaction shown", "equivalent")
-"""What a question is decided by; undecided is its end where the runs are used up, or no verdict is in sight."""
+"""The outcomes that end a question; it is undecided if the runs are used up, or no verdict is in sight."""
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
@@ -64,7 +64,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     were called different before (its level is passed on: Maurer & Bretz 2013). What is decided gets no further runs and
     is not tested again. describe: with matched pairs and the power of the runs, which decide nothing.
     """
-    looks: list[Look] = []
+    looks: list[PlannedLook] = []
     final: dict[str, Contrast] = {}
     families: dict[int, Family] = {}
     open_ = list(questions)
@@ -89,7 +89,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
         )
         measured = _look(family, plan, procedure, len(questions))
         families[index + 1] = family
-        looks.append(Look(index + 1, runs, measured))
+        looks.append(PlannedLook(index + 1, runs, measured))
         final |= {contrast.question.name: contrast for contrast in measured}
         open_ = [contrast.question for contrast in measured if contrast.outcome == "open"]
     return Course(looks, _ordered(questions, final, families, plan, describe), {})
@@ -192,8 +192,8 @@ def _with_description(contrast: Contrast, described: dict[int, dict[str, Contras
 
 
 def planned_evidence(plan: VerdictPlan, course: Course | None, otherwise: Evidence) -> Evidence:
-    """Of a sweep with a plan. course: what its looks found; None where something else is asked than it plans, which
-    gets the test that holds at any time, and whose look is recorded.
+    """The evidence of a planned sweep. course: the result of its looks; None for a question outside the plan,
+    which gets the test that holds at any time, and whose look is recorded.
     """
     if course is None:
         return replace(otherwise, procedure=ANYTIME, reason="the sweep's plan asks something else", complete=False)

@@ -1,4 +1,4 @@
-"""What a comparison asks: every arm against the baseline, or the effects of two crossed factors."""
+"""The questions of a comparison: every arm against the baseline, or the effects of two crossed factors."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from asr_ablations.comparison.confounds import (
     confounds,
     derived,
     differing,
+    references,
     replicated,
     within,
 )
@@ -161,10 +162,10 @@ def of_the_list(records: Records, listed: Sequence[ListedArm]) -> tuple[Records,
     return kept, [f"{name}: no run of an arm in the list, left out" for name in others]
 
 
-def explained(listed: Sequence[ListedArm]) -> list[str]:
+def explained(listed: Sequence[ListedArm], runs: Sequence[RunRecord]) -> list[str]:
     """The keys that some arm changes, and those that follow from them."""
     keys = [key for arm in listed for key in arm.keys]
-    return [*dict.fromkeys([*keys, *sorted(derived(keys))])]
+    return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
 
 
 def in_order(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> list[Arm]:
@@ -180,7 +181,7 @@ def default_baseline(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> str:
 
 
 def changes_of(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> dict[str, str]:
-    """What each arm changes, as text, by its name."""
+    """The changes of each arm, as text, by its name."""
     texts = {entry.name: entry.text for entry in listed}
     return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 

@@ -15,9 +15,9 @@ from asr_ablations.statistics.time_to_accuracy import Axis
 
 @dataclass(frozen=True)
 class TimeToAccuracy:
-    """What a run had spent when `metric` on the validation set reached `target`; None: it never did.
+    """The cost of a run until `metric` on the validation set reached `target`; None: it never did.
 
-    chosen: nobody named the target beforehand, it was chosen from these runs' own curves. seconds and hours of
+    chosen: the target was not named beforehand, but chosen from these runs' own curves. seconds and hours of
     audio of training; cost: in the currency of hardware.price_per_hour, None without a price.
     """
 

@@ -1,4 +1,4 @@
-"""What the arms measured on a test set: rates and errors per utterance, over the utterances that all runs have."""
+"""The measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,9 +143,9 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
 
 
 def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """The errors of a run by utterance; their sum over that of the totals is its rate.
+    """The errors of a run by utterance; their sum over the sum of the totals is its rate.
 
-    Where a run's own totals depend on its hypotheses, as those of cer_longer, these are linearised errors: the run's
+    Where a run's own totals depend on its hypotheses, as with cer_longer, these are linearised errors: the run's
     rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
     of (Cochran 1977, chapter 6).
     """
@@ -194,7 +194,7 @@ def _rows(run: RunRecord, set_: str) -> Rows:
 
 
 def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
-    """Whether every seed was tested on utterances of its own, the same in all arms."""
+    """True if every seed was tested on utterances of its own, the same in all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
         for run in arm.runs:

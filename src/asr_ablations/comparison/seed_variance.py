@@ -1,4 +1,4 @@
-"""What is known of the noise of seeds where the runs themselves cannot tell."""
+"""The noise of seeds, from other sweeps if the runs themselves do not show it."""
 
 import itertools
 from collections.abc import Mapping, Sequence

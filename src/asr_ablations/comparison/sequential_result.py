@@ -1,4 +1,4 @@
-"""What the looks of a sweep with a plan found: made by comparison.planned."""
+"""The result of the looks of a planned sweep: made by comparison.planned_looks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from asr_ablations.runs.verdict_plan import VerdictPlan
 
 
 @dataclass(frozen=True)
-class Look:
+class PlannedLook:
     """number: counted from 1; runs: of each arm; contrasts: of the questions that were open before it."""
 
     number: int
@@ -26,7 +26,7 @@ class Course:
     at the latest look. missing: the seeds that the next look lacks, by arm; empty where the plan has ended.
     """
 
-    looks: list[Look] = field(default_factory=list)
+    looks: list[PlannedLook] = field(default_factory=list)
     contrasts: list[Contrast] = field(default_factory=list)
     missing: dict[str, list[int]] = field(default_factory=dict)
 
@@ -35,7 +35,7 @@ class Course:
         return not self.missing
 
     def runs(self, plan: VerdictPlan) -> dict[str, int]:
-        """How many runs each arm needed for what was found so far."""
+        """The number of runs that each arm needed so far."""
         counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
         for look in self.looks:
             for contrast in look.contrasts:
@@ -46,7 +46,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Spent:
-    """runs: that the looks used; fixed: of the fixed design; saved: those of them that no arm will need any more.
+    """runs: that the looks used; fixed: of the fixed design; saved: the runs of it that no arm needs any more.
 
     hours: of training of the runs used; untimed: how many of them have no time, since they diverged; hours_saved: of
     those saved, an estimate by the mean of the arm's runs; both None where no time is known. taken_over: how many of
@@ -64,7 +64,7 @@ class Spent:
 
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
-    """What was spent up to the latest look. arms: those of the plan that have results."""
+    """The runs and hours up to the latest look. arms: the planned ones that have results."""
     counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open(course)
     used = {name: _first(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
@@ -95,6 +95,6 @@ def _first(arm: Arm | None, seeds: Sequence[int]) -> list[RunRecord]:
 
 
 def _hours(runs: Sequence[RunRecord]) -> list[float]:
-    """Of training, of the runs that have a time."""
+    """The hours of training of the runs that have a time."""
     seconds = [run.summary.seconds.get("train") for run in runs]
     return [value / 3600 for value in seconds if value is not None]

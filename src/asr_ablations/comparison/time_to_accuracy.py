@@ -82,7 +82,7 @@ def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, targ
 
 
 def _seconds_of_all(times: Sequence[TimeToAccuracy], arm: str, target: float) -> list[float]:
-    """Of every seed; empty where one is missing."""
+    """The values of every seed; empty if one is missing."""
     own = [time.seconds for time in times if time.arm == arm and time.target == target]
     known = [seconds for seconds in own if seconds is not None]
     return known if len(known) == len(own) else []

@@ -14,7 +14,7 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.sample import mean_and_deviation
 
 COLUMN = "train/epoch_seconds"
-"""Of metrics.csv: from the start of an epoch to the end of its last batch, without validation and checkpoints."""
+"""A column of metrics.csv: from the start of an epoch to the end of its last batch, without validations."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Scaling:
     series: what tells it from the others, empty for the only one. device: GPU or CPU. batch: of one process, as text.
     epoch_seconds: the mean over runs of their mean from the second epoch on, with its deviation over runs (None for a
     single run). audio_hours_per_second: of all processes. speed_up: the epoch with the fewest processes of the series
-    over this one; efficiency: the speed-up over what so many more processes could give. price: of an epoch, in the
+    over this one; efficiency: the speed-up over the ratio of the numbers of processes. price: of an epoch, in the
     currency of hardware.price_per_hour; None without it.
     """
 
@@ -115,7 +115,7 @@ Runs = dict[int, list[RunRecord]]
 
 
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """All series in which several numbers of processes trained, by number; empty where there is none.
+    """All series in which several numbers of processes trained, by number; empty without any.
 
     Where the batch of a process is not the same for all numbers, as in strong scaling, the series is measured
     nevertheless: what of it is the batch's then cannot be told.
@@ -129,8 +129,8 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
 
 
 def processes(run: RunRecord) -> int:
-    """Processes that trained together, one per GPU where there are GPUs: those that the run recorded, else, for a
-    record that lacks them as W&B's do, those of its config. gpus=auto is one.
+    """Processes that trained together, one per GPU where there are GPUs: from the run's record, or, for a
+    record without them as W&B's, from its config. gpus=auto is one.
     """
     known, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
     if known:
@@ -160,7 +160,7 @@ def _rest(run: RunRecord, apart_from: tuple[str, ...]) -> dict[str, object]:
 
 
 def _names(runs: Sequence[RunRecord]) -> list[str]:
-    """What tells these runs apart: nothing for a single one."""
+    """The keys and values that differ between these runs."""
     rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]

@@ -44,7 +44,7 @@ def _finding(contrast: Contrast, noise: str) -> str:
 
 
 def _without_difference(contrast: Contrast, look: AtLook, metric: Metric) -> str:
-    """What a look at a sweep with a plan found that is no difference: equivalent, undecided, or still open."""
+    """The sentence of a planned look that shows no difference: equivalent, undecided, or still open."""
     margin = f"± {metric.text(look.margin)} {metric.amount}"
     where = f"{_sides(contrast, 'and')} on {contrast.set}"
     if contrast.outcome == "equivalent":
@@ -62,7 +62,7 @@ def _without_difference(contrast: Contrast, look: AtLook, metric: Metric) -> str
 
 
 def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
-    """What would decide a question that the plan's runs do not."""
+    """The runs that would decide a question that the plan leaves open."""
     needed = look.levers
     if needed is None:
         return f"no noise is known, so nothing tells what would; {contrast.reason}"
@@ -111,7 +111,7 @@ def _p(contrast: Contrast) -> str:
 
 
 def _extent(contrast: Contrast) -> str:
-    """How much the verdict rests on."""
+    """The number of models and units behind the verdict."""
     estimate = contrast.estimate
     assert estimate is not None
     counts = sorted(set(contrast.seeds.values()))
@@ -138,7 +138,7 @@ def _extent(contrast: Contrast) -> str:
 
 
 def _power(contrast: Contrast, metric: Metric) -> str:
-    """What these runs would have found."""
+    """The difference that these runs would have found."""
     found = contrast.detectable
     if found is None or not math.isfinite(found.value):
         return "; nothing could be found with so few runs"

@@ -33,7 +33,7 @@ UNCHECKED = (
     "is not known"
 )
 RETRIES = 4
-"""Of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
+"""The tries of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
 WANDB__GRAPHQL_RETRY_MAX overrides it.
 """
 OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED)
@@ -62,7 +62,7 @@ class ApiRun(Protocol):
     @property
     def config(self) -> Config: ...
     def logged_artifacts(self) -> Iterable[Any]:
-        """What the run has sent, each with a type and download()."""
+        """The artifacts of the run, each with a type and download()."""
         ...
 
     def scan_history(self) -> Iterable[Config]:
@@ -126,7 +126,7 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
-    """The runs that can be arms, in the order in which they were started, and those of one second as their folders."""
+    """The runs that can be arms, in the order of their starts; runs of one second in the order of their folders."""
 
     def place(run: ApiRun) -> tuple[str, str, str]:
         config = dict(run.config)

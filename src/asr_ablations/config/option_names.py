@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, of_the_experiment, with_nulls
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten, of_the_experiment, with_nulls
 
 KEPT = ("sweep", "ablation", "arms", "arm")
 """Keys that change no number, and that a comparison of runs reads."""
@@ -13,12 +13,12 @@ HIDDEN = frozenset(
 ) | {f"data.{key}" for key in WHEREABOUTS}
 
 
-def plain_config(config: dict[str, object]) -> dict[str, object]:
+def plain_config(config: Config) -> Config:
     """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine, and
     with ~ for the home folder. config: resolved.
     """
     known = groups()
-    plain: dict[str, object] = {}
+    plain: Config = {}
     for key, value in with_nulls(config).items():
         if key in ("ablation", "arms"):
             plain[key] = value
@@ -26,7 +26,7 @@ def plain_config(config: dict[str, object]) -> dict[str, object]:
             plain[key] = name
         elif isinstance(value, dict):
             plain |= {key: chosen(key, value, config)} if key in known and "_target_" in value else {}
-            plain |= dict(_leaves(value, f"{key}."))
+            plain |= _leaves(value, f"{key}.")
         else:
             plain[key] = value
     kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
@@ -35,30 +35,26 @@ def plain_config(config: dict[str, object]) -> dict[str, object]:
     return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
 
 
-def chosen(group: str, node: dict[str, object], config: dict[str, object]) -> str:
+def chosen(group: str, node: Config, config: Config) -> str:
     """The name of the option that a node is: of the files of the group with its target the one that differs least from
     the config, and of those the one that says most.
     """
     named = [name for name, option in options_by_name(group).items() if option["_target_"] == node["_target_"]]
     if not named:
         return str(node["_target_"]).rpartition(".")[2]
-    whole = dict(_leaves({**config, group: node}, ""))
+    whole = _leaves({**config, group: node})
 
     def distance(name: str) -> tuple[int, int]:
         content = contents_by_name(group)[name]
-        sets: dict[str, object] = {group: content} if "_target_" in content else content
-        fixed = {key: value for key, value in _leaves(sets, "") if "${" not in str(value)}
+        sets = {group: content} if "_target_" in content else content
+        fixed = {key: value for key, value in _leaves(sets).items() if "${" not in str(value)}
         return sum(whole.get(key) != value for key, value in fixed.items()), -len(fixed)
 
     return min(named, key=distance)
 
 
-def _leaves(node: dict[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    for key, value in node.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif key not in MARKS:
-            yield f"{prefix}{key}", value
+def _leaves(node: Config, prefix: str = "") -> dict[str, object]:
+    return {key: value for key, value in flatten(node, prefix).items() if key.rpartition(".")[2] not in MARKS}
 
 
 def _parents(key: str) -> Iterator[str]:

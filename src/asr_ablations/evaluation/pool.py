@@ -9,7 +9,6 @@ import functools
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +25,7 @@ from asr_ablations.evaluation.log_probs import LogProbs, Rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores
+from asr_ablations.tools.watchdog import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 
 _decoders: list[Decoder] = []
@@ -50,7 +50,9 @@ class Pool:
         _decoders[:] = decoders
         self.processes = processes
         fork = multiprocessing.get_context("fork")
-        self._executor = ProcessPoolExecutor(processes, fork, initializer=_set_up, initargs=(os.getpid(),))
+        self._executor = ProcessPoolExecutor(
+            processes, fork, initializer=_set_up, initargs=(os.getpid(), start_of(os.getpid()))
+        )
         list(self._executor.map(abs, range(processes)))  # forks them now
 
     def decode(
@@ -101,20 +103,11 @@ def process_count(requested: object) -> int:
     return requested
 
 
-def _set_up(parent: int) -> None:
+def _set_up(parent: int, started: float) -> None:
     """Runs first in every process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with(parent, started)  # the others of the pool hold the queue open, on which each would wait for ever
     torch.set_num_threads(1)  # more would wait for threads that do not exist in a fork
-
-
-def _end_with(parent: int) -> None:
-    """End this process when the one that forked it has ended, even if it was killed: the others of the pool hold the
-    queue open, on which each would wait for ever.
-    """
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:

@@ -51,7 +51,7 @@ def print_finished(record: Run) -> None:
 
 
 def _looks_finished(cfg: DictConfig) -> bool:
-    """Whether there is a result of this config with the data that it had then."""
+    """True if there is a result of this config with the data that it had then."""
     return not cfg.force and any(map(_has_result, _earlier(cfg)))
 
 

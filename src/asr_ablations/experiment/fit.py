@@ -153,7 +153,7 @@ class TrainingRun:
         return replace(summary, phase_seconds=self.utilisation.phases, until=planned)
 
     def _checkpoint_record(self) -> dict[str, object]:
-        """What a checkpoint records of its run: enough to identify the run, and the number of rows in its table."""
+        """The run's part of a checkpoint: enough to identify the run, and the number of rows in its table."""
         return {
             "id": self.record.id,
             "fingerprint": self.record.fingerprint,

@@ -171,7 +171,7 @@ def set_up(cfg: DictConfig) -> Setup:
 
 
 def _is_damaged(record: Run) -> bool:
-    """Whether files of an earlier run are damaged, from which this one can neither continue nor take a result; its
+    """True if files of an earlier run are damaged, from which this one can neither continue nor take a result; its
     folder is put aside then.
     """
     if (words := damage(record.folder)) is None:
@@ -189,7 +189,7 @@ def _refuse_diverged(folder: Path) -> None:
 
 
 def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
-    """Whether the run was pruned and pruning is still on, so that it does not continue; prints why."""
+    """True if the run was pruned and pruning is still on, so that it does not continue; prints why."""
     status = status_of(record.folder)
     if status is None or status.status != PRUNED or cfg.pruning is None:
         return False

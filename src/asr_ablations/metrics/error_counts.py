@@ -93,7 +93,7 @@ def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
 
 
 def sum_errors(errors: Iterable[Errors]) -> Errors:
-    """Counts of many utterances together; their rate is that of the whole set."""
+    """Counts of many utterances together; their rate is the rate of the whole set."""
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 

@@ -20,7 +20,7 @@ AXES = {
     "audio": "hours of audio trained",
     "time": "time in seconds",
 }
-"""What a curve can be drawn over, with the unit."""
+"""The axes of a curve, with the unit."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
 """Columns of metrics.csv, where they are not called as the axis."""
 
@@ -77,7 +77,7 @@ def throughput_curve(run: RunRecord) -> Curve:
 
 
 def band(curves: Sequence[Curve]) -> Band | None:
-    """What the curves of several seeds span, epoch by epoch; a shorter curve just ends. None without a point."""
+    """The range of the curves of several seeds, epoch by epoch; a shorter curve just ends. None without a point."""
     kept = [curve for curve in curves if len(curve.y)]
     if not kept:
         return None
@@ -122,7 +122,7 @@ def _at(run: RunRecord, axis: str, steps: Values) -> Values:
 
 
 def _within_epoch(row: Mapping[str, float | None]) -> bool:
-    """Whether a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
+    """True if a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
     return row.get("train/loss_step") is not None
 
 
@@ -131,7 +131,7 @@ def _padded(values: Values, length: int) -> Values:
 
 
 def _number(row: Mapping[str, float | None], key: str) -> float | None:
-    """The finite number in a column; None where there is none."""
+    """The finite number in a column, or None."""
     value = row.get(key)
     return value if value is not None and np.isfinite(value) else None
 

@@ -1,4 +1,4 @@
-"""A single run from the inside: what its model makes of chosen utterances, and what it takes for what."""
+"""A single run from the inside: the output of its model for chosen utterances, and its confusions."""
 
 import os
 from collections import Counter
@@ -37,7 +37,7 @@ def recorded_audio(run: RunRecord, row: UtteranceRow) -> Path:
 SHOWN = 15
 """Confusions in a table, the most frequent first."""
 NOTHING, SPACE = "–", "␣"
-"""How a missing word or letter and a space are written."""
+"""The signs for a missing word or letter, and for a space."""
 
 Span = tuple[float, float]
 
@@ -109,7 +109,7 @@ def inspect(run: RunRecord, sets: Sequence[str]) -> list[Inspected]:
 
 
 def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
-    """Where the hypothesis errs, in seconds, with what it should have been: "reference → hypothesis". A deletion is
+    """The places where the hypothesis errs, in seconds, with "reference → hypothesis". A deletion is
     between the words around it.
     """
     spans, number, last = [], 0, 0.0

@@ -21,7 +21,7 @@ def look_rows(comparison: Comparison) -> list[Json]:
     """A flat row per question and look, in the order of the questions, rates as fractions; empty without a plan.
 
     low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
-    last look, for what is not decided. null where there is none.
+    last look, for what is not decided. null without one.
     """
     if comparison.course is None:
         return []
@@ -46,7 +46,7 @@ def _row(contrast: Contrast) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """Where a chart of the looks ends, above and below 0: the latest looks and every difference are inside."""
+    """The end of the chart of the looks, above and below 0: it holds the latest looks and every difference."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
@@ -55,7 +55,7 @@ def furthest(rows: Sequence[Json], margin: float) -> float:
 
 
 def looks_section(comparison: Comparison) -> Section:
-    """Where each question stood at each look."""
+    """The state of each question at each look."""
     metric = find_metric(comparison.metric)
     head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
     rows = [
@@ -98,7 +98,7 @@ def plan_text(plan: VerdictPlan) -> str:
 
 
 def cost_section(comparison: Comparison) -> Section:
-    """What the verdicts took, and what the fixed design would have."""
+    """The cost of the verdicts, and of the fixed design."""
     if comparison.plan is None or comparison.course is None:
         return Section("Cost")
     plan, cost = comparison.plan, spent(comparison.plan, comparison.course, comparison.arms)

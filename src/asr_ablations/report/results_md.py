@@ -88,13 +88,13 @@ def _difference(contrast: Contrast) -> str:
 
 
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
-    """What the source makes one expect, and whether it agrees."""
+    """The prediction of the source, and its agreement."""
     verdicts = expectation(verdict.contrast.question, comparison.expected, comparison.arms)
     return [" or ".join(verdicts), agreement(verdict, verdicts, comparison.arms)] if verdicts else ["–", "–"]
 
 
 def _runs(comparison: Comparison) -> str:
-    """How many runs the sweep's verdicts used, and their hours of training."""
+    """The number of runs behind the sweep's verdicts, and their hours of training."""
     if comparison.plan is None or comparison.course is None:
         return str(len(comparison.runs))
     cost = spent(comparison.plan, comparison.course, comparison.arms)
@@ -169,7 +169,7 @@ SHOWN = (
 def write_results(outputs: Path | None, target: Path) -> list[Path]:
     """Write RESULTS.md as `target`, from the archives in the folder `records` beside it, and a figure of each sweep.
 
-    The finished sweeps under `outputs` are put among the records before; with None there are those of earlier alone.
+    The finished sweeps under `outputs` are put among the records before; with None the earlier ones stay alone.
     Returns the paths of all files. Raises UsageError where `outputs` is no folder.
     """
     records = target.parent / RECORDS
@@ -207,7 +207,7 @@ def keep_finished(outputs: Path, records: Path) -> list[Path]:
 
 
 def is_open(sweep: Path) -> bool:
-    """Whether the sweep has a plan whose looks have not ended: to publish what they say so far would be to peek."""
+    """True if the sweep has a plan whose looks have not ended: publishing them would be peeking."""
     try:
         return read_plan(sweep) is not None and not read_standing(sweep).get("ended")
     except FileNotFoundError:

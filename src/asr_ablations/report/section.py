@@ -33,7 +33,7 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def number(value: float | int | None, places: int = 0) -> str:
-    """A whole number as it is, another with so many places; NA for None."""
+    """A whole number as it is, another with this number of places; NA for None."""
     return "NA" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 

@@ -141,13 +141,13 @@ def _difference(verdict: Verdict, metric: Metric) -> list[str]:
 
 
 def _described(comparison: Comparison) -> list[str]:
-    """Which sets describe only."""
+    """The sets that only describe."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.contrasts if not contrast.primary))
     return [f"{comparison.set} decides; {', '.join(others)} describe."] if others else []
 
 
 def _levers(verdict: Verdict, metric: Metric) -> str | None:
-    """What would find differences of 0.5, 1 and 2 points."""
+    """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.contrast.levers:
         return None
     parts = []

@@ -55,7 +55,7 @@ def _file_options(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _planned(file: Sequence[str]) -> dict[str, str]:
-    """What a sweep file of the repository varies by itself."""
+    """The keys that a sweep file of the repository varies by itself."""
     if "sweeps" not in file:
         return {}
     content: Json = yaml.safe_load((REPOSITORY / "sweeps" / f"{file[-1]}.yaml").read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ from asr_ablations.tools.files import Json
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """A row per contrast, rates as fractions. low, high: the verdict's interval, null where there is none."""
+    """A row per contrast, rates as fractions. low, high: the verdict's interval, or null."""
     contrast, estimate = verdict.contrast, verdict.contrast.estimate
     seeds, speakers = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
     return {
@@ -59,7 +59,7 @@ def contrast_row(verdict: Verdict) -> Json:
 
 
 def interval_text(verdict: Verdict) -> str:
-    """The verdict's interval in the unit of its metric; NA where there is none."""
+    """The verdict's interval in the unit of its metric; NA without an interval."""
     metric, contrast = find_metric(verdict.contrast.metric), verdict.contrast
     if contrast.low is None or contrast.high is None:
         return "NA"

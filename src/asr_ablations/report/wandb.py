@@ -149,7 +149,7 @@ def log_afterwards(
     """Log results as a W&B run of their own, in the group of the run that they belong to, where that was logged to W&B.
     W&B's own trouble is printed: the results are written already.
 
-    run: its folder; more: what the config has beside that of the run. Returns the command that sends it later, where it
+    run: its folder; more: keys of the config beside the run's. Returns the command that sends it later, where it
     is offline.
     """
     config = read_config(run)
@@ -183,7 +183,7 @@ def _log_row(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
 
 
 def wandb_of(node: object) -> Json | None:
-    """The W&B logger among those of a config; None where there is none."""
+    """The W&B logger of a config; None for a config without one."""
     if isinstance(node, dict):
         if node.get("_target_") == LOGGER:
             return node

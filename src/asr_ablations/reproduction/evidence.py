@@ -31,8 +31,8 @@ class FirstDifference:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What was compared, and what differs.
+class BitComparison:
+    """The compared files of two runs, and the differences.
 
     first_difference: None where all losses are equal; metrics, hypotheses: what differs, as "key, epoch" and "set/id";
     weights: SHA-256 of the last weights of the original and of the reproduction, "" without a checkpoint; rates:
@@ -52,7 +52,7 @@ class Evidence:
 
     @property
     def equal(self) -> bool:
-        """Whether everything that could be compared is equal bit for bit."""
+        """True if everything that could be compared is equal bit for bit."""
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
@@ -62,13 +62,13 @@ def refuse_damaged(run: RunRecord) -> None:
     weights_hash(last_checkpoint(run.folder))
 
 
-def compare_runs(original: RunRecord, reproduction: RunRecord) -> Evidence:
+def compare_bits(original: RunRecord, reproduction: RunRecord) -> BitComparison:
     """Compare the records of two finished runs."""
     losses, new_losses = _losses(original), _losses(reproduction)
     epochs = original.summary.epochs or 1
     weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
     compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
-    return Evidence(
+    return BitComparison(
         steps=len(losses),
         utterances=len(original.utterances),
         first_difference=_first_difference(losses, new_losses, epochs) if losses else None,
@@ -146,7 +146,7 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 
 
 def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
-    """All differences, those of config, data and code first."""
+    """All differences; config, data and code come first."""
     cfg = OmegaConf.create(reproduction.config)
     environment = original.record.environment
     result = [

@@ -87,7 +87,7 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
 
 
 def _why_foreign(folder: Path) -> str | None:
-    """Why a folder may be somebody else's; None for one that this user has written on this machine."""
+    """The reason why a folder may be another user's; None for a folder that this user wrote on this machine."""
     host = read_status(folder).host
     if host != socket.gethostname():
         return f"written on the machine {host!r}"

@@ -7,11 +7,11 @@ from omegaconf import OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.evidence import causes, changed_since, compare_runs, refuse_damaged
+from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.reproduction.seed_tolerance import noise
-from asr_ablations.reproduction.verdict import Verdict, judge
+from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import owner
@@ -50,7 +50,7 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
 
 
 def _can_continue(home: Path, request: str) -> bool:
-    """Whether this folder has the same request and no verdict, and no process works on it."""
+    """True if this folder has the same request and no verdict, and no process works on it."""
     if (home / REPRODUCTION).exists() or not (home / REQUEST).exists():
         return False
     folder = Attempt(home).run_folder
@@ -82,7 +82,7 @@ def request_text(original: Original, home: Path) -> str:
 class Reproduction:
     """A finished reproduction. folder: the run's; result: the file that holds the verdict."""
 
-    verdict: Verdict
+    verdict: ReproductionVerdict
     folder: Path
     result: Path
 
@@ -106,7 +106,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     refuse_failure(exit_code, folder)
     assert folder is not None
     record = read_run(folder)
-    evidence = compare_runs(original.record, record)
+    evidence = compare_bits(original.record, record)
     verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
     runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
     write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
@@ -114,7 +114,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
 
 
 def check_trusted(original: Original, source: Path) -> None:
-    """Check a config from a folder, which anybody may have written, like one from the command line.
+    """Check a config from a folder, which may come from other people, like one from the command line.
 
     Raises UsageError for a wrong value, and for a config without a key that the code of `source` needs.
     """

@@ -26,7 +26,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Noise:
+class SeedTolerance:
     """The seed noise of one test set, WER as fractions.
 
     limit: the largest difference of two runs that counts as noise, None where too little is known to tell; deviation:
@@ -38,7 +38,7 @@ class Noise:
     source: str
 
 
-def noise(original: RunRecord, sweep: Path) -> dict[str, Noise]:
+def noise(original: RunRecord, sweep: Path) -> dict[str, SeedTolerance]:
     """The seed noise of every test set: from the runs of the sweep that differ from the original in their seed alone,
     where these are FEWEST_SEEDS or more, or else the published noise of LibriSpeech test-clean. ALPHA is shared by the
     sets (Bonferroni), or three sets would raise three chances of a false alarm.
@@ -68,7 +68,7 @@ def siblings(original: RunRecord, sweep: Path) -> list[RunRecord]:
     return [original, *(run for run in others if json.dumps(content(run), sort_keys=True) == own)]
 
 
-def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> Noise:
+def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
     """The noise of runs with several seeds: the differences of two runs stay below the limits of all `sets` test sets
     in 95 of 100 pairs or more. Under FEWEST_SEEDS there is no limit.
 
@@ -78,15 +78,15 @@ def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> Noise:
     deviation = mean_and_deviation(rates)[1] if rates else None
     source = f"{len(rates)} seed{'s' if len(rates) > 1 else ''} of this run's sweep"
     if deviation is None or len(rates) < FEWEST_SEEDS:
-        return Noise(None, deviation, source)
+        return SeedTolerance(None, deviation, source)
     quantile = t_bound(ALPHA / sets / 2, len(rates) - 1)
-    return Noise(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
+    return SeedTolerance(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
 
 
-def published(sets: int = 1) -> Noise:
+def published(sets: int = 1) -> SeedTolerance:
     """The published noise of LibriSpeech test-clean. The limit is z · √2 · sd, with the upper end of the published
     range as sd, and the normal quantile, since it is taken as known. sets: as for from_seeds.
     """
     quantile = normal_bound(ALPHA / sets / 2)
     source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
-    return Noise(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)
+    return SeedTolerance(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
-from asr_ablations.reproduction.evidence import DETERMINING, Cause, Evidence, FirstDifference
-from asr_ablations.reproduction.seed_tolerance import FEWEST_SEEDS, Noise
+from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Cause, FirstDifference
+from asr_ablations.reproduction.seed_tolerance import FEWEST_SEEDS, SeedTolerance
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
@@ -15,16 +15,16 @@ MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReproductionVerdict:
     """name: one of MATCH, DRIFT, DIFFERS and CANNOT_TELL; why: the reason in one sentence; the rest is what the verdict
     is based on. noise: by test set.
     """
 
     name: str
     why: str
-    evidence: Evidence
+    evidence: BitComparison
     causes: Sequence[Cause]
-    noise: Mapping[str, Noise]
+    noise: Mapping[str, SeedTolerance]
 
     def as_json(self) -> Json:
         """The verdict as reproduction.json holds it."""
@@ -52,16 +52,16 @@ def _first_difference(difference: FirstDifference | None) -> Json | None:
     return {"step": difference.step, "steps_per_epoch": difference.steps_per_epoch, **losses}
 
 
-def judge(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noise]) -> Verdict:
+def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
     """Judge a reproduction. Bit for bit the same is a match. Drift is what another machine may cause, within the seed
     noise; a difference caused by another config, other data or other code is never drift, however small it is. Where
     the seed noise is not known well enough on any test set, no WER tells drift from a difference.
     """
     name, why = _judged(evidence, causes, noise)
-    return Verdict(name, why, evidence, causes, noise)
+    return ReproductionVerdict(name, why, evidence, causes, noise)
 
 
-def _judged(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noise]) -> tuple[str, str]:
+def _judged(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
     """Name and reason of the verdict."""
     if evidence.equal:
         return MATCH, f"{_what_is_equal(evidence)} equal bit for bit"
@@ -87,7 +87,7 @@ def _judged(evidence: Evidence, causes: Sequence[Cause], noise: Mapping[str, Noi
     return DRIFT, f"{difference}, and the WER on {', '.join(known)} differs by no more than the seed noise{rest}"
 
 
-def _what_is_equal(evidence: Evidence) -> str:
+def _what_is_equal(evidence: BitComparison) -> str:
     parts = [f"the losses of all {evidence.steps} steps"] if evidence.steps else []
     parts += ["metrics", f"hypotheses of {evidence.utterances} utterances"]
     if evidence.weights[0]:
@@ -114,7 +114,7 @@ LONGEST = 60
 """Characters of a value that are shown; reproduction.json holds all of them."""
 
 
-def print_verdict(verdict: Verdict) -> None:
+def print_verdict(verdict: ReproductionVerdict) -> None:
     """Print the error rates side by side, the seed noise, every difference, and last the verdict."""
     terminal = console()
     terminal.print(_rates(verdict))
@@ -125,7 +125,7 @@ def print_verdict(verdict: Verdict) -> None:
         terminal.print(line, markup=False, soft_wrap=True)
 
 
-def _rates(verdict: Verdict) -> Table:
+def _rates(verdict: ReproductionVerdict) -> Table:
     table = Table("set", "original WER %", "reproduction WER %", "difference")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -134,7 +134,7 @@ def _rates(verdict: Verdict) -> Table:
     return table
 
 
-def noise_line(name: str, noise: Noise) -> str:
+def noise_line(name: str, noise: SeedTolerance) -> str:
     """The seed noise of a test set in one line, in percent."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
     if noise.limit is None:

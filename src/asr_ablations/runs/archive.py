@@ -96,7 +96,7 @@ def _runs(files: Files) -> Iterator[str]:
 
 
 def _reduced(path: Path) -> str:
-    """What is kept of a file of a run."""
+    """The part of a run's file that is kept."""
     text = path.read_text(encoding="utf-8")
     if path.name == layout.UTTERANCES:
         return _table(_without_places(csv.DictReader(io.StringIO(text, newline=""))))
@@ -148,7 +148,7 @@ def _packed(files: Files) -> bytes:
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in files.items():
-            member = tarfile.TarInfo(name)  # of nobody, in 1970
+            member = tarfile.TarInfo(name)  # without an owner, dated 1970
             if isinstance(content, bytes):
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))

@@ -15,7 +15,7 @@ GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with the files of a run, in one line; None for a whole one, and where there is none.
+    """The fault of a run's files, in one line; None for a whole run, and without a run.
 
     Raises UsageError where a file cannot be read now, as without the permission: that says nothing of the file.
     """
@@ -43,7 +43,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _has_begun(folder: Path) -> bool:
-    """Whether the run itself has recorded anything: of an arm that was killed before, the launcher has written a
+    """True if the run itself has recorded anything: of an arm that was killed before, the launcher has written a
     status.
     """
     own = (layout.CONFIG, layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING)

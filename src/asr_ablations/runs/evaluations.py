@@ -19,7 +19,7 @@ def utterances_of(file: Path) -> Path:
 
 def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     """The records of <run>/evaluations, each with the decoder in the config's place and the evaluation's sets and
-    utterances; no curves, since all share one training. Raises UsageError where there is none.
+    utterances; no curves, since all share one training. Raises UsageError for a folder without any.
     """
     results = [file for file in folder.glob("*.json") if file.name != LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
@@ -30,7 +30,7 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
     declared = [evaluation.ablation for evaluation in evaluations]
     ablation = declared[0] if all(one == declared[0] for one in declared) else None  # else of several questions
-    run = replace(run, config={**run.config, "ablation": ablation})  # not that of the training
+    run = replace(run, config={**run.config, "ablation": ablation})  # not the training's
     return [
         _record(file, evaluation, label, run)
         for file, evaluation, label in zip(files, evaluations, labels, strict=True)

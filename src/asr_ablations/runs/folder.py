@@ -10,6 +10,7 @@ from types import TracebackType
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs import layout
+from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
@@ -34,7 +35,7 @@ class Run:
     """The folder of one run as a context: takes its lease and records that it is running, then that it is done, or
     pruned or failed with the reason. Of several ranks, only the first writes.
 
-    fingerprint: of the data, "" where there is none.
+    fingerprint: of the data, "" if unknown.
     """
 
     def __init__(self, cfg: DictConfig, fingerprint: str = "") -> None:
@@ -114,7 +115,8 @@ class Run:
         try:
             recorded = read_environment(self.folder)
         except FileNotFoundError:
-            recorded = replace(current, data_fingerprint=self.fingerprint, resumed=[])
+            derived = derived_keys(read_config(self.folder))
+            recorded = replace(current, derived=derived, data_fingerprint=self.fingerprint, resumed=[])
         else:
             recorded = replace(recorded, resumed=[*(recorded.resumed or []), current])
         write_json(self.folder / layout.ENVIRONMENT, as_json(recorded))

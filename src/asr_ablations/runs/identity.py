@@ -1,8 +1,8 @@
-"""What a run is: a hash over everything that can change its result."""
+"""The identity of a run: a hash over everything that can change its result."""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -90,7 +90,7 @@ def with_nulls(config: Config) -> Config:
 
 
 def _leave_out_later(kept: Config) -> None:
-    """Take out the later keys that change nothing, from a config of which nobody else holds the upper levels."""
+    """Take out the later keys that change nothing, from a config whose upper levels are not shared."""
     for key, value in LATER.items():
         parent, _, last = key.rpartition(".")
         node = kept.get(parent) if parent else kept
@@ -150,6 +150,17 @@ def without_folder(override: str) -> str:
     """An override by whose value weights are found, with the last part of their path alone: it says enough of them."""
     key, _, value = override.partition("=")
     return f"{key}={Path(value).name}" if key == "weights" else override
+
+
+def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """The leaves of a config by dotted key. A list is a single leaf, and so is an object without keys."""
+    leaves: dict[str, object] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:

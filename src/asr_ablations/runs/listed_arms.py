@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from asr_ablations.runs.identity import MACHINE_KEYS
+from asr_ablations.runs.identity import MACHINE_KEYS, Config, flatten
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json
 
 LIST, OWN = "arms", "arm"
 """Keys of a run's config: the list of its sweep, and the name of the arm that the run belongs to."""
@@ -35,12 +34,12 @@ class ListedArm:
 
     @property
     def text(self) -> str:
-        """What it changes, for people."""
+        """The changes of the arm, for people."""
         return " ".join(_words(self.changes)) or "nothing"
 
     @property
     def overrides(self) -> list[str]:
-        """What makes a run one of this arm."""
+        """The overrides of a run of this arm."""
         return [f"{OWN}={override_text(self.name)}", *_words(self.changes)]
 
 
@@ -65,7 +64,7 @@ def _read_arm(entry: object) -> ListedArm:
         raise UsageError(
             f"{LIST}: {entry}: expected the keys that the arm changes, as {{norm: none}}, or {{}} for none"
         )
-    changes = dict(_flat({key: value for key, value in entry.items() if key != NAME}))
+    changes = flatten({str(key): value for key, value in entry.items() if key != NAME})
     for key, value in changes.items():
         root = key.lstrip("+~").partition(".")[0]
         if root in NOT_VARIED:
@@ -77,15 +76,6 @@ def _read_arm(entry: object) -> ListedArm:
     if name is not None and (not isinstance(name, str) or not name.strip() or "\n" in name):
         raise UsageError(f"{LIST}: {NAME}={name}: expected a text of one line")
     return ListedArm(name or ", ".join(f"{key}={_shown(value)}" for key, value in changes.items()) or FULL, changes)
-
-
-def _flat(node: Mapping[object, object], prefix: str = "") -> Iterable[tuple[str, object]]:
-    """The values by dotted key: {batch: {size: 8}} is batch.size=8."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _shown(value: object) -> str:
@@ -110,7 +100,7 @@ def override_text(value: object) -> str:
     return str(value)
 
 
-def arm_of(config: Json) -> str | None:
+def arm_of(config: Config) -> str | None:
     """The name of the arm that a run belongs to, by its config; None where its sweep has no list."""
     name = config.get(OWN)
     return None if name is None else str(name)

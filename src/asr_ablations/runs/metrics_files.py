@@ -1,4 +1,4 @@
-"""What metrics.csv holds, and the tables that grow with training cut to what a checkpoint has seen."""
+"""The columns of metrics.csv; tables that grow with training, cut back to the state of a checkpoint."""
 
 import csv
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def read_utilisation(folder: Path) -> list[Json]:
 
 
 def by_second(samples: Sequence[Json]) -> list[Json]:
-    """Samples joined until they cover almost a second, each within one phase; those of a second stay as they are."""
+    """Samples joined until they cover almost a second, each within one phase; a sample of a second stays as it is."""
     groups: list[list[Json]] = []
     for sample in samples:
         first = groups[-1][0] if groups else None

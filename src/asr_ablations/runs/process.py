@@ -1,11 +1,10 @@
-"""How a frozen config becomes a process."""
+"""The process of a frozen config."""
 
 import os
 import runpy
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
 from asr_ablations.tools.files import SOURCE
+from asr_ablations.tools.watchdog import when_gone
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
@@ -23,7 +23,7 @@ GRACE = 60.0
 
 
 def announce_launcher() -> str:
-    """What `follow_launcher` reads from the environment of an arm of this process."""
+    """The launcher's process, as `follow_launcher` reads it from the environment of an arm."""
     process = psutil.Process()
     return f"{process.pid}:{process.create_time()}"
 
@@ -35,23 +35,13 @@ def follow_launcher() -> None:
     if (launcher := os.environ.get(LAUNCHER)) is None:
         return
     pid, _, started = launcher.partition(":")
-    threading.Thread(target=_watch, args=(int(pid), float(started)), daemon=True, name="watchdog").start()
+    when_gone(int(pid), float(started), _stop)
 
 
-def _watch(pid: int, started: float) -> None:
-    while _is_alive(pid, started):
-        time.sleep(0.5)
+def _stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
     os._exit(1)
-
-
-def _is_alive(pid: int, started: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 LAUNCHED = "ASR_ABLATIONS_LAUNCHED"

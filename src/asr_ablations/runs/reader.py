@@ -1,4 +1,4 @@
-"""One reader for each file of a run's folder. A folder can be a stranger's: nothing of it is executed.
+"""One reader for each file of a run's folder. The folder may come from other people: nothing in it is executed.
 
 Every function takes the folder of a run and raises FileNotFoundError where the file is missing, and UnreadableFileError
 where it is there and cannot be read.
@@ -101,14 +101,14 @@ def read_yaml(path: Path, kind: type = Declared) -> Config:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """What the user typed for this run."""
+    """The overrides that the user typed for this run."""
     path = folder / layout.OVERRIDES
     with readable(path):
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def read_status(folder: Path) -> Status:
-    """How far a run came: status, reason, process, host, start and seconds."""
+    """The progress of a run: status, reason, process, host, start and seconds."""
     return _record(folder / layout.STATUS, Status)
 
 
@@ -118,12 +118,12 @@ def read_summary(folder: Path) -> Summary:
 
 
 def read_environment(folder: Path) -> Environment:
-    """What a run ran on and with."""
+    """The machine, code and versions of a run."""
     return _record(folder / layout.ENVIRONMENT, Environment)
 
 
 def read_data(folder: Path) -> DataRecord:
-    """What each set of a run's corpus held."""
+    """The content of each set of a run's corpus."""
     return _record(folder / layout.DATA, DataRecord)
 
 
@@ -147,7 +147,7 @@ def read_sweep(folder: Path) -> Config:
 
 
 def read_standing(folder: Path) -> Config:
-    """Where each arm of a sweep with a plan stood after its latest look. folder: the sweep's."""
+    """The state of each arm of a planned sweep after its latest look. folder: the sweep's."""
     return _json(folder / layout.STANDING, AnyKeys)
 
 
@@ -190,7 +190,7 @@ def read_gradient_norms(folder: Path) -> list[float]:
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
-    """The rows of a table of utterances: utterances.csv, or that of an evaluation. Counts are whole numbers."""
+    """The rows of a table of utterances: utterances.csv, or the table of an evaluation. Counts are whole numbers."""
     with readable(path):
         rows = [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
     return cast(list[UtteranceRow], rows)
@@ -236,7 +236,7 @@ def _rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Within, what goes wrong with this file is an UnreadableFileError, but that it is missing."""
+    """Raises UnreadableFileError for every error of this file but its absence."""
     try:
         if not is_regular(path):
             raise ValueError("it is no regular file")

@@ -154,7 +154,8 @@ class Composed:
 class Environment:
     """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
 
-    composed: None for a config that was frozen before. resumed: the environments in which an interrupted run continued.
+    composed: None for a config that was frozen before. derived: `derived_keys` of the config. resumed: the environments
+    in which an interrupted run continued.
     """
 
     null: ClassVar = ("composed",)
@@ -167,6 +168,7 @@ class Environment:
     code: Code = field(default_factory=Code)
     behaviour: int | None = None
     id: str | None = None
+    derived: dict[str, list[str]] | None = None
     data_fingerprint: str | None = None
     resumed: list["Environment"] | None = None
 
@@ -178,7 +180,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """What a set of a corpus holds. sha256: over texts and audio; left_out: ids by reason."""
+    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason."""
 
     utterances: int | None = None
     hours: float | None = None
@@ -192,7 +194,7 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """What the sets of a run's corpus held: data.json."""
+    """The content of a run's corpus: data.json."""
 
     fingerprint: str | None = None
     sets: dict[str, SetContent] = field(default_factory=dict)

@@ -35,14 +35,14 @@ RENAMED = "its overrides are not those in its config.yaml: its arm may have the 
 
 
 def edits(run: RunRecord) -> list[str]:
-    """What was changed, in a line each; nothing of evaluations, whose decoder stands in the config's place."""
+    """Changes of a run's record since the run, in a line each. An evaluation has none: its decoder is in the config."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
     return [words for words, seen in ((EDITED, _is_edited(run)), (RENAMED, _is_renamed(run))) if seen]
 
 
 def _is_edited(run: RunRecord) -> bool:
-    """Whether the config is not that of the recorded id, by the same behaviour of the code."""
+    """True if the config's id is not the recorded one, by the same behaviour of the code."""
     recorded, fingerprint = run.environment.id, run.environment.data_fingerprint
     if recorded is None or fingerprint is None or run.environment.behaviour != BEHAVIOUR:
         return False
@@ -50,7 +50,7 @@ def _is_edited(run: RunRecord) -> bool:
 
 
 def _is_renamed(run: RunRecord) -> bool:
-    """Whether the file of overrides, by which arms are named, says something else than the config, which has them too.
+    """True if the file of overrides, by which arms are named, differs from the overrides in the config.
     They are compared as lines, since a value may hold several.
     """
     typed = run.config.get("overrides")
@@ -80,7 +80,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Records:
-    """Every run of some folders, each in one of the three lists: nobody is left out in silence.
+    """All runs of some folders. Every run is in exactly one of the three lists.
 
     runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
     both in the order in which they were started. warnings: about where the runs come from.
@@ -113,7 +113,7 @@ def load(folders: Sequence[Path]) -> Records:
         if ended.state != "done" and ended.state != "diverged":
             unfinished[own] = _unfinished(own, ended.state, ended.reason)
             continue
-        if own.parent not in manifests:  # that of a search can name hundreds of arms: it is read once
+        if own.parent not in manifests:  # a search's names hundreds of arms: it is read once
             manifests[own.parent] = _manifest(own.parent)
         try:
             records[own] = _read(path, ended, manifests[own.parent])
@@ -134,7 +134,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 class _Manifest(NamedTuple):
-    """What a sweep's manifest says of its runs, by id: those that a search proposed, and the place of each."""
+    """The runs in a sweep's manifest, by id: the ones that a search proposed, and the place of each."""
 
     searched: frozenset[str]
     places: dict[str, int]

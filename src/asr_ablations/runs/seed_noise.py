@@ -18,7 +18,7 @@ from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
 
 TOTALS = {"wer": "words", "cer": "characters"}
-"""What the errors of a metric are counted against; a single error is the step in which a rate can change."""
+"""The units in which a metric counts errors; a single error is the step in which a rate can change."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What became of a run."""
+"""The end of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing
 started; damaged: its files cannot be read.
 """
 State = Literal["done", "diverged"] | UnfinishedState
-"""Of a run; the two that come first are RESULTS."""
+"""The state of a run; the first two are RESULTS."""
 RESULTS = ("done", "diverged")
 
 
@@ -44,7 +44,7 @@ class Diverged(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a run, the reason where it is not done, and the step at which it diverged, where it did."""
+    """The end of a run, the reason if it is not done, and the step at which it diverged, if it did."""
 
     state: State
     reason: str = ""
@@ -60,7 +60,7 @@ def status_of(folder: Path) -> Status | None:
 
 
 def fate_of(folder: Path) -> Fate:
-    """What became of the run of this folder."""
+    """The end of the run in this folder."""
     try:
         status = status_of(folder)
     except UnreadableFileError as error:
@@ -69,7 +69,7 @@ def fate_of(folder: Path) -> Fate:
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
-    """What a status says; the lease of the folder tells whether a run that does not end is still at work."""
+    """The end of a run by its status; the lease of the folder shows if a running one is still at work."""
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
@@ -88,13 +88,13 @@ def fate(status: Status | None, folder: Path) -> Fate:
 
 
 def why_unfinished(folder: Path) -> str | None:
-    """Why a run has no final error rates, in one line; None for one that is done."""
+    """The reason for missing error rates, in one line; None for a run that is done."""
     ended = fate_of(folder)
     return None if ended.state == "done" else ended.reason
 
 
 def reason(error: BaseException) -> str:
-    """Why a run ended, in one line. Too little memory is named as such: it comes under a dozen names."""
+    """The reason for the end of a run, in one line. Lack of memory is named as such: it comes under a dozen names."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())

@@ -88,7 +88,7 @@ class Look:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """What makes two looks one: the same evidence, and the same question to it."""
+        """The key of a look: two looks at the same evidence with the same question are one."""
         return self.runs, self.baseline, self.metric, self.set, self.procedure
 
 
@@ -107,7 +107,7 @@ def evidence(ids: Iterable[str]) -> str:
 
 def looks(folder: Path) -> list[Look]:
     """The looks at a sweep, or at the evaluations of a run, the first one first. Raises UnreadableFileError for a
-    damaged file: a lost history of looks must not read as none.
+    damaged file: a lost history must not look like an empty one.
     """
     try:
         recorded = read_looks(folder)
@@ -170,7 +170,7 @@ def planned_run(folder: Path, config: Json) -> PlannedRun | None:
 
 
 def _state(sweep: Path, arm: str) -> str:
-    """Of an arm after the latest look; open before the first one."""
+    """The state of an arm after the latest look; open before the first one."""
     try:
         return str(read_standing(sweep)["arms"][arm]["state"])
     except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):

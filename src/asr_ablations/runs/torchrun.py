@@ -13,7 +13,7 @@ SAID = "ASR_ABLATIONS_SAID"
 
 
 def speaks() -> bool:
-    """Whether this process may print why it ends: of several ranks the first to fail, which ends the others."""
+    """True if this process may print why it ends: of several ranks the first to fail, which ends the others."""
     if (place := os.environ.get(SAID)) is None:
         return True
     try:

@@ -11,12 +11,12 @@ from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.tools.files import Json
 
 KEY = "plan"
-"""Of the manifest."""
+"""The key in the manifest."""
 
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """An arm by its name in tables, its choices by key or group, and its overrides without those of the seed.
+    """An arm by its name in tables, its choices by key or group, and its overrides without the seed's.
 
     content: everything that determines its results, without what belongs to the seed.
     """
@@ -29,7 +29,7 @@ class PlannedArm:
 
 @dataclass(frozen=True)
 class VerdictPlan:
-    """What was decided before the first run; a part of it that changes makes another plan.
+    """The decisions that were made before the first run. Any change makes another plan.
 
     baseline: an arm's name; metric, set: what decides; contrasts: the names of the questions. margin: the difference
     that would not matter, in the unit of the recorded metric, a fraction for rates. alpha: of false claims over all
@@ -73,7 +73,7 @@ class VerdictPlan:
 
     @property
     def listed(self) -> dict[str, str]:
-        """What each arm changes, by its name, where the sweep lists its arms; empty where it does not."""
+        """The changes of each arm, by its name; empty for a sweep without a list of arms."""
         own = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
         if all(len(words) == len(arm.overrides) for words, arm in zip(own, self.arms, strict=True)):
             return {}
@@ -124,9 +124,7 @@ def _check(plan: VerdictPlan) -> None:
 
 
 def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """What differs between two plans, a line each; empty where they are the same. How an arm is written, and on which
-    machine it runs, is no part of it: its content is.
-    """
+    """The differences of two plans, a line each. The content of an arm counts, and not its overrides or its machine."""
     old, new = (
         {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (before, now)
     )

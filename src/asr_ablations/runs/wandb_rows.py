@@ -1,4 +1,4 @@
-"""What a run has logged to Weights & Biases."""
+"""The rows that a run has logged to Weights & Biases."""
 
 import json
 import time

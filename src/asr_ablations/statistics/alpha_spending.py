@@ -8,14 +8,14 @@ the level of that look.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from asr_ablations.statistics.distributions import normal_above, normal_bound, t_above, t_bound
+from asr_ablations.statistics.distributions import fewest, normal_above, normal_bound, t_above, t_bound
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.power import with_seeds
 
@@ -28,9 +28,9 @@ NODES = 64
 MOST = 0.999
 """Level above which everything is rejected anyway."""
 LEAST = 1e-14
-"""Level below which nothing is spent: nobody asks for such a p."""
+"""Level below which nothing is spent: no user needs such a p."""
 SHARES = 16
-"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so many of them, and interpolated between."""
+"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so few of them, and interpolated between."""
 
 
 def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
@@ -107,7 +107,7 @@ class GroupSequential:
     name: str = "sequential"
 
     def nominal(self, level: float) -> float:
-        """What the p of Student's t is held against at this look, for a level over all looks."""
+        """The level of this look for the p of Student's t. level: over all looks."""
         return levels(self.looks, min(level, MOST), self.gamma)[self.look]
 
     def p(self, estimate: Estimate) -> float:
@@ -127,7 +127,7 @@ class GroupSequential:
         """The chance, by the data so far, that the last look decides: shows a difference at `level`, or one that is
         within ± margin at the level `equal` (predictive probability, Spiegelhalter, Freedman & Blackburn 1986).
 
-        The noise of speakers is the same at all looks; that of seeds falls with their number.
+        The noise of speakers is the same at all looks; the noise of seeds falls with their number.
         """
         seeds = estimate.over_seeds
         if seeds is None or not math.isfinite(estimate.standard_error):
@@ -177,14 +177,20 @@ def seeds_to_find(difference: float, deviation: float, level: float, power: floa
 
     deviation: of a run over seeds, in the unit of the difference; speakers add nothing.
     """
-    return _fewest(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference))
+    return (
+        fewest(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference), MOST_SEEDS) or MOST_SEEDS
+    )
 
 
 def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
     """Seeds of each of two equal arms with which two one-sided tests at `level` each show that they are equal within
     ± margin with this probability, where a run has this standard deviation over seeds and speakers add nothing.
     """
-    return _fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin)
+    return fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin, MOST_SEEDS) or MOST_SEEDS
+
+
+MOST_SEEDS = 2**20
+"""Seeds above which none are proposed."""
 
 
 def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
@@ -192,14 +198,3 @@ def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
     degrees = 2 * runs - 2
     quantiles = t_bound(tail, degrees) + t_bound(miss, degrees)
     return float(quantiles * deviation * math.sqrt(2 / runs))
-
-
-def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number from 2 that is enough, at most about a million."""
-    low, high = 1, 2
-    while high < 1_000_000 and not enough(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

@@ -4,6 +4,7 @@ scipy.special computes what scipy.stats has, to the last bit; importing the latt
 small comparison, and its calls cost twenty times as much.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from scipy import special
@@ -13,7 +14,7 @@ Values: TypeAlias = Any
 
 
 def t_above(value: Values, degrees: float) -> Values:
-    """The probability that Student's t of so many degrees of freedom lies above a value."""
+    """The probability that Student's t with these degrees of freedom lies above a value."""
     return special.stdtr(degrees, -value)
 
 
@@ -33,7 +34,7 @@ def normal_bound(probability: float) -> float:
 
 
 def chi_square_quantile(probability: Values, degrees: float) -> Values:
-    """The value that a chi-square of so many degrees of freedom lies below with this probability."""
+    """The value that a chi-square with these degrees of freedom lies below with this probability."""
     return 2 * special.gammaincinv(degrees / 2, probability)
 
 
@@ -43,3 +44,17 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
 
     table = [[diverged, runs - diverged], [diverged_baseline, runs_baseline - diverged_baseline]]
     return float(stats.fisher_exact(table).pvalue)
+
+
+def fewest(enough: Callable[[int], bool], most: int) -> int | None:
+    """The smallest number from 2 to `most` that is enough; None if `most` is not. A larger number than an
+    enough one must be enough, too."""
+    if not enough(most):
+        return None
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -27,9 +27,9 @@ class Part:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """What the runs of one arm add to the variance of a weighted sum of means.
+    """The variance that the runs of one arm add to a weighted sum of means.
 
-    runs: their number n; degrees: those of the variance, n − 1, or fewer with trimming; variance: weight² times the
+    runs: their number n; degrees: of the variance, n − 1, or fewer with trimming; variance: weight² times the
     variance of a single run's rate, so that the mean of n runs adds variance / n; shared: the part of it that comes
     from seeds that differ by speaker, which the bootstrap over speakers holds too.
     """
@@ -38,6 +38,11 @@ class RunNoise:
     degrees: float
     variance: float
     shared: float = 0.0
+
+
+def run_noise(values: Sequence[float]) -> RunNoise:
+    """The noise of the runs of one arm, two or more."""
+    return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
 
 
 def over_seeds(arms: Sequence[RunNoise]) -> Part:
@@ -55,7 +60,7 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     They are two crossed sources: their variances are added and the shared part, which is in both, is taken off once
     (Cameron, Gelbach & Miller 2011). The result is never below either. Its degrees of freedom are Satterthwaite's
     (1946), in which the shared part counts as a further source of noise although it is subtracted, and never fewer than
-    those of the poorer of the two sources.
+    the poorer source has.
     """
     seeds = over_seeds(arms)
     if speakers is None:
@@ -113,7 +118,7 @@ def contrast_estimate(
     every arm has errors by utterance.
 
     trimmed: means without the best and the worst 20 % of an arm's runs, by rate, with winsorised variances (Yuen 1974);
-    the noise of speakers is that of the runs kept. For arms some of whose runs diverge: one run of 100 % makes a mean
+    the noise of speakers comes from the runs kept. For arms some of whose runs diverge: one run of 100 % makes a mean
     too noisy to show anything.
 
     own_speakers: each arm has a test set of its own, as two languages have, whose noise of speakers is independent.
@@ -154,7 +159,7 @@ def paired_estimate(
 ) -> Estimate | None:
     """Mean difference of two arms whose rows belong together; None where nothing tells its noise.
 
-    The rows are the same trained models, as with two decoders: the noise of seeds is that of the differences over
+    The rows are the same trained models, as with two decoders: the noise of seeds is the noise of the differences over
     models. With a single model there are speakers alone, and the estimate is about this model.
 
     replicates: a row is a replicate with a corpus and test speakers of its own, so that the differences of the rates

@@ -93,7 +93,7 @@ def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], sp
 
 @functools.lru_cache(maxsize=4)  # a comparison needs the same draws for every pair of arms
 def _draws(units: int, replicates: int) -> NDArray[np.float64]:
-    """How often each unit is drawn: (replicates, units), the same at every call."""
+    """The draws of each unit: (replicates, units), the same at every call."""
     drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
     return drawn.astype(np.float64)
 

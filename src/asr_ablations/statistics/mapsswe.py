@@ -35,7 +35,7 @@ def error_places(reference: str, hypothesis: str) -> Places:
 
 
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
-    """Errors of the arm less those of the baseline in each segment of an utterance, as means over the runs of each.
+    """Errors of the arm less the baseline's in each segment of an utterance, as means over the runs of each.
 
     A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With a
     single run per arm it is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990); several runs share their

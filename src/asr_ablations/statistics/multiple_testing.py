@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Decision:
-    """What Holm's procedure says of one difference.
+    """The decision of Holm's procedure on one difference.
 
     p_adjusted: to be held against the level of the whole family; level: the two-sided level at which this one was
     decided, so that an interval of 1 − level excludes 0 exactly where `rejected`.

@@ -1,4 +1,4 @@
-"""What a comparison of this size finds, and how many seeds or speakers would find a given difference."""
+"""The differences that a comparison of this size finds, and the seeds or speakers that would find a given one."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy import optimize
 
-from asr_ablations.statistics.distributions import chi_square_quantile, normal_above, t_above, t_bound
+from asr_ablations.statistics.distributions import chi_square_quantile, fewest, normal_above, t_above, t_bound
 from asr_ablations.statistics.estimate import Estimate, Part, RunNoise, combined
 from asr_ablations.statistics.intervals import Range
 
@@ -118,7 +118,7 @@ def found(estimate: Estimate, level: float, power: float = POWER, procedure: Pro
 def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
     """The margin within which such runs show equal arms to be equivalent with probability `power`; a fraction.
 
-    level: two-sided, twice that of each of the two one-sided tests (Schuirmann 1987).
+    level: two-sided, twice the level of each of the two one-sided tests (Schuirmann 1987).
     """
     quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - power) / 2, estimate.degrees)
     return float(quantiles * estimate.standard_error)
@@ -146,22 +146,23 @@ def speakers_for(difference: float, estimate: Estimate, level: float, power: flo
 
 
 def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    return _fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size)
+    return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
 
 
 def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
     if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
         return None
-    return _fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size)
+    return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
 
 
 @dataclass(frozen=True)
 class Levers:
-    """What would find a difference, or show that there is none: seeds an arm at the present speakers, or test speakers
+    """The size that would find a difference, or show equality: seeds an arm at the present speakers, or test speakers
     at the present seeds.
 
-    cheaper: the one to be multiplied by less; speakers at a tie, since a speaker more costs decoding and a seed more a
-    training of every arm. "neither" where a single lever is not enough, "none" where what is there suffices.
+    cheaper: the factor that must grow less. On a tie speakers, because one more speaker costs only decoding, and one
+    more seed costs training every arm. "neither" if a single lever is not enough, "none" if the
+    present size suffices.
     """
 
     seeds: int | None
@@ -191,7 +192,7 @@ def _levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
 
 
 def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
-    """The estimate as it would be with so many runs of every arm."""
+    """The estimate with this number of runs of every arm."""
     if not estimate.arms:
         return estimate  # a single model
     lost = 2 * (seeds // 5) if estimate.trimmed else 0
@@ -205,7 +206,7 @@ def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
 
 
 def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
-    """The estimate as it would be with so many test speakers: what seeds and speakers share falls with them."""
+    """The estimate with this number of test speakers. The part that seeds and speakers share falls with them."""
     assert estimate.over_speakers is not None
     factor = estimate.speakers / speakers
     arms = tuple(
@@ -220,16 +221,3 @@ def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | No
     noise = combined(arms, speakers) if arms else speakers
     assert noise is not None
     return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)
-
-
-def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """The smallest number from 2 to MOST that is enough, if more are always enough too."""
-    if not enough(MOST):
-        return None
-    low, high = 1, 2
-    while not enough(high):
-        low, high = high, min(2 * high, MOST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

@@ -1,4 +1,4 @@
-"""What a run has cost when it reaches an accuracy, and how accurate it is at a given cost."""
+"""The cost of a run until it reaches an accuracy, and its accuracy at a given cost."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from asr_ablations.statistics.distributions import t_bound
+from asr_ablations.statistics.estimate import over_seeds, run_noise
 from asr_ablations.statistics.intervals import Range
-from asr_ablations.statistics.sample import welch_error
 
 
 def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) -> Range | None:
@@ -28,19 +28,19 @@ def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) 
     if min(len(arm), len(baseline)) < 2:
         return None
     logs = [np.log(values).tolist() for values in (arm, baseline)]
-    error, degrees = welch_error(*logs)
-    if not error:
+    noise = over_seeds([run_noise(values) for values in logs])
+    if not noise.standard_error:
         return None
     middle = float(np.mean(logs[0]) - np.mean(logs[1]))
-    half = t_bound(level / 2, degrees) * error
+    half = t_bound(level / 2, noise.degrees) * noise.standard_error
     return Range(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
 VALIDATIONS = 3
-"""e of Baunsgaard2020 §4.1.2: the median of so many validations has to reach the target, so that it is no accident."""
+"""e of Baunsgaard2020 §4.1.2: the median of e validations has to reach the target, so that it is no accident."""
 
 Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
-"""What a training can spend."""
+"""The costs of a training."""
 
 AXES: dict[Axis, str] = {
     "seconds": "time/seconds",
@@ -71,7 +71,7 @@ def _spent(row: Mapping[str, float | None], axis: Axis) -> float | None:
 
 
 def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> list[float]:
-    """The median of the last `last` values at each validation, from the first that has so many."""
+    """The median of the last `last` values at each validation, from the first with that many."""
     values = [validation.value for validation in curve]
     return [median(values[end - last : end]) for end in range(last, len(values) + 1)]
 
@@ -87,7 +87,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VAL
 
 
 def at_budget(curve: Sequence[Validation], axis: Axis, budget: float) -> float | None:
-    """The value of the last validation that had spent no more than the budget; None where there is none."""
+    """The value of the last validation that had spent no more than the budget; None without any."""
     within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 

@@ -7,10 +7,9 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 
 from asr_ablations.synthesis.recordings import Job, generate_speaker
@@ -18,6 +17,7 @@ from asr_ablations.synthesis.request import GENERATOR_VERSION, Request
 from asr_ablations.tools.files import Json, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.terminal import bar
+from asr_ablations.tools.watchdog import end_with, start_of
 
 SPEED = 200  # seconds of speech per second and core: for plans only
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more than it saves
@@ -54,7 +54,8 @@ def _do_in_processes(
     work: Callable[[Job], object], jobs: list[Job], advance: Callable[[float], None], processes: int
 ) -> None:
     # spawn: the parent may hold threads or CUDA, which a fork would break.
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker) as pool:
+    own = os.getpid(), start_of(os.getpid())
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=own) as pool:
         futures = {pool.submit(work, job): job for job in jobs}
         try:
             for future in as_completed(futures):
@@ -65,19 +66,12 @@ def _do_in_processes(
             raise
 
 
-def _start_worker() -> None:
+def _start_worker(parent: int, started: float) -> None:
     import torch
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
-
-    def follow_parent() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)  # the parent was killed: nobody will read this worker's results
-
-    threading.Thread(target=follow_parent, daemon=True).start()
+    end_with(parent, started)
 
 
 # Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.

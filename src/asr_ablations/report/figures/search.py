@@ -1,4 +1,4 @@
-"""What a search tried, by each hyperparameter (Ambroszczyk2019 §2.9)."""
+"""The trials of a search, by each hyperparameter (Ambroszczyk2019 §2.9)."""
 
 from pathlib import Path
 

@@ -123,7 +123,7 @@ def _ideal(panel: Axes, rows: Sequence[Scaling]) -> None:
 
 
 def _sides(ratios: Sequence[Ratio]) -> list[list[float]]:
-    """The lengths of the intervals below and above; 0 where there is none."""
+    """The lengths of the intervals below and above; 0 without an interval."""
     below = [0.0 if ratio.low is None else ratio.value - ratio.low for ratio in ratios]
     above = [0.0 if ratio.high is None else ratio.high - ratio.value for ratio in ratios]
     return [below, above]
@@ -136,7 +136,7 @@ BATCHES = 8
 SAMPLES = 3
 """Samples per batch without which its phases cannot be seen; with fewer there is no figure."""
 PARTS = {"data": "#ffffff", "forward": "#cfe3f1", "backward": "#9fb9d6", "update": "#f3cfa2"}
-"""What the host does in a training step, in its order: gradients of several ranks are added up in `backward`."""
+"""The parts of a training step on the host, in order: gradients of several ranks are added up in `backward`."""
 
 
 def draw_batch_phases(comparison: Comparison, folder: Path) -> list[Path]:

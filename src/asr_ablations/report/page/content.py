@@ -1,4 +1,4 @@
-"""What the page shows, as plain values for JSON."""
+"""The content of the page, as plain values for JSON."""
 
 import json
 from collections import defaultdict
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.confounds import flatten
 from asr_ablations.comparison.derived_tables import hyperparameters
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
@@ -21,6 +20,7 @@ from asr_ablations.report.looks import cost_section, furthest, look_rows
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
 from asr_ablations.report.tables import contrast_row
+from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
 from asr_ablations.runs.record import RunRecord, as_json
@@ -110,7 +110,7 @@ def content(comparison: Comparison) -> Json:
 
 
 def _plan(comparison: Comparison) -> Json | None:
-    """What the chart of the looks needs of the plan, and what it took; None without one."""
+    """The plan's values for the chart of the looks, and its cost; None without a plan."""
     plan, rows = comparison.plan, look_rows(comparison)
     if plan is None or not rows:
         return None

@@ -76,7 +76,7 @@ def recording(run: RunRecord, row: UtteranceRow, limit: int) -> dict[str, object
 
 
 def _recognised(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
-    """What the arm's first seed recognised, word by word; None where it has no such utterance."""
+    """The hypothesis of the arm's first seed, word by word; None if it has no such utterance."""
     rows = [row for run in arm.runs[:1] for row in run.utterances if (row["set"], row["id"]) == (set_, id_)]
     if not rows:
         return None

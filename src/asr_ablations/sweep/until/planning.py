@@ -7,15 +7,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.confounds import flatten
 from asr_ablations.comparison.contrast import Question
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.runs.identity import Config, determining
-from asr_ablations.runs.record import RunRecord, Summary
+from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.identity import Config, determining, flatten
+from asr_ablations.runs.record import Environment, RunRecord, Summary
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.seed_noise import TOTALS, SeedNoise, noise_of_set
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
@@ -143,6 +143,7 @@ def _record(number: int, variant: Variant) -> RunRecord:
         config=config,
         overrides=variant.overrides,
         summary=Summary(sets={}, test_sets=tests),
+        environment=Environment(derived=derived_keys(config)),
     )
 
 

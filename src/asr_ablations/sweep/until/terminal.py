@@ -10,7 +10,7 @@ from rich.text import Text
 
 from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.metrics import Metric
-from asr_ablations.comparison.sequential_result import Course, Look
+from asr_ablations.comparison.sequential_result import Course, PlannedLook
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
@@ -28,7 +28,7 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
         terminal.print(f"{head + ': ' if head else '      '}{line}", markup=False, soft_wrap=True)
 
 
-def print_look(look: Look, planned: Planned, course: Course) -> None:
+def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     """Print where each question stands after a look, and how many runs it has taken so far."""
     plan, metric, terminal = planned.plan, planned.design.metric, console()
     title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
