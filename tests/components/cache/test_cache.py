@@ -75,7 +75,7 @@ def test_a_batch_lies_where_it_was_read_and_is_what_copying_makes(tiny_corpus: P
         assert np.shares_memory(values.numpy(), items.joined)
         assert torch.equal(values, expected)
         assert torch.equal(read.lengths, copied.lengths)
-        opened = [speech.recording_cache.read(speech.utterances[index])[0] for index in batch]
+        opened = [speech.store.read(speech.utterances[index])[0] for index in batch]
         assert same([item.values for item in items], opened)
 
 
@@ -152,8 +152,8 @@ def test_checksums_are_made_once_for_a_state_of_the_files(
 ) -> None:
     read: list[str] = []
     checksum = recording_cache._checksum
-    monkeypatch.setattr(store, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
-    monkeypatch.setattr(store, "TICK", -(10**18))  # as if it were built long ago
+    monkeypatch.setattr(recording_cache, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
+    monkeypatch.setattr(recording_cache, "TICK", -(10**18))  # as if it were built long ago
 
     def start() -> list[str]:
         read.clear()
