@@ -1,4 +1,4 @@
-"""Exchange between the ranks of distributed training (DDP), and warnings of Lightning that are silenced."""
+"""Exchange between the ranks of distributed training (DDP), and Lightning's warnings that are silenced."""
 
 import logging
 import warnings

@@ -16,8 +16,7 @@ import torch
 
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
-from asr_ablations.data import audio
-from asr_ablations.data import recording_cache as store
+from asr_ablations.data import audio, recording_cache
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Items, collate
 from asr_ablations.data.recording_cache import CacheFolder, cache_key
@@ -147,9 +146,9 @@ def test_checksums_are_made_once_for_a_state_of_the_files(
     built: Path, utterances: list[Utterance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    checksum = store._checksum
-    monkeypatch.setattr(store, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
-    monkeypatch.setattr(store, "TICK", -(10**18))  # as if it were built long ago
+    checksum = recording_cache._checksum
+    monkeypatch.setattr(recording_cache, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
+    monkeypatch.setattr(recording_cache, "TICK", -(10**18))  # as if it were built long ago
 
     def start() -> list[str]:
         read.clear()
@@ -245,7 +244,7 @@ def test_an_unreadable_utterance_ends_the_build_and_leaves_nothing(name: str, tm
 
 
 def slow_build(root: Path, utterances: list[Utterance], begun: Any, go_on: Any, builds: Any) -> None:
-    def read(utterance: Utterance) -> store.Recording:
+    def read(utterance: Utterance) -> recording_cache.Recording:
         begun.set()
         go_on.wait(60)
         with builds.get_lock():

@@ -1,7 +1,6 @@
 """Several loggers at once get what each of them takes."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import wandb
@@ -12,12 +11,14 @@ from asr_ablations.config.compose import compose, several
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.record import SetResult, Summary
 from asr_ablations.tools.files import CONF
 from tests.helpers.wandb_file import read_run
 
-SUMMARY: dict[str, Any] = {
-    "sets": {"test": {"wer": 0.25, "cer": 0.1, "cer_longer": 0.1, "loss": 1.0}}, "test_sets": ["test"],
-}  # fmt: skip
+SUMMARY = Summary(
+    sets={"test": SetResult(wer=0.25, cer=0.1, cer_longer=0.1, loss=1.0)},
+    test_sets=["test"],
+)
 
 
 def record(folder: Path, choice: str) -> Run:
