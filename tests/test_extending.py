@@ -15,9 +15,9 @@ VARIANTS = Path(__file__).with_name("extending.md")
 BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FOUND = {
     "tests/components/test_contracts.py": ["norm-frame_rms", "data-sheets", "alphabet-esperanto", "jitter-shaken"],
-    "tests/components/norm/test_norm_contract.py": ["frame_rms", "leaking"],
-    "tests/components/model/test_model_contract.py": ["frame_rms"],
-    "tests/components/init/test_init_contract.py": ["frame_rms"],
+    "tests/components/norm/test_norm.py": ["frame_rms", "leaking"],
+    "tests/components/model/test_model.py": ["frame_rms"],
+    "tests/components/init/test_init.py": ["frame_rms"],
     "tests/components/alphabet/test_alphabet_contract.py": ["esperanto"],
     "tests/data/test_corpora.py": ["sheets"],
     "tests/synthesis/test_synthesis.py": ["esperanto", "esperanto-97"],
@@ -40,7 +40,7 @@ FOUND = {
 
 NAMES = "frame_rms|leaking|sheets|esperanto|jitter"
 KNOBS = "norm=frame_rms|data=sheets/data.train.0|alphabet=esperanto|jitter=shaken"
-RUN = rf"(?<!model_contract)(?<!init_contract)(?<!dead_knobs)\.py::.*\[.*({NAMES})|dead_knobs.py::.*\[({KNOBS})\]"
+RUN = rf"(?<!test_model)(?<!test_init)(?<!dead_knobs)\.py::.*\[.*({NAMES})|dead_knobs.py::.*\[({KNOBS})\]"
 """The ids of as many tests of the variants as take a quarter of a minute."""
 
 CONFTEST = """

@@ -1,26 +1,23 @@
 """The processes that tests run commands in: as a user's, and gone when the tests are."""
 
-import csv
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from asr_ablations.sweep.processes import PRELOAD
-from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.command import clean_environment
 from tests.helpers.ending import end_with_parent
-from tests.helpers.interpreter import REPOSITORY, SOURCE, python, start
+from tests.helpers.interpreter import REPOSITORY, SOURCE, python
 from tests.helpers.processes import living_in, wait_for
 from tests.helpers.support import tiny_overrides
+from tests.helpers.survival import results
 
 SMALL = ["width=8", "layers=1", "max_epochs=2", "gpus=0", "progress=false"]
-TIMES = ("seconds", "per_second", "percent")
 PROBE = f"""
 import importlib, json, logging, os, random, resource, signal, sys, threading, warnings
 sys.path.insert(1, {str(SOURCE)!r})
@@ -121,50 +118,15 @@ def test_it_ends_as_a_fresh_one_does(ending: str, tmp_path: Path) -> None:
         assert (one.returncode, one.stdout, one.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
 
 
-def result(folder: Path) -> dict[str, Any]:
-    """All that a run leaves, without times."""
-    with (folder / "metrics.csv").open(newline="") as file:
-        metrics = [{k: v for k, v in row.items() if not k.endswith(TIMES)} for row in csv.DictReader(file)]
-    states = [torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True) for name in ("best", "last")]
-    texts = [(folder / name).read_text() for name in ("losses.csv", "utterances.csv", "data.json", "overrides")]
-    environment = json.loads((folder / "environment.json").read_text())
-    return {
-        "name": folder.name,
-        "config": (folder / "config.yaml").read_text().replace(str(folder.parents[1]), "<outputs>"),
-        "metrics": metrics,
-        "weights": [{key: value.tolist() for key, value in state["state_dict"].items()} for state in states],
-        "texts": [text.replace(str(folder.parents[1]), "<outputs>") for text in texts],
-        "files": sorted(path.name for path in folder.rglob("*")),
-        "environment": {key: environment[key] for key in ("id", "versions") if key in environment},
-    }
-
-
 def test_a_run_is_the_same_to_the_bit(tiny_corpus: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / name for name in ("fresh", "forked")]
     for folder in outputs:
         words = ["src/train.py", *tiny_overrides(tiny_corpus), *SMALL, "logger=csv", f"outputs={folder}"]
         done = python(words, clean_environment(tmp_path, tmp_path), fresh=folder.name == "fresh")
         assert done.returncode == 0, done.stderr
-    fresh, forked = (result(*run_folders(folder)) for folder in outputs)
-    assert fresh["metrics"]
+    fresh, forked = (results(folder) for folder in outputs)
+    assert fresh
     assert fresh == forked
-
-
-def test_commands_run_beside_one_another_and_end_alone(tmp_path: Path) -> None:
-    (tmp_path / "waits.py").write_text("print('ready', flush=True)\ninput()\n")
-    (tmp_path / "says.py").write_text("print(input())\n")
-    environment = clean_environment(tmp_path, tmp_path)
-    (tmp_path / "sleeps.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(1e6)\n")
-    with start(["sleeps.py"], environment, tmp_path, fresh=False) as long:
-        assert next(long.lines()) == "ready"
-        assert python(["says.py"], environment, tmp_path, "word\n", fresh=False).stdout == "word\n"
-        assert long.poll() is None
-        long.send_signal(signal.SIGTERM)
-        assert long.wait() == -signal.SIGTERM
-    with start(["sleeps.py"], environment, tmp_path, fresh=False) as long:
-        with pytest.raises(subprocess.TimeoutExpired):
-            long.wait(seconds=0.1)
-        assert long.poll() == -signal.SIGKILL
 
 
 SESSION = """

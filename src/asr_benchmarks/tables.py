@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import yaml
 from rich import table as rich_table
 
 from asr_ablations.report.formats import table as markdown_table
@@ -26,6 +27,13 @@ PUBLISHED = "published"
 
 FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu", "returnn")
 """What a result's machine says the version of, where it is installed."""
+
+
+def published(name: str) -> Any:
+    """The content of published/<name>.yaml: numbers that a paper printed. Measurements in it are decimal numbers, since
+    tables match rows by the others.
+    """
+    return yaml.safe_load((Path(__file__).parent / "published" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass

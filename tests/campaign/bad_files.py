@@ -15,7 +15,7 @@ import soundfile
 
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.screening import judge
+from asr_ablations.data.utterance_selection import judge
 from asr_ablations.language_models import model
 from tests.campaign.damages import KINDS
 from tests.campaign.direct import Call, Outcome, refused

@@ -15,7 +15,7 @@ from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.records import load
-from asr_ablations.training.load import load_run
+from asr_ablations.training.trained_model import load_run
 from tests.campaign.direct import Call, Outcome, refused
 from tests.campaign.input_table import FINE
 from tests.helpers.run_folders import write_run

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +13,40 @@ from typing import NamedTuple
 import psutil
 
 from tests.campaign.commands import Result, Running, environment, left_running, run_command, start, until
-from tests.campaign.moments import wait_for_changes
 from tests.campaign.victims import ARM, BESIDE, Victim, half_files, temporary
 from tests.helpers.run_results import same
+
+INTERVAL = 0.002
+"""Seconds between two looks."""
+State = dict[str, tuple[int, int, int]]
+
+
+def state(folder: Path) -> State:
+    """Size, time of change and inode of everything below a folder."""
+    seen: State = {}
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(parent, name)
+            try:
+                status = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            seen[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return seen
+
+
+def wait_for_changes(folder: Path, number: float, running: Callable[[], bool]) -> int:
+    """Wait until so many changes were seen, or the command has ended; how many were seen. Changes of one path between
+    two looks are one, so a command shows fewer where the machine is busy.
+    """
+    before, changes = state(folder), 0
+    while changes < number and running():
+        time.sleep(INTERVAL)
+        now = state(folder)
+        changes += sum(before.get(path) != now.get(path) for path in before.keys() | now.keys())
+        before = now
+    return changes
+
 
 GONE = 60.0
 """Seconds within which whatever a killed command had started must have ended."""

@@ -18,10 +18,8 @@ from tests.campaign.direct import Call, Outcome, outcome, refused
 from tests.campaign.input_table import Case, judge, read_table
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
-from tests.campaign.parts.values import judged, unlike
-from tests.campaign.tried import AGAIN, Tried
-from tests.campaign.typed import name_of
-from tests.campaign.values import BAD, Turned, value_cases
+from tests.campaign.parts.values import BAD, Turned, judged, unlike, value_cases
+from tests.campaign.typed import AGAIN, Tried, name_of
 from tests.campaign.victims import half_files, temporary
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.invented_records import record

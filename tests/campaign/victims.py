@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from asr_ablations.data.store import VERIFIED
+from asr_ablations.data.recording_cache import VERIFIED
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run_folders
 from tests.helpers.run_results import results
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.runs.identity import differences
 from asr_ablations.runs.listed_arms import read_arms

@@ -1,5 +1,6 @@
-"""Looks at a sweep with a plan: states, what is decided stays decided, and error rates over invented sweeps."""
+"""Planned looks and their questions."""
 
+import itertools
 import random
 from dataclasses import replace
 from math import sqrt
@@ -9,16 +10,21 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.evidence import Evidence
 from asr_ablations.comparison.planned_looks import follow
+from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.verdict_plan import changes
+from asr_ablations.statistics.power import FixedLength
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.invented_records import record, records
 from tests.helpers.planned_worlds import SETTINGS, Setting, invented, simulate
 from tests.helpers.worlds import World
 
 QUIET = World(seeds=(0.002,), speakers=30, words=2000, arm_speaker=0.0, run_speaker=0.0)
 
 
-def records(setting: Setting, seed: int, runs: int | None = None, order: int = 0) -> Records:
+def planned_records(setting: Setting, seed: int, runs: int | None = None, order: int = 0) -> Records:
     """The first runs of an invented sweep, in one of many random orders."""
     arms = invented(setting, np.random.default_rng(seed))
     all_ = [run for arm in arms for run in arm.results if runs is None or run.seed < runs]
@@ -65,7 +71,7 @@ def test_the_next_look_names_the_seeds_that_it_lacks() -> None:
 
 def test_the_order_in_which_runs_end_changes_nothing() -> None:
     setting = Setting(World(effects=(0.0, 0.03)))
-    orders = [records(setting, 5, order=order) for order in (0, 1)]
+    orders = [planned_records(setting, 5, order=order) for order in (0, 1)]
     assert [run.folder for run in orders[0].runs] != [run.folder for run in orders[1].runs]
     first, second = (compare_runs(one, Options(), "sweep", plan=setting.plan()).verdicts for one in orders)
     assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
@@ -89,7 +95,7 @@ def test_state_and_interval_agree_at_every_look(seed: int) -> None:
 
 def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     setting = Setting(World(effects=(0.0, 0.018), speakers=40))
-    comparison = compare_runs(records(setting, 0, runs=6), Options(), "sweep", plan=setting.plan())
+    comparison = compare_runs(planned_records(setting, 0, runs=6), Options(), "sweep", plan=setting.plan())
     (verdict,) = comparison.answer
     assert verdict.outcome == "open"
     assert "look 2 of 5" in verdict.sentence
@@ -101,17 +107,17 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
 def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() -> None:
     setting = Setting(World(effects=(0.0, 0.018)))
     options = Options(baseline="arm 1")
-    comparison = compare_runs(records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
+    comparison = compare_runs(planned_records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
     assert comparison.evidence.procedure.name == "anytime"
     assert comparison.course is None
 
 
 def test_an_undecided_question_names_its_lever() -> None:
     few = Setting(World(speakers=5, words=5000, arm_speaker=0.03, run_speaker=0, seeds=(0.001,)), most=5, margin=0.005)
-    sentence = compare_runs(records(few, 1), Options(), "sweep", plan=few.plan()).answer[0].sentence
+    sentence = compare_runs(planned_records(few, 1), Options(), "sweep", plan=few.plan()).answer[0].sentence
     assert "test speakers; seeds are not the limit" in sentence
     noisy = Setting(World(speakers=200, words=500, arm_speaker=0.0, seeds=(0.02,)), most=5, margin=0.01)
-    sentence = compare_runs(records(noisy, 1), Options(), "sweep", plan=noisy.plan()).answer[0].sentence
+    sentence = compare_runs(planned_records(noisy, 1), Options(), "sweep", plan=noisy.plan()).answer[0].sentence
     assert "seeds an arm; test speakers are not the limit" in sentence
 
 
@@ -128,7 +134,7 @@ def test_a_question_without_hope_is_given_up() -> None:
 
 def test_runs_of_another_content_are_left_out_and_named() -> None:
     setting = Setting(World())
-    found = records(setting, 0)
+    found = planned_records(setting, 0)
     stranger = replace(
         found.runs[0], config={**found.runs[0].config, "choice": "other"}, folder=found.runs[0].folder / "x"
     )
@@ -165,3 +171,101 @@ def test_what_is_found_and_what_it_costs_is_as_published_for_the_design() -> Non
         ends = simulate(SETTINGS[name], 150, 1)
         assert ends.share(1, outcome) == pytest.approx(share, abs=max(0.02, 3 * sqrt(share * (1 - share) / 150)))  # type: ignore[arg-type]
         assert ends.mean_runs == pytest.approx(runs, abs=2.5)
+
+
+DECLARED = Evidence(FixedLength(), "declared")
+RATES = {
+    ("shuffled", "batch"): 0.20,
+    ("sortagrad", "batch"): 0.21,
+    ("shuffled", "none"): 0.50,
+    ("sortagrad", "none"): 0.36,
+}
+"""Without batch norm SortaGrad gains 14 points, with it nothing: the effect of one factor depends on the other."""
+
+
+def compared(contrasts: object, rates: dict[tuple[str, str], float] = RATES) -> Comparison:
+    ablation = {"factor": ["order", "norm"], "baseline": "order=shuffled,norm=batch", "contrasts": contrasts}
+    runs = [
+        record(f"order={order} norm={norm}", seed, rate, ablation=ablation)
+        for (order, norm), rate in rates.items()
+        for seed in range(4)
+    ]
+    return compare_runs(records(runs), Options(), "test", DECLARED)
+
+
+def means(comparison: Comparison) -> dict[tuple[str, str], float]:
+    found = {}
+    for arm in comparison.arms:
+        rates = [run.summary.sets["test"].wer for run in arm.runs]
+        found[arm.levels["order"], arm.levels["norm"]] = sum(rates) / len(rates)
+    return found
+
+
+def test_all_effects_of_two_crossed_factors_are_asked_where_nothing_else_is_declared() -> None:
+    comparison = compared(None)
+    kinds = [contrast.question.kind for contrast in comparison.contrasts]
+    assert kinds == ["main effect"] * 2 + ["simple effect"] * 4 + ["interaction"]
+    assert {contrast.family for contrast in comparison.contrasts} == {7}
+
+
+def test_the_effects_are_those_of_the_means_of_the_arms() -> None:
+    comparison = compared(["order", "order | norm=none", "order | norm=batch", "order:norm"])
+    mean = means(comparison)
+    without = mean["sortagrad", "none"] - mean["shuffled", "none"]
+    with_ = mean["sortagrad", "batch"] - mean["shuffled", "batch"]
+    expected = [(without + with_) / 2, without, with_, without - with_]
+    assert [contrast.difference for contrast in comparison.contrasts] == pytest.approx(expected)
+    assert [contrast.outcome for contrast in comparison.contrasts] == [
+        "better", "better", "no difference shown", "interaction shown",
+    ]  # fmt: skip
+    sentence = comparison.verdicts[3].sentence
+    assert sentence.startswith(
+        "the effect of order=sortagrad against order=shuffled depends on the other factor on test"
+    )
+    assert "at norm=none less at norm=batch" in sentence
+
+
+def test_no_interaction_is_shown_where_effects_add_up() -> None:
+    rates = {
+        ("shuffled", "batch"): 0.2,
+        ("sortagrad", "batch"): 0.3,
+        ("shuffled", "none"): 0.4,
+        ("sortagrad", "none"): 0.5,
+    }
+    comparison = compared(["order:norm"], rates)
+    assert comparison.contrasts[0].outcome == "no interaction shown"
+    assert "is not shown to depend on the other factor" in comparison.verdicts[0].sentence
+
+
+def test_more_levels_give_an_effect_for_each_beside_the_reference() -> None:
+    levels = itertools.product(("32", "16"), ("1", "2", "4"))
+    ablation = {
+        "factor": ["precision", "ranks"],
+        "baseline": "precision=32,ranks=1",
+        "contrasts": ["ranks", "precision:ranks"],
+    }
+    runs = [
+        record(f"precision={precision} ranks={ranks}", seed, 0.2, ablation=ablation)
+        for precision, ranks in levels for seed in range(2)
+    ]  # fmt: skip
+    names = [contrast.arm for contrast in compare_runs(records(runs), Options(), "test").contrasts]
+    assert names == [
+        "ranks=2 (averaged over precision)", "ranks=4 (averaged over precision)",
+        "precision=16 (at ranks=2 less at ranks=1)", "precision=16 (at ranks=4 less at ranks=1)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", ["nrom", "order | norm=layer", "order:dropout", "order | order=shuffled"])
+def test_a_contrast_of_other_factors_is_refused_with_the_choices(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"ablation\.contrasts=.*expected factorial, a factor .*norm=none"):
+        compared([wrong])
+
+
+def test_contrasts_need_arms_that_are_fully_crossed() -> None:
+    with pytest.raises(UsageError, match="every choice of both crossed; these arms are not"):
+        compared(["order:norm"], dict(list(RATES.items())[:3]))
+
+
+def test_three_of_four_arms_are_compared_with_the_baseline() -> None:
+    kinds = {contrast.question.kind for contrast in compared(None, dict(list(RATES.items())[:3])).contrasts}
+    assert kinds == {"arm"}

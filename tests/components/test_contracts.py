@@ -14,6 +14,7 @@ from torch import nn
 
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
+from asr_ablations.config.targets import null_option
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.contracts import Decoder, Norm, Recurrent
 from tests.helpers.every_key import refused
@@ -22,7 +23,7 @@ from tests.helpers.support import CONF, compose, composed_by_hydra, group_option
 OTHERS = ("benchmark", "recipe")
 """Groups without components."""
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHERS)
-OPTIONS = [(group, name) for group in GROUPS for name in group_options(group)]
+OPTIONS = [(group, name) for group in GROUPS for name in group_options(group) if null_option(group) != name]
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
 """The contract of what a factory returns, and arguments to call it with."""
 

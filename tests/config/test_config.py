@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, one_line
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data import audio
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import slug
@@ -35,7 +35,6 @@ WRONG = {
     "weights_sha256": (["00"], "a run's folder"),
     "batch.seconds": ([0, -1.0, "long", True, float("nan"), 200], "null"),
     "workers": ([-1, 0.5, None, 1025], "from 0 to 1024"),
-    "dropout": ([-0.1, 1.0, 1, "a", None, True, float("nan")], "from 0 to below 1"),
     "hardware.price_per_hour": ([-1, "cheap", True], "a number from 0 to 1e+09, or null"),
     "progress": (["maybe", 2], "true"),
     "force": (["maybe", 2, None], "true"),
@@ -60,7 +59,6 @@ RIGHT = {
     "seed": [0, 2**40],
     "max_epochs": [1],
     "batch.size": [1],
-    "dropout": [0, 0.0, 0.99],
     "workers": [0, 16],
     "progress": [True, False],
     "force": [True, False],
@@ -251,6 +249,9 @@ def test_components_get_plain_containers() -> None:
 def test_every_option_composes_resolves_and_passes(group: str, name: str) -> None:
     cfg = compose(f"{group}={name}")
     check(cfg)
+    if cfg[group] is None:
+        assert name == "none"
+        return
     target = cfg[group]._target_
     home = f"asr_ablations.components.{group}."
     assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"

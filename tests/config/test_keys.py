@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.config.keys import ELSEWHERE, known, unread
+from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError

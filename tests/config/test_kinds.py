@@ -5,8 +5,8 @@ from omegaconf import OmegaConf
 
 from asr_ablations.components.features.logmel import LogMel
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
 from asr_ablations.config.component_arguments import check_kinds, kind
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.targets import groups
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose, group_options
@@ -53,7 +53,9 @@ def test_every_options_own_values_are_of_their_kinds(group: str, name: str) -> N
         return  # not of a training config
     node = OmegaConf.to_container(compose(f"{group}={name}"), resolve=False)
     assert isinstance(node, dict)
-    check_kinds(group, {key: value for key, value in node[group].items() if kind(value) and "${" not in str(value)})
+    check_kinds(
+        group, {key: value for key, value in (node[group] or {}).items() if kind(value) and "${" not in str(value)}
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_group_builds_what_its_files_name_and_nothing_else(group: str) -> None
     everything = {*definitions(), *torch_callables(), *GADGETS}
     assert len(everything) > 4000
     contents = [OmegaConf.load(CONF / group / f"{name}.yaml") for name in group_options(group)]
-    nodes: list[Any] = [content if "_target_" in content else content.get(group, {}) for content in contents]
+    nodes: list[Any] = [content if "_target_" in content else content.get(group) or {} for content in contents]
     named_by_a_file = {str(node["_target_"]) for node in nodes if "_target_" in node}
     assert {target for target in everything if accepts(group, target)} == named_by_a_file
 

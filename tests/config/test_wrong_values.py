@@ -7,9 +7,9 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
 from asr_ablations.config.entry import arranged
+from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError
@@ -17,14 +17,10 @@ from asr_ablations.tools.files import CONF, REPOSITORY
 from asr_ablations.transcription.request import check_transcription
 
 COMMANDS = {
-    "train": ("config", check),
-    "prepare": ("prepare", check),
-    "lm": ("language_model", check),
-    "benchmark": ("benchmarks", check),
-    "evaluate": ("evaluation", check_requests),
-    "export": ("export", check_export),
-    "transcribe": ("transcribe", check_transcription),
-}
+    "train": ("config", check), "prepare": ("prepare", check), "lm": ("language_model", check),
+    "benchmark": ("benchmarks", check), "evaluate": ("evaluation", check_requests),
+    "export": ("export", check_export), "transcribe": ("transcribe", check_transcription),
+}  # fmt: skip
 """The file of conf/ that each command begins with, and what checks its config."""
 RNNS = "associative_lstm, gru, lstm, lstm_basic, lstm_fused, min_gru, rnn, rnn_relu"
 ANSWERS = {

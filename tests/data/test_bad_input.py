@@ -15,7 +15,7 @@ from asr_ablations.data import audio, audio_checks
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.audio import FileRow
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.screening import TOO_SHORT, judge
+from asr_ablations.data.utterance_selection import TOO_SHORT, judge
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component
 
@@ -79,17 +79,9 @@ def data(folder: Path, frames: int = 50, **options: Any) -> SpeechData:
     model = lambda samples: samples * frames // 16000  # noqa: E731
     rest = {"cache": component("cache", "none"), "augment": component("augment", "none")}
     speech = SpeechData(
-        corpus(folder, **options),
-        LETTERS,
-        order,
-        model,
-        batch_count=2,
-        batch_seconds=None,
-        seed=0,
-        augment_seed=0,
-        workers=0,
-        **rest,
-    )
+        corpus(folder, **options), LETTERS, order, model, batch_count=2, batch_seconds=None, seed=0, augment_seed=0,
+        workers=0, **rest,
+    )  # fmt: skip
     speech.setup()
     return speech
 

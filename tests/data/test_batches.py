@@ -1,21 +1,30 @@
-"""From utterances to batches: collation, padding, and what cannot be learnt left out by name."""
+"""Batches: their order, their position in a resumed run, their shares of ranks."""
 
+import json
 import logging
+import os
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
 
+from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.support import component
+from asr_ablations.training.assembly import assemble, trainer
+from tests.helpers.interpreter import program
+from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
 LETTERS = Alphabet("abcdefgh ")
 
@@ -101,14 +110,9 @@ def corpus(**splits: list[Utterance]) -> Corpus:
 
 
 OPTIONS: dict[str, Any] = {
-    "batch_count": 2,
-    "batch_seconds": None,
-    "seed": 0,
-    "augment_seed": 0,
-    "workers": 0,
-    "cache": component("cache", "none"),
-    "augment": component("augment", "none"),
-}
+    "batch_count": 2, "batch_seconds": None, "seed": 0, "augment_seed": 0, "workers": 0,
+    "cache": component("cache", "none"), "augment": component("augment", "none"),
+}  # fmt: skip
 
 
 def data(frames: int, options: dict[str, Any] = {}, **splits: list[Utterance]) -> SpeechData:  # noqa: B006
@@ -201,3 +205,104 @@ def test_evaluation_batches_in_seconds_include_their_padding() -> None:
     speech.setup()
     batches = list(speech.evaluation_dataloader("dev").batch_sampler)
     assert [[durations[i] for i in batch] for batch in batches] == [[0.9], [0.7], [0.5, 0.3], [0.1]]
+
+
+EPOCHS, BATCHES = 3, 5
+
+
+@dataclass
+class Story(pl.Callback):
+    """What happened in a fit: (epoch, ids of a batch), (epoch, "validation"), (epoch, "end")."""
+
+    stop_in: tuple[int, int] | None = None
+    events: list[tuple[int, Any]] = field(default_factory=list)
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.events.append((trainer.current_epoch, batch_idx, tuple(batch.ids)))
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if (trainer.current_epoch, batch_idx) == self.stop_in:
+            raise InterruptedError
+
+    def on_validation_end(self, trainer, pl_module):
+        self.events.append((trainer.current_epoch, "validation", trainer.global_step))
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.events.append((trainer.current_epoch, "end", trainer.global_step))
+
+
+def fit(root: Path, story: Story, *callbacks: Any, resume: Path | None = None, workers: int = 0) -> torch.Tensor:
+    """The weights after training, or after the stop of the story."""
+    small = ["width=8", "layers=1", "gpus=0", "norm=none", "dropout=0", "order=shuffled", f"max_epochs={EPOCHS}"]
+    cfg = compose(*small, *tiny_overrides(root), "batch.size=2", f"workers={workers}")
+    task, data = assemble(cfg, build(cfg.data))
+    try:
+        trainer(cfg, 0, [], [story, *callbacks]).fit(task, data, ckpt_path=resume and str(resume), weights_only=True)
+    except InterruptedError:
+        assert story.stop_in is not None
+    return torch.cat([p.detach().flatten() for p in task.model.parameters()])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_corpus: Path) -> tuple[Story, torch.Tensor]:
+    story = Story()
+    weights = fit(tiny_corpus, story)
+    assert len(story.events) == EPOCHS * (BATCHES + 2)
+    return story, weights
+
+
+@pytest.mark.parametrize(
+    ("every", "stop_in", "kept", "workers"),
+    [
+        (1, (0, 3), (0, 3), 0), (1, (1, 1), (1, 1), 1), (2, (2, 4), (2, 4), 1), (3, (1, 3), (1, 1), 0),
+        (7, (2, 1), (1, 2), 1), (5, (1, 2), (1, 0), 1),
+        ("validation", (1, 4), (0, BATCHES + 1), 0),  # its epoch has yet to end
+        ("epoch", (2, 1), (2, 0), 1),
+    ],
+)  # fmt: skip
+def test_a_resumed_run_sees_the_missing_batches_and_ends_with_the_same_weights(
+    undisturbed: tuple[Story, torch.Tensor],
+    tiny_corpus: Path,
+    tmp_path: Path,
+    every: int | str,
+    stop_in: tuple[int, int],
+    kept: tuple[int, int],
+    workers: int,
+) -> None:
+    """`kept`: the epoch and the batch in it that the last checkpoint, one every `every` batches or after each
+    validation or epoch, continues with."""
+    whole, weights = undisturbed
+
+    def saving() -> ModelCheckpoint:
+        when = (
+            {"every_n_train_steps": every} if isinstance(every, int) else {"save_on_train_epoch_end": every == "epoch"}
+        )
+        return ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False, **when)
+
+    first = Story(stop_in)
+    fit(tiny_corpus, first, saving(), workers=workers)
+    second = Story()
+    resumed = fit(tiny_corpus, second, saving(), resume=tmp_path / "last.ckpt", workers=workers)
+    before = kept[0] * (BATCHES + 2) + kept[1]
+    assert first.events[:before] == whole.events[:before]
+    assert second.events == whole.events[before:]
+    assert torch.equal(resumed, weights)
+
+
+@pytest.mark.slow
+def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path) -> None:
+    """Ten utterances in batches of two a rank: two steps of four and one of two, one utterance for each rank."""
+    script = REPOSITORY / "tests/helpers/rank_ids.py"
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", ""))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = program([*run, str(tiny_corpus), str(tmp_path), "1"], environment)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    for epoch in ("0", "1"):
+        batches = [rank[epoch] for rank in ranks]
+        assert sorted(map(len, batches[0])) == sorted(map(len, batches[1])) == [1, 2, 2]
+        halves = [{id_ for batch in share for id_ in batch} for share in batches]
+        assert not halves[0] & halves[1]
+        assert len(halves[0] | halves[1]) == 10
+    assert ranks[0]["0"] != ranks[0]["1"]

@@ -1,8 +1,9 @@
-"""The readers of LibriSpeech, AN4 and MLS on real data, and what they report of faulty folders."""
+"""The corpora, and their utterances."""
 
 import os
 import re
 import shutil
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,8 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
+from asr_ablations.data.audio import FileState
+from asr_ablations.data.utterances import Columns, Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
@@ -172,13 +175,10 @@ def spoken(corpus: Any, splits: list[str]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("max_seconds", 0, "above 0"),
-        ("max_seconds", "long", "above 0"),
-        ("max_evaluated_seconds", 0, "above 0"),
-        ("on_bad", "ignore", "stop, skip"),
-        ("validation", [], "at least one"),
+        ("max_seconds", 0, "above 0"), ("max_seconds", "long", "above 0"), ("max_evaluated_seconds", 0, "above 0"),
+        ("on_bad", "ignore", "stop, skip"), ("validation", [], "at least one"),
     ],
-)
+)  # fmt: skip
 def test_wrong_values_are_named_with_the_choices(name: str, key: str, value: Any, message: str) -> None:
     with pytest.raises(UsageError, match=rf"data\.{key}=.*expected .*{message}"):
         component("data", name, **{key: value})
@@ -296,3 +296,70 @@ def test_checksums_of_librispeech_are_torchaudios() -> None:
 
     download = compose("data=librispeech").data.download
     assert {f"{download.address}/{split}.tar.gz": sha for split, sha in download.sha256.items()} == _CHECKSUMS
+
+
+TEXT = "zażółć gęślą jaźń and so on " * 6
+LISTED = [
+    Utterance(
+        f"u-{i}", "s" * (i % 3), Path(f"/a/{name}.flac"), i / 7, 1.5 * i, TEXT[:i], "c" * (i % 2), "x: y" * (i == 3)
+    )
+    for i, name in enumerate(["a", "b", "ż", "no utf-8 \udcff", "e", "f", "g"])
+]
+
+
+def test_columns_hold_what_a_list_holds() -> None:
+    utterances = Utterances.of(LISTED)
+    assert [*utterances] == LISTED
+    assert utterances == LISTED
+    assert utterances != LISTED[1:]
+    assert utterances[-1] == LISTED[-1]
+    with pytest.raises(IndexError):
+        utterances[7]
+    assert utterances[2:5] == LISTED[2:5]
+    assert utterances[::-1].take(np.array([0, 6])) == [LISTED[6], LISTED[0]]
+    assert [*utterances.strings("audio")] == [str(u.audio) for u in LISTED]
+    assert utterances.column("duration").tolist() == [u.duration for u in LISTED]
+    assert utterances.has("fault").tolist() == [bool(u.fault) for u in LISTED]
+    assert Utterances.of([]) == []
+    assert Utterances.joined([]) == []
+
+
+def test_parts_are_joined_and_some_replaced() -> None:
+    states = [FileState(10**6 + i, 1_763_876_543_123_456_789 + i) for i in range(7)]
+    utterances = Utterances.of(LISTED, states)
+    joined = Utterances.joined([utterances[4:], Utterances.of([]), utterances[:2]])
+    expected = [*LISTED[4:], *LISTED[:2]]
+    assert joined == expected
+    assert [*joined.strings("id")] == [u.id for u in expected]
+    other = Utterance("other", "s", Path("o.wav"), 0.0, 2.0, "text")
+    changed = joined.replaced({1: other, 4: LISTED[3]})
+    assert changed == [expected[0], other, *expected[2:4], LISTED[3]]
+    assert joined == expected
+    assert [changed.state(i) for i in range(5)] == [states[i] for i in (4, 5, 6, 0, 1)], "every digit of a time in ns"
+    assert changed.column("changed").tolist() == [states[i].changed for i in (4, 5, 6, 0, 1)]
+    assert changed.has("fault").tolist() == [False] * 4 + [True]
+
+
+def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
+    columns = Columns.of(LISTED, [FileState(i, 2**62 + i) for i in range(7)])
+    np.savez(tmp_path / "a.npz", **columns.arrays())
+    with np.load(tmp_path / "a.npz") as file:
+        again = Columns.from_arrays(file)
+    assert [again.utterance(row) for row in range(7)] == LISTED
+    assert again.numbers["changed"].tolist() == columns.numbers["changed"].tolist()
+
+
+def test_they_take_a_few_hundred_bytes_each() -> None:
+    """A text of 168 characters, a path of 60; a list of such utterances takes over 1,000."""
+    tracemalloc.start()
+    try:
+        path = "/data/LibriSpeech/train-clean-360/1234/123456/1234-123456"
+        listed = [Utterance(f"{i:06d}", "1234", Path(f"{path}-{i:04d}"), 0.0, 12.5, TEXT + str(i)) for i in range(3000)]
+        as_list = tracemalloc.get_traced_memory()[0]
+        utterances = Utterances.of(listed)
+        del listed
+        as_columns = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(utterances) == 3000
+    assert as_columns / 3000 < 450 < as_list / 3000

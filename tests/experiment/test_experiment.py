@@ -1,14 +1,32 @@
-"""A whole run in this process: what it leaves in its folder."""
+"""An experiment: its run, its summary, and what follows a finished or an interrupted one."""
 
 import csv
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import wandb
+from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.experiment.run import run
-from tests.helpers.support import compose, tiny_overrides
+from asr_ablations.components.logger.tensorboard import tensorboard_logger
+from asr_ablations.components.logger.wandb import run_id, wandb_logger
+from asr_ablations.config.compose import compose as compose_file
+from asr_ablations.experiment.finished import finished
+from asr_ablations.experiment.run import run, set_up
+from asr_ablations.experiment.summary import finish, log_planned, log_result
+from asr_ablations.report.wandb import final_rates, log_afterwards
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.status import DIVERGED
+from asr_ablations.runs.sweep_history import PlannedRun
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import CONF, write_json
+from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
+from tests.helpers.fits import fit, model_of, same
+from tests.helpers.support import compose, group_options, tiny_overrides
+from tests.helpers.wandb_file import read_run
 
 EPOCHS = 3
 
@@ -100,3 +118,262 @@ def test_a_run_on_the_cpu_never_opens_cuda(tiny_corpus: Path, tmp_path: Path, mo
     small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={tmp_path}", "max_epochs=1"]
     made = run(compose(*tiny_overrides(tiny_corpus), *small))
     assert "cuda" not in torch.load(made / "checkpoints" / "last.ckpt", weights_only=True)["ranks"][0]["random"]
+
+
+def config(corpus: Path, outputs: Path, *more: str) -> DictConfig:
+    small = ["width=8", "layers=1", "gpus=0", "logger=csv", "max_epochs=1", f"outputs={outputs}"]
+    return compose(*tiny_overrides(corpus), *small, *more)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of outputs with one run of the corpus of tones. Read only."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    run(config(tiny_corpus, outputs))
+    return outputs
+
+
+@pytest.fixture
+def outputs(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "outputs"))
+
+
+@pytest.fixture
+def corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+
+
+def status_file(outputs: Path) -> Path:
+    (file,) = outputs.rglob("status.json")
+    return file
+
+
+def test_it_is_the_run_that_a_training_would_set_up(trained: Path, tiny_corpus: Path) -> None:
+    cfg = config(tiny_corpus, trained)
+    runs = finished([cfg])
+    assert runs is not None
+    expected = set_up(cfg).record
+    assert [(run.folder, run.id, run.fingerprint) for run in runs] == [
+        (expected.folder, expected.id, expected.fingerprint)
+    ]
+    assert expected.folder == status_file(trained).parent
+
+
+def test_data_may_have_moved(outputs: Path, corpus: Path) -> None:
+    assert finished([config(corpus, outputs)]) is not None
+
+
+@pytest.mark.parametrize("override", ["seed=3", "width=16", "force=true"])
+def test_another_request_is_to_be_trained(override: str, outputs: Path, tiny_corpus: Path) -> None:
+    same, other = config(tiny_corpus, outputs), config(tiny_corpus, outputs, override)
+    assert finished([same]) is not None
+    assert finished([other]) is None
+    assert finished([same, other]) is None, "one is left to do"
+
+
+def test_changed_data_are_trained_on(outputs: Path, corpus: Path) -> None:
+    texts = next((corpus / "train").rglob("*.trans.txt"))
+    texts.write_text(texts.read_text().replace("A CAB", "A BED", 1))
+    assert finished([config(corpus, outputs)]) is None
+
+
+def test_missing_data_are_left_to_who_reports_them(outputs: Path, corpus: Path) -> None:
+    shutil.rmtree(corpus / "dev")
+    assert finished([config(corpus, outputs)]) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"status": "failed", "reason": "out of memory"}, False),
+        ({"status": "pruned", "reason": "worse than others"}, False),
+        ({"status": "failed", "reason": "the loss is nan", DIVERGED: 3}, True),
+    ],
+    ids=["failed", "pruned", "diverged"],
+)
+def test_only_a_result_ends_a_run(status: dict[str, object], expected: bool, outputs: Path, tiny_corpus: Path) -> None:
+    file = status_file(outputs)
+    file.write_text(json.dumps(json.loads(file.read_text()) | status))
+    assert (finished([config(tiny_corpus, outputs)]) is not None) is expected
+
+
+@pytest.mark.parametrize("name", ["status.json", "environment.json"])
+def test_a_damaged_record_is_no_result(name: str, outputs: Path, tiny_corpus: Path) -> None:
+    status_file(outputs).with_name(name).write_text("{")
+    assert finished([config(tiny_corpus, outputs)]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [("status.json", ""), ("summary.json", "{}"), ("environment.json", "[]"), ("utterances.csv", "set,id\n")],
+)
+def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
+    name: str, damaged: str, outputs: Path, tiny_corpus: Path
+) -> None:
+    folder = status_file(outputs).parent
+    losses = (folder / "losses.csv").read_text()
+    (folder / name).write_text(damaged)
+    assert run(config(tiny_corpus, outputs)) == folder
+    kept = folder.with_name(f"{folder.name}.1")
+    assert (kept / name).read_text() == damaged, "nothing is lost"
+    assert (kept / "checkpoints" / "last.ckpt").exists()
+    assert (folder / "losses.csv").read_text() == losses
+    assert finished([config(tiny_corpus, outputs)]) is not None
+
+
+PLANNED = PlannedRun(look=2, looks=3, arm="rnn=gru", state="open")
+SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125, "cer_longer": 0.1, "loss": 0.5}}, "test_sets": ["test"]}
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Run:
+    record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
+    record.folder.mkdir(parents=True)
+    return record
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
+    exit_code: int, record: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    logger = wandb_logger(record, project="tests", entity=None, artifacts=[])
+    assert isinstance(logger, LoggerOfTables)
+    log_planned(logger, PLANNED)
+    logger.log_table("transcripts", ["id", "hypothesis"], [["a", "b c"]], step=50)
+    log_result(logger, SUMMARY, [])
+    finish(logger, exit_code)
+    wandb.teardown()  # its service writes the file to the end
+    (path,) = record.folder.rglob("*.wandb")
+    recorded = read_run(path)
+    assert (recorded["id"], recorded["exit_code"]) == (run_id(record), exit_code)
+    assert any((row.get("final/test/wer"), row.get("final/test/loss")) == (0.25, 0.5) for row in recorded["history"])
+    kept = {key: value for key, value in recorded["summary"].items() if key.startswith("until/")}
+    assert kept == {"until/look": 2, "until/looks": 3, "until/arm": "rnn=gru", "until/state": "open"}
+    (table,) = (row for row in recorded["history"] if "transcripts/path" in row)
+    assert table["trainer/global_step"] == 50
+    (file,) = record.folder.rglob("transcripts_*.table.json")
+    assert json.loads(file.read_text())["data"] == [["a", "b c"]]
+
+
+def test_a_logger_without_an_end_is_left_alone(record: Run) -> None:
+    logger = tensorboard_logger(record)
+    assert not isinstance(logger, (LoggerOfTables, LoggerWithExitCode))
+    finish(logger, 1)
+    finish(None, 1)
+
+
+def test_tensorboard_has_the_part_in_a_plan_among_its_texts(record: Run) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = tensorboard_logger(record)
+    log_planned(logger, PLANNED)
+    logger.finalize("success")
+    log_planned(None, PLANNED)
+    events = EventAccumulator(logger.log_dir).Reload()
+    texts = {
+        tag.removesuffix("/text_summary"): events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
+        for tag in events.Tags()["tensors"]
+    }
+    assert texts == {"until/look": "2", "until/looks": "3", "until/arm": "rnn=gru", "until/state": "open"}
+
+
+def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dict[str, Any]:
+    """One session of a run, as W&B wrote it."""
+    logger = wandb_logger(record, project="tests", entity=None, artifacts=["config", "best"])
+    for metrics, step in rows:
+        logger.log_metrics(metrics, step)
+    finish(logger, 0)
+    wandb.teardown()
+    path = max(record.folder.rglob("*.wandb"), key=lambda file: file.stat().st_mtime_ns)
+    return read_run(path)
+
+
+def test_a_resumed_run_goes_on_behind_what_it_had_logged(
+    record: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was killed after step 30, and its checkpoint is of step 20: what is repeated is not logged again."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    write_json(record.folder / "environment.json", {"started": "2026-01-01T00:00:00Z"})
+    (record.folder / "config.yaml").write_text("seed: 0\n")
+    before = [({"train/loss": 3.0, "epoch": 0}, 10), ({"train/loss": 2.0, "epoch": 0}, 30)]
+    first = offline_part(record, *before)
+    second = offline_part(
+        record, ({"train/loss": 2.5, "epoch": 0}, 20), ({"train/loss": 2.0, "epoch": 0}, 30),
+        ({"validation/dev/wer": 0.5, "epoch": 0}, 30), ({"train/loss": 1.0, "epoch": 1}, 40),
+        ({"final/test/wer": 0.25}, None),
+    )  # fmt: skip
+    assert first["id"] == second["id"]
+    steps = [[row["_step"] for row in part["history"]] for part in (first, second)]
+    assert steps == [[0, 1], [2, 3, 4]]
+    losses = [row["trainer/global_step"] for part in (first, second) for row in part["history"] if "train/loss" in row]
+    assert losses == [10, 30, 40]
+    assert f"wandb sync {record.folder}/wandb/offline-run-*" in capsys.readouterr().out
+    assert {"config": [f"{first['id']}-config"]} == second["artifacts"], "there is no best checkpoint"
+
+
+def test_a_run_of_the_same_content_that_starts_anew_has_another_id(record: Run) -> None:
+    write_json(record.folder / "environment.json", {"started": "2026-01-01T00:00:00Z"})
+    first = run_id(record)
+    write_json(record.folder / "environment.json", {"started": "2026-01-01T00:00:01Z"})
+    again = run_id(record)
+    record.cfg.sweep = "another"
+    assert len({first, again, run_id(record)}) == 3
+
+
+def test_an_artifact_that_there_is_not_is_one_line(record: Run) -> None:
+    with pytest.raises(UsageError, match=r"logger\.artifacts=all: expected config, utterances, best"):
+        wandb_logger(record, project="tests", entity=None, artifacts=["all"])
+
+
+@pytest.mark.parametrize("logger", ["wandb", "[csv,wandb]", "csv"])
+def test_an_evaluation_stands_beside_its_run(logger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    words = [f"outputs={tmp_path}", "data=an4", "data.root=x", "sweep=s", "overrides=[]", f"logger={logger}"]
+    cfg = compose_file(CONF, words, name="config", folder=None)
+    run = Run(cfg)
+    write_run_files(run)
+    rates = final_rates({"test": {"wer": 0.5, "cer": 0.25, "words": 4}})
+    command = log_afterwards(run.folder, "evaluation", "beam", rates, {"evaluation": "beam-1"})
+    wandb.teardown()
+    files = [*run.folder.rglob("*.wandb")]
+    if logger == "csv":
+        assert (files, command) == ([], None)
+        return
+    logged = read_run(files[0])
+    assert (logged["group"], logged["job_type"], logged["config"]["evaluation"]) == ("s", "evaluation", "beam-1")
+    assert logged["config"]["identity"] == run.id
+    assert {key: logged["summary"][key] for key in rates} == {"final/test/wer": 0.5, "final/test/cer": 0.25}
+    assert command == f"wandb sync {run.folder}/wandb/offline-run-*"
+
+
+def write_run_files(run: Run) -> None:
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text(OmegaConf.to_yaml(run.cfg, resolve=True))
+    write_json(run.folder / "environment.json", {"id": run.id})
+
+
+STATEFUL = [
+    *(
+        f"{group}={name}"
+        for group in ("averaging", "gradient", "pretrain", "schedule")
+        for name in group_options(group)
+    ),
+    "batch.accumulate=2",
+]
+
+
+@pytest.mark.parametrize("override", STATEFUL)
+def test_a_resumed_fit_is_the_unbroken_one(override: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    """Every averaging, treatment of gradients, pretraining and schedule in conf/ resumes bit for bit."""
+    # a threshold that one epoch misses: the rate falls before the checkpoint, and after
+    more = {"schedule=newbob": ["schedule.threshold=0.9"], "gradient=outliers": ["gradient.warm_up=1"]}.get(
+        override, []
+    )
+    unbroken = fit(tiny_corpus, tmp_path / "whole", override, *more)
+    # at the end of the first epoch of three steps, and within the second; of two with two batches each, at the most
+    for steps in (2, 3) if "accumulate" in override else (3, 5):
+        checkpoint = tmp_path / "whole" / f"step={steps}.ckpt"
+        resumed = fit(tiny_corpus, tmp_path / f"from-{steps}", override, *more, resume=checkpoint)
+        assert same(dict(resumed.state_dict()), dict(unbroken.state_dict()))
+        assert same(model_of(tmp_path / f"from-{steps}", 2), model_of(tmp_path / "whole", 2))

@@ -187,7 +187,9 @@ def every_knob() -> tuple[Knob, ...]:
     """Each key of the composed config outside the groups, each key of each option of each group, and each option."""
     options = [(group, name) for group in chosen() for name in group_options(group)]
     plain = [Knob("", key) for key in _walk(compose()) if key.split(".")[0] not in chosen()]
-    inside = [Knob(f"{group}={name}", key) for group, name in options for key in _leaves(f"{group}={name}")]
+    inside = [
+        Knob(f"{group}={name}", key) for group, name in options for key in _leaves(f"{group}={name}") if key != group
+    ]
     others = [Knob(f"{group}={name}", "") for group, name in options if chosen()[group] != name]
     return (*plain, *inside, *others)
 

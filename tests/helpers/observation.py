@@ -12,12 +12,12 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import weights_file
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.checkpoints import best_checkpoint
-from asr_ablations.training.load import start_from
+from asr_ablations.training.trained_model import start_from
 
 Seen = dict[str, Any]
 """Aspects by name, each comparable with ==."""

@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.commands.make_lm import make
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models import lmplz

@@ -14,8 +14,8 @@ from asr_ablations.onnx_export.export import card, largest_difference, metadata,
 from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.load import load_run
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.trained_model import load_run
 from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")

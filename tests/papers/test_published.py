@@ -12,7 +12,7 @@ import yaml
 
 from asr_benchmarks.lstm.published import RATIOS, Ratio
 from asr_benchmarks.platform.platform import published_tables
-from asr_benchmarks.published import published
+from asr_benchmarks.tables import published
 from tests.helpers.command import REPOSITORY
 from tests.helpers.support import CONF
 from tests.helpers.sweep_files import NAMES, SWEEPS

@@ -102,7 +102,7 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handma
     for run in (run for arm in alone.arms for run in arm.runs):
         file = run.folder / "utilisation.csv"
         file.write_text(re.sub(r" [\d.]+$", "", file.read_text(), flags=re.MULTILINE))
-    write_figures(alone, tmp_path, [utilisation])
+    write_figures(alone, tmp_path, [utilisation.draw_utilisation])
     text = (tmp_path / "utilisation.svg").read_text()
     assert "GPU 0" not in text
     assert "GPU, mean" in text
@@ -124,7 +124,9 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     rows = training_times.window(dense)
     assert rows[-1]["seconds"] - rows[0]["seconds"] == pytest.approx(25)
     first, *others = compared.arms
-    write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [training_times])
+    write_figures(
+        replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [training_times.draw_batch_phases]
+    )
     text = (tmp_path / "batch_phases.svg").read_text()
     assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *training_times.PARTS))
     assert (
@@ -137,7 +139,7 @@ def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, t
     """A dotted line per target."""
     bare = replace(handmade, times_to_accuracy=[])
     for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
-        write_figures(drawn_comparison, folder, [training_curves])
+        write_figures(drawn_comparison, folder, [training_curves.draw_error_rates])
     drawn = {
         folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
     }
@@ -166,7 +168,7 @@ def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> No
 
 def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
     """With the price of an epoch, since these runs have one."""
-    write_figures(scaled(handmade), tmp_path, [training_times])
+    write_figures(scaled(handmade), tmp_path, [training_times.draw_scaling])
     text = (tmp_path / "scaling.svg").read_text()
     assert all(f">{label}<" in text for label in ("minutes per epoch", "speed-up over 1", "price of an epoch", "ideal"))
     assert ">GPUs<" in text
@@ -175,7 +177,7 @@ def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path
 def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp_path: Path) -> None:
     """Of the lowest validations: the last weights of these runs recorded no loss."""
     (measured,) = loss_against_wer_of(handmade.arms, handmade.sets)
-    write_figures(handmade, tmp_path, [search])
+    write_figures(handmade, tmp_path, [search.draw_loss_against_wer])
     text = (tmp_path / "loss_against_wer.svg").read_text()
     assert measured.correlation is not None
     assert f"rank correlation {measured.correlation.value:.2f} (" in text
@@ -184,10 +186,10 @@ def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp
 
 def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -> None:
     alone = replace(handmade, arms=handmade.arms[:1])
-    assert {path.stem for path in write_figures(alone, tmp_path, [error_rates])} == {"seeds"}
+    assert {path.stem for path in write_figures(alone, tmp_path, [error_rates.draw_seeds])} == {"seeds"}
     text = (tmp_path / "seeds.svg").read_text()
     assert text.count("(n = 3)") == 4  # WER and CER on two test sets
-    assert write_figures(handmade, tmp_path / "compared", [error_rates]) == []
+    assert write_figures(handmade, tmp_path / "compared", [error_rates.draw_seeds]) == []
 
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
@@ -197,7 +199,9 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
     lost = replace(last, seconds=None, steps=None, audio_hours=None, epochs=None)
     drawn = {}
     for name, shown in (("all", times), ("lost", [lost if time is last else time for time in times])):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times])
+        write_figures(
+            replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times.draw_time_to_accuracy]
+        )
         drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
     assert "2 of 3 reached" not in drawn["all"]
     assert drawn["lost"].count(">2 of 3 reached<") == 3  # seconds, hours of audio, epochs
@@ -206,7 +210,9 @@ def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Compar
 def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
     chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
     for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times])
+        write_figures(
+            replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times.draw_time_to_accuracy]
+        )
     assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
     assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 
@@ -229,10 +235,10 @@ def test_a_run_without_times_has_no_curve_over_time(handmade: Comparison) -> Non
 
 
 def test_a_band_is_the_span_of_its_seeds(handmade: Comparison) -> None:
-    training_curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
-    spanned = band(training_curves)
+    spanned_curves = [curve(run, "validation/dev-clean/wer", "epoch") for run in handmade.arms[0].runs]
+    spanned = band(spanned_curves)
     assert spanned is not None
-    values = np.array([c.y for c in training_curves])
+    values = np.array([c.y for c in spanned_curves])
     np.testing.assert_allclose(spanned.mean, values.mean(0))
     np.testing.assert_allclose(spanned.low, values.min(0))
     np.testing.assert_allclose(spanned.high, values.max(0))

@@ -166,7 +166,7 @@ def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -
 
 
 def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_path: Path) -> None:
-    paths = write_figures(ended, tmp_path, [error_rates])
+    paths = write_figures(ended, tmp_path, [error_rates.draw_looks])
     assert {path.name for path in paths} == {"looks.png", "looks.svg", "looks.pdf"}
     text = (tmp_path / "looks.svg").read_text()
     seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
@@ -189,7 +189,7 @@ def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison,
         for look in ended.course.looks
     ]
     comparison = replace(ended, course=replace(ended.course, looks=bare))
-    assert write_figures(comparison, tmp_path, [error_rates]) != []
+    assert write_figures(comparison, tmp_path, [error_rates.draw_looks]) != []
     assert all(row[4] == "NA" for row in looks_section(comparison).rows)
 
 

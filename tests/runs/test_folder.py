@@ -1,4 +1,4 @@
-"""A run's identity, its names, and what lies in its folder whatever happens."""
+"""The folder of a run, and a run that is planned."""
 
 import json
 from pathlib import Path
@@ -11,32 +11,23 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import MACHINE_KEYS, identity, short_name
+from asr_ablations.runs.layout import STANDING, SWEEP
+from asr_ablations.runs.sweep_history import PlannedRun, planned_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_csv, write_json
+from tests.helpers.invented_records import config
+from tests.helpers.planned import plan
 from tests.helpers.support import another, compose, group_options, groups
 
 MACHINE = {
-    "sweep": "other",
-    "ablation": {"question": "why?"},
-    "overrides": ["a=1"],
-    "outputs": "elsewhere",
-    "workers": 3,
-    "progress": False,
-    "force": True,
-    "plan": True,
-    "threads": 2,
-    "checkpoint_minutes": 1,
-    "utilisation_seconds": 0.03,
-    "transcripts.every": 50,
-    "transcripts.utterances": 1,
+    "sweep": "other", "ablation": {"question": "why?"}, "overrides": ["a=1"], "outputs": "elsewhere", "workers": 3,
+    "progress": False, "force": True, "plan": True, "threads": 2, "checkpoint_minutes": 1,
+    "utilisation_seconds": 0.03, "transcripts.every": 50, "transcripts.utterances": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
-    "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"},
-    "arms": [{}, {"norm": "none"}],
-    "arm": "full",
-    "hardware.price_per_hour": 2.5,
-    "data.root": "elsewhere",
+    "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"}, "arms": [{}, {"norm": "none"}],
+    "arm": "full", "hardware.price_per_hour": 2.5, "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},
-}
+}  # fmt: skip
 CHOICES = [group for group in groups() if group not in MACHINE_KEYS and len(group_options(group)) > 1]
 
 
@@ -118,17 +109,10 @@ def test_the_logger_is_no_part_of_the_identity(logger: str) -> None:
 
 
 OVERRIDES = [
-    [],
-    ["rnn=gru", "seed=1"],
-    ["optimizer.betas=[0.9,0.99]"],
-    ["+new=1", "++other=2", "~gone"],
-    ["data.root=/a b/ć", "seed=3"],
-    ["model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"],
-    ["alphabet.characters='a b'"],
-    ["data=an4", *(f"key{i}=value{i}" for i in range(40))],
-    ["x='..'"],
-    ["x=$y;rm"],
-]
+    [], ["rnn=gru", "seed=1"], ["optimizer.betas=[0.9,0.99]"], ["+new=1", "++other=2", "~gone"],
+    ["data.root=/a b/ć", "seed=3"], ["model.convolutions=[{channels: 4, kernel: [3,3], stride: [1,1]}]"],
+    ["alphabet.characters='a b'"], ["data=an4", *(f"key{i}=value{i}" for i in range(40))], ["x='..'"], ["x=$y;rm"],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("overrides", OVERRIDES, ids=range(len(OVERRIDES)))
@@ -149,15 +133,8 @@ def test_folders_are_safe_names_and_unquoted_overrides(overrides: list[str], swe
 
 def test_names_tell_the_experiment_and_not_the_machine() -> None:
     overrides = [
-        "rnn=gru",
-        "workers=2",
-        "seed=1",
-        "logger=csv",
-        "outputs=x",
-        "data.root=/x",
-        "sweep=a",
-        "progress=false",
-    ]
+        "rnn=gru", "workers=2", "seed=1", "logger=csv", "outputs=x", "data.root=/x", "sweep=a", "progress=false",
+    ]  # fmt: skip
     assert short_name(overrides) == "rnn-gru+seed-1"
     assert short_name(["workers=2"]) == "default"
     assert short_name(["weights=/home/me/outputs/s/rnn-gru-0123abcd/", "seed=1"]) == "weights-rnn-gru-0123abcd+seed-1"
@@ -302,3 +279,41 @@ def test_a_file_that_is_there_is_whole(
     assert path.read_text(encoding="utf-8") == "before"
     write_it(path)
     assert path.read_text(encoding="utf-8").replace("\r\n", "\n") == read
+
+
+@pytest.fixture
+def planned_sweep(tmp_path: Path) -> Path:
+    write_json(tmp_path / SWEEP, {"plan": plan(["lstm", "gru"]).as_json()})
+    return tmp_path
+
+
+@pytest.mark.parametrize(("seed", "look"), [(0, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 3)])
+def test_a_run_is_counted_from_its_look_on(seed: int, look: int, planned_sweep: Path) -> None:
+    """Looks at 3, 5 and 8 seeds."""
+    assert planned_run(planned_sweep / "run", config("rnn=gru", seed)) == PlannedRun(look, 3, "gru", "open")
+
+
+def test_its_state_is_that_of_its_arm_after_the_look_before(planned_sweep: Path) -> None:
+    write_json(planned_sweep / STANDING, {"arms": {"lstm": {"state": "decided"}, "gru": {"state": "worse"}}})
+    states = {name: planned_run(planned_sweep / "run", config(f"rnn={name}", 3)) for name in ("lstm", "gru")}
+    assert {name: run.state for name, run in states.items() if run} == {"lstm": "decided", "gru": "worse"}
+
+
+def test_what_the_plan_does_not_name_has_no_part(planned_sweep: Path) -> None:
+    assert planned_run(planned_sweep / "run", config("rnn=gru", 8)) is None, "no look counts this seed"
+    assert planned_run(planned_sweep / "run", config("rnn=sru", 0)) is None
+    assert planned_run(planned_sweep / "elsewhere" / "run", config("rnn=gru", 0)) is None
+
+
+@pytest.mark.parametrize("damage", ["[]", "{", '{"plan": {"arms": 3}}'])
+def test_a_damaged_plan_stops_no_run(damage: str, planned_sweep: Path) -> None:
+    (planned_sweep / SWEEP).write_text(damage)
+    assert planned_run(planned_sweep / "run", config("rnn=gru", 0)) is None
+
+
+@pytest.mark.parametrize("damage", ["", "{}", '{"arms": []}', '{"arms": {"gru": 1}}'])
+def test_without_a_readable_look_an_arm_is_open(damage: str, planned_sweep: Path) -> None:
+    (planned_sweep / STANDING).write_text(damage)
+    run = planned_run(planned_sweep / "run", config("rnn=gru", 3))
+    assert run is not None
+    assert run.state == "open"

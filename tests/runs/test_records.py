@@ -1,18 +1,23 @@
-"""Every run of a folder is counted: finished, diverged, or unfinished with its config."""
+"""Records of runs, their reader, and the noise between seeds."""
 
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
-from asr_ablations.runs.record import NO_SUMMARY
+from asr_ablations.runs.lease import Lease
+from asr_ablations.runs.reader import UnreadableFileError, read_config
+from asr_ablations.runs.record import NO_SUMMARY, RunRecord
 from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
-from asr_ablations.runs.status import fate_of
+from asr_ablations.runs.seed_noise import SeedNoise, seed_noise
+from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
@@ -112,34 +117,17 @@ DAMAGES: list[tuple[str, str | bytes | None]] = [
         for name in ("status.json", "summary.json", "environment.json", "data.json")
         for text in ("", "[]", "5")
     ),
-    ("status.json", "{}"),
-    ("status.json", b"\xff\xfe"),
-    ("status.json", "[" * 100_000),
-    ("status.json", None),
+    ("status.json", "{}"), ("status.json", b"\xff\xfe"), ("status.json", "[" * 100_000), ("status.json", None),
     ("summary.json", '{"sets": {"dev": 5}, "test_sets": ["dev"]}'),
-    ("summary.json", '{"sets": {"dev": {"wer": "low"}}, "test_sets": ["dev"]}'),
-    ("summary.json", None),
-    ("environment.json", '{"versions": 5}'),
-    ("environment.json", '{"hardware": {"threads": "two"}}'),
-    ("data.json", '{"sets": 5}'),
-    ("config.yaml", ""),
-    ("config.yaml", "a: b: c"),
-    ("config.yaml", "seed: abc"),
-    ("config.yaml", "a: !!python/object/apply:os.getcwd []"),
-    ("config.yaml", "a: " + "[" * 100_000),
-    ("config.yaml", bomb()),
-    ("config.yaml", None),
-    ("overrides", b"\xff\xfe"),
-    ("metrics.csv", ""),
-    ("metrics.csv", "epoch,step\n1\n"),
-    ("metrics.csv", "epoch,step\n1,many\n"),
-    ("metrics.csv", b"\x00\xff"),
-    ("losses.csv", "batch,loss\n0,low\n"),
-    ("losses.csv", None),
-    ("model.txt", None),
-    ("utterances.csv", ""),
+    ("summary.json", '{"sets": {"dev": {"wer": "low"}}, "test_sets": ["dev"]}'), ("summary.json", None),
+    ("environment.json", '{"versions": 5}'), ("environment.json", '{"hardware": {"threads": "two"}}'),
+    ("data.json", '{"sets": 5}'), ("config.yaml", ""), ("config.yaml", "a: b: c"), ("config.yaml", "seed: abc"),
+    ("config.yaml", "a: !!python/object/apply:os.getcwd []"), ("config.yaml", "a: " + "[" * 100_000),
+    ("config.yaml", bomb()), ("config.yaml", None), ("overrides", b"\xff\xfe"), ("metrics.csv", ""),
+    ("metrics.csv", "epoch,step\n1\n"), ("metrics.csv", "epoch,step\n1,many\n"), ("metrics.csv", b"\x00\xff"),
+    ("losses.csv", "batch,loss\n0,low\n"), ("losses.csv", None), ("model.txt", None), ("utterances.csv", ""),
     ("utterances.csv", "set,id\ndev,1\n"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content"), DAMAGES, ids=range(len(DAMAGES)))
@@ -222,3 +210,174 @@ def test_an_evaluation_is_a_run_with_another_decoder(tmp_path: Path) -> None:
     assert [run.overrides for run in runs] == [[*trained.overrides, f"decoder=beam-width-{width}"] for width in (8, 16)]
     assert [run.config["decoder"]["width"] for run in runs] == [8, 16]
     assert all((run.metrics, run.utterances) == ([], trained.utterances) for run in runs)
+
+
+def test_the_record_is_read_as_numbers(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path, "rnn=lstm", "seed=3", "optimizer.lr=1e-3"))
+    assert run.seed == 3
+    assert run.overrides == ["data=an4", "data.root=/somewhere", "rnn=lstm", "seed=3", "optimizer.lr=1e-3"]
+    assert run.config["optimizer"]["lr"] == 0.001
+    assert run.metrics[0]["validation/dev/wer"] == 0.9
+    assert run.metrics[0]["train/loss_epoch"] is None
+    assert {type(run.utterances[0][key]) for key in ("words", "substitutions", "characters")} == {int}
+    errors = sum(row["substitutions"] + row["deletions"] + row["insertions"] for row in run.utterances)
+    assert errors == sum(
+        run.summary.value(name, kind) or 0
+        for name in run.summary.sets
+        for kind in ("substitutions", "deletions", "insertions")
+    )
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001", "1E-3"])
+def test_numbers_are_numbers_however_they_are_written(text: str, tmp_path: Path) -> None:
+    """PyYAML alone reads 1e-3 as text, and two runs with the same value would differ."""
+    folder = write_run(tmp_path)
+    edit(folder / "config.yaml", r"\n  lr: .*\n", f"\n  lr: {text}\n")
+    assert read_run(folder).config["optimizer"]["lr"] == 0.001
+
+
+def test_earlier_runs_kept_aside_are_no_runs(tmp_path: Path) -> None:
+    first = write_run(tmp_path)
+    assert write_run(tmp_path) == first
+    assert (tmp_path / "sweep" / f"{first.name}.1").is_dir()
+    assert [run.folder for run in load([tmp_path / "sweep"]).runs] == [first]
+
+
+def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
+    done = write_run(tmp_path, "seed=0")
+    failed, died = write_run(tmp_path, "seed=1", status="failed"), write_run(tmp_path, "seed=2", status="running")
+    working = write_run(tmp_path, "seed=3", status="running")
+    claim = Lease(working, lost=lambda: None)
+    claim.take()
+    (done.parent / "arms").mkdir()
+    (done.parent / "arms" / f"{done.name}.yaml").touch()
+    (done.parent / "arms" / "never-00000000.yaml").touch()
+    found = load([tmp_path / "sweep"])
+    claim.release()
+    assert [run.folder for run in found.runs] == [done]
+    assert {run.folder.name: (run.state, run.reason) for run in found.unfinished} == {
+        failed.name: ("failed", "failed: out of memory"),
+        died.name: ("interrupted", "ended without a message"),
+        working.name: (
+            "running",
+            f"still running: process {os.getpid()} on {socket.gethostname()} is working on it",
+        ),
+        "never-00000000": ("missing", "did not start"),
+    }
+
+
+def test_a_run_given_twice_counts_once_and_a_single_run_is_a_folder_too(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    assert len(load([run, run.parent, run]).runs) == 1
+
+
+def test_a_run_whose_status_was_lost_is_named(tmp_path: Path) -> None:
+    whole, gone, loop = (write_run(tmp_path, f"seed={seed}") for seed in range(3))
+    (gone / "status.json").unlink()
+    (loop / "status.json").unlink()
+    (loop / "status.json").symlink_to("status.json")
+    records = load([tmp_path / "sweep"])
+    assert [run.folder for run in records.runs] == [whole]
+    assert {run.folder: run.state for run in records.unfinished} == {gone: "missing", loop: "damaged"}
+
+
+def test_folders_that_hold_nothing_are_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        load([tmp_path / "absent"])
+    with pytest.raises(UsageError, match="holds no runs"):
+        load([tmp_path])
+
+
+def test_a_record_that_is_not_whole_is_named(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, change=lambda path: (path / "summary.json").unlink())
+    assert why_unfinished(folder) is None
+    with pytest.raises(UsageError, match=r"summary\.json"):
+        read_run(folder)
+
+
+def test_a_config_that_nests_deeper_than_any_is_refused(tmp_path: Path) -> None:
+    config = write_run(tmp_path) / "config.yaml"
+    config.write_text(f"seed: 0\na: {'[' * 99}{']' * 99}\nb: [{'[], ' * 200}]\n")
+    assert len(read_config(config.parent)["b"]) == 200
+    config.write_text(f"seed: 0\na: {'[' * 100}{']' * 100}\n")
+    with pytest.raises(UnreadableFileError, match="more than 100 levels"):
+        read_config(config.parent)
+
+
+def test_a_run_from_before_the_fingerprint_is_read(tmp_path: Path) -> None:
+    assert read_run(write_run(tmp_path, change=lambda path: (path / "data.json").unlink())).data.sets == {}
+
+
+def run_with(outputs: Path, wer: float, *overrides: str, data: str = "test-hash", **more: Any) -> Path:
+    """A run whose WER on `test` is exactly this, tested on data of this hash."""
+
+    def change(folder: Path) -> None:
+        summary = json.loads((folder / "summary.json").read_text())
+        summary["sets"]["test"]["wer"] = wer
+        write_json(folder / "summary.json", summary)
+        content = json.loads((folder / "data.json").read_text())
+        content["sets"]["test"]["sha256"] = data
+        write_json(folder / "data.json", content)
+
+    return write_run(outputs, *overrides, change=change, **more)
+
+
+@pytest.fixture
+def like(tmp_path: Path) -> RunRecord:
+    return read_run(run_with(tmp_path, 0.5, "rnn=rnn", sweep="new"))
+
+
+def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, like: RunRecord) -> None:
+    """By hand: squares about the means 0.2 and 0.31 are 0.0002 and 0.0002, over 2 + 1 degrees of freedom."""
+    for seed, wer in enumerate((0.19, 0.20, 0.21)):
+        run_with(tmp_path, wer, "rnn=lstm", f"seed={seed}", sweep="a")
+    for seed, wer in enumerate((0.30, 0.32)):
+        run_with(tmp_path, wer, "rnn=gru", f"seed={seed}", sweep="b")
+    noise = seed_noise(tmp_path, like, "test", "wer")
+    assert noise == SeedNoise(pytest.approx((0.0004 / 3) ** 0.5), runs=5, arms=2, sweeps=2)  # type: ignore[arg-type]
+
+
+def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: Path, like: RunRecord) -> None:
+    run_with(tmp_path, 0.19, "seed=0", sweep="a")
+    run_with(tmp_path, 0.21, "seed=1", sweep="b")
+    run_with(tmp_path, 0.21, "seed=1", sweep="c")
+    noise = seed_noise(tmp_path, like, "test", "wer")
+    assert noise == SeedNoise(pytest.approx(0.0002**0.5), runs=2, arms=1, sweeps=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": "other-hash"}, {"status": "failed"}, {"status": "pruned"}, {"behaviour": BEHAVIOUR + 1},
+        {"sweep": "new"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_not_the_same_is_no_noise(other: dict[str, Any], tmp_path: Path, like: RunRecord) -> None:
+    run_with(tmp_path, 0.19, "seed=0", sweep="a")
+    run_with(tmp_path, 0.29, "seed=1", **{"sweep": "a", **other})
+    run_with(tmp_path, 0.39, "seed=2", "dropout=0.5", sweep="a")
+    assert seed_noise(tmp_path, like, "test", "wer") is None
+
+
+def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: RunRecord) -> None:
+    for seed in (0, 1):
+        run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
+    noise = seed_noise(tmp_path, like, "test", "wer")
+    assert noise is not None
+    assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
+
+
+def test_damaged_runs_are_passed_over(tmp_path: Path, like: RunRecord) -> None:
+    for seed in (0, 1):
+        run_with(tmp_path, 0.2 + 0.02 * seed, f"seed={seed}", sweep="a")
+    for number, name in enumerate(("summary.json", "config.yaml", "status.json", "data.json")):
+        (run_with(tmp_path, 0.9, f"seed={2 + number}", sweep="a") / name).write_text("{")
+    noise = seed_noise(tmp_path, like, "test", "wer")
+    assert noise is not None
+    assert (noise.runs, noise.deviation) == (2, pytest.approx(0.0002**0.5))
+
+
+def test_without_a_hash_of_the_data_nothing_is_known(tmp_path: Path, like: RunRecord) -> None:
+    assert seed_noise(tmp_path, like, "other-set", "wer") is None
+    assert seed_noise(tmp_path / "absent", like, "test", "wer") is None

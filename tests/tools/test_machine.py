@@ -14,7 +14,7 @@ from torch import library
 
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
-from asr_ablations.tools.products import trusted
+from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
 from tests.helpers.support import REPOSITORY
 

@@ -6,8 +6,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
 from asr_ablations.config.keys import unread
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.lmplz import Fit, fit

@@ -135,6 +135,8 @@ def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:
         text = path.read_text(encoding="utf-8")
         prefix = "" if GLOBAL in text or not package else f"{package}."
         for _, key in _leaves(text):
+            if key.name == path.parent.name:  # null: the option `none`
+                continue
             rows.setdefault((f"{prefix}{key.name}", key.default, key.comment), []).append(path.stem)
         for group, option in _overrides(text):
             rows.setdefault((group, option, "the option chosen with it"), []).append(path.stem)

@@ -7,11 +7,11 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
 from asr_ablations.config.keys import unread
+from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
-from asr_ablations.data.screening import judge, select
+from asr_ablations.data.utterance_selection import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.assembly import assemble

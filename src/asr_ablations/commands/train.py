@@ -14,7 +14,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.build import build
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.listed_arms import check_arm
@@ -46,7 +45,7 @@ def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
     """Raises UsageError for a plan of runs, or a list of arms, that nobody would follow."""
     check_arm(cfg)
     check_question(cfg)
-    if build(cfg.until)() is None:
+    if cfg.until is None:
         return
     if hydra.mode == RunMode.RUN:
         raise UsageError("until=verdict adds runs to the arms of a sweep: expected -m and several arms")

@@ -64,12 +64,13 @@ MISSING = object()
 def content(run: RunRecord) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(content_) for name, content_ in run.data.sets.items()}
-    return {**leaves(completed(run.config)), **hashes, BEHAVIOUR: behaviour(run)}
+    return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
 
 
 def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    return {key: value for key, value in flatten(config).items() if value != {} and not within(key, NOT_COMPARED)}
+    whole = flatten(completed(config))
+    return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 
 def behaviour(run: RunRecord) -> int:

@@ -188,7 +188,8 @@ def _option(group: str, value: object) -> object:
     if not isinstance(value, str) or not file.is_file():
         return value
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return {"_target_": content.get("_target_") or content.get(group, {}).get("_target_")}
+    node = content if "_target_" in content else content.get(group, {})
+    return None if node is None else {"_target_": node.get("_target_")}
 
 
 def _utterances(run: ApiRun) -> list[UtteranceRow]:

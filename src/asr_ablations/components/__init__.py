@@ -10,7 +10,7 @@ CONTRACTS = {
     "alphabet": "asr_ablations.data.batch.AlphabetFactory",
     "augment": "asr_ablations.data.batch.Augmentation",
     "averaging": "asr_ablations.training.contracts.WeightAveraging",
-    "cache": "asr_ablations.data.store.Cache",
+    "cache": "asr_ablations.data.recording_cache.Cache",
     "data": "asr_ablations.data.corpus.Corpus",
     "debug": "asr_ablations.training.contracts.Debugging",
     "decoder": "asr_ablations.training.contracts.DecoderFactory",

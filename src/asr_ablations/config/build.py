@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.component_arguments import by_key, check_kinds, refuse_nulls
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
-from asr_ablations.config.targets import check_free, check_group, check_node, groups
+from asr_ablations.config.targets import check_free, check_group, check_node, groups, null_option
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
 from asr_ablations.tools.terminal import harmless_line
 
@@ -29,6 +29,12 @@ def check_targets(cfg: DictConfig) -> None:
         if str(key) not in groups():
             check_free(str(key), value)
             continue
+        if option := null_option(str(key)):
+            if value is None:
+                continue
+            if isinstance(value, dict) and "_target_" not in value:  # +penalty.scale=1 adds keys to null
+                added = ", ".join(f"{key!s}.{name!s}" for name in value)
+                raise UsageError(f"{added}: {key!s}={option} has no such key")
         if not isinstance(value, dict):
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
@@ -45,10 +51,17 @@ def _copy_words(cfg: DictConfig) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What an error of composing or resolving says; where a mistake of the user is behind it, what that says."""
+    """The message of an error of composing or resolving, or of the user's mistake behind it."""
     behind = error.__context__
     message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
     return refused_by_hydra(message) or not_keys(message) or message
+
+
+def content_of(node: DictConfig) -> dict[str, object]:
+    """The content of a config node, with its interpolations resolved."""
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict), "a config node holds keys and values"
+    return {str(key): value for key, value in content.items()}
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
@@ -58,8 +71,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
-    options = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(options, dict), "a config node holds keys and values"
+    options = content_of(node)
     key = node._key()
     if isinstance(key, str) and key in groups():
         check_group(key, options)
@@ -88,6 +100,11 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
+
+
+def build_optional(node: DictConfig | None, *positional: object, **keywords: object) -> Any:
+    """The object that a node describes; None for a group without a choice (null)."""
+    return None if node is None else build(node, *positional, **keywords)
 
 
 def _targets(node: object) -> list[str]:

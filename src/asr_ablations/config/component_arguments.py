@@ -1,4 +1,4 @@
-"""What a class says of a value, by the key that was typed: the class knows its argument, and torch not even that."""
+"""Rewords an error of a class or of torch so that it names the config key that the user typed."""
 
 import functools
 import inspect
@@ -11,13 +11,12 @@ from typing import Any, Union, get_args, get_origin
 
 from asr_ablations.config.targets import GROUP, MARKS, groups, options_of
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json
 
 LONGEST = 300
 """Letters of values that stand before a message."""
 
 
-def by_key(group: object, options: Mapping[Any, Any], parts: Mapping[str, object], error: Exception) -> str:
+def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
     """The error's message behind the group's key that it begins with, `channels=0` of convolutions.1.channels; else
     behind those whose values it mentions, else behind all.
 
@@ -40,7 +39,7 @@ def by_key(group: object, options: Mapping[Any, Any], parts: Mapping[str, object
     return f"{shown or target}: {message}"
 
 
-def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Each value with its dotted key; of a list of values that build nothing, the list."""
     if isinstance(node, Mapping):
         for key, value in node.items():
@@ -54,7 +53,7 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _mentions(message: str, value: object) -> bool:
-    """Whether a value, or one in a list, is a word of the message."""
+    """Return whether a value, or one in a list, is a word of the message."""
     if isinstance(value, list):
         return any(_mentions(message, one) for one in value)
     return value is not None and re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.])", message) is not None
@@ -66,7 +65,7 @@ NAMES_OF_SETS = "data"
 """The group whose keys take a name as well as a list of names or paths."""
 
 
-def check_kinds(group: str, node: Mapping[str, Any]) -> None:
+def check_kinds(group: str, node: Mapping[str, object]) -> None:
     """Raises UsageError for a value of another kind than those that the files of the group give its key, at any depth,
     and for what is no number at all (nan), or none of the machine's.
 
@@ -87,7 +86,7 @@ def check_kinds(group: str, node: Mapping[str, Any]) -> None:
         _check_below(place, value, _shown(group, str(node.get("_target_")), str(key)))
 
 
-def _check_below(place: str, value: Any, shown: list[Any]) -> None:
+def _check_below(place: str, value: object, shown: list[object]) -> None:
     """The same for what is in a list or a table, by what is there in the files: other names are allowed."""
     if isinstance(value, dict):
         inner = {key: (one, [s[key] for s in shown if isinstance(s, dict) and key in s]) for key, one in value.items()}
@@ -104,13 +103,13 @@ def _check_below(place: str, value: Any, shown: list[Any]) -> None:
         _check_below(f"{place}.{key}", one, known)
 
 
-def _builds_the_same(value: Any, entry: Any) -> bool:
-    """Whether an entry of a list shows what another one may be: of those that build something, each its own kind."""
+def _builds_the_same(value: object, entry: object) -> bool:
+    """Return whether an entry is an example for a value: entries that build something need the same target."""
     return not isinstance(value, dict) or not isinstance(entry, dict) or value.get("_target_") == entry.get("_target_")
 
 
-def _shown(group: str, target: str, key: str) -> list[Any]:
-    """What the files of the group that name the target have for a key."""
+def _shown(group: str, target: str, key: str) -> list[object]:
+    """The values of a key in the group's files that name the target."""
     return [node[key] for node in options_of(group) if node["_target_"] == target and key in node]
 
 
@@ -138,7 +137,7 @@ def kind(value: object) -> str:
 def _kinds(group: str, target: str) -> dict[str, dict[str, object]]:
     """By key the kinds of its values, each with an example, from the files of the group that name the target."""
     known: dict[str, dict[str, object]] = {}
-    nodes: list[Json] = [node for node in options_of(group) if node["_target_"] == target]
+    nodes: list[Mapping[str, object]] = [node for node in options_of(group) if node["_target_"] == target]
     for node in nodes:
         for key, value in node.items():
             if key not in MARKS:
@@ -149,11 +148,11 @@ def _kinds(group: str, target: str) -> dict[str, dict[str, object]]:
 
 
 def _is_open(value: object) -> bool:
-    """Whether a file leaves a value to another key."""
+    """Return whether a file leaves a value to another key."""
     return isinstance(value, str) and "${" in value
 
 
-def refuse_nulls(place: str, node: Mapping[Any, Any]) -> None:
+def refuse_nulls(place: str, node: Mapping[str, object]) -> None:
     """Raises UsageError for a null that the node's target has no use for, at any depth. place: the node's key, or "".
 
     A target without a type for it is left to say so itself.
@@ -172,7 +171,7 @@ def refuse_nulls(place: str, node: Mapping[Any, Any]) -> None:
                 refuse_nulls(inner_name, inner)
 
 
-def _below(name: str, value: object) -> list[tuple[str, Mapping[Any, Any]]]:
+def _below(name: str, value: object) -> list[tuple[str, Mapping[str, object]]]:
     if isinstance(value, Mapping):
         return [(name, value)]
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -188,7 +187,7 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _takes_null(parameter: inspect.Parameter) -> bool:
-    """Whether the type has None among its choices, or there is none."""
+    """Return whether the parameter's type allows None, or has no annotation."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
         return "None" in annotation or "Optional" in annotation or annotation in ("Any", "object")

@@ -1,4 +1,4 @@
-"""What every command with a config shares: Hydra, and one line instead of a traceback for the user's mistakes."""
+"""The start of every command with a config: Hydra, and one line instead of a traceback for a user's mistake."""
 
 import functools
 import os
@@ -18,9 +18,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import sweep_name, use_loader
 from asr_ablations.config.keys import known
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, reason
@@ -148,7 +148,7 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 
 
 def _in_a_sweep_of_hydra() -> bool:
-    """Whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
+    """Return whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 

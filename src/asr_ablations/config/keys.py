@@ -4,7 +4,6 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import yaml
 from hydra._internal.config_repository import IConfigRepository
@@ -21,9 +20,9 @@ OF_HYDRA = ("defaults", "hydra")
 FREE = ("ablation", "hydra")
 """Keys below which others have their own check."""
 COULD_NOT = re.compile(r"Could not override '([^'@]+)'")
-"""How Hydra begins to refuse a key; it goes on with the advice to add it."""
+"""Start of Hydra's message for a refused key; it continues with the advice to add it."""
 NOT_MERGED = re.compile(r"Error merging override (\w+)=(.*)")
-"""How Hydra refuses a list or a text in place of keys."""
+"""Hydra's message for a list or a text in place of keys."""
 ELSEWHERE = {
     "weights": ("ckpt_path", "checkpoint_path", "finetune"),
     "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"),
@@ -43,7 +42,7 @@ ELSEWHERE = {
 """A key, or what is typed in its place, with what templates and toolkits of the field call it."""
 
 
-def check_added(overrides: object, config: Mapping[str, Any]) -> None:
+def check_added(overrides: object, config: Mapping[str, object]) -> None:
     """Raises UsageError, with the nearest known keys, for a key that `+key=value` added and that nothing reads.
 
     Hydra itself refuses a key that is new without the +. Keys below a group are for the class that the group builds: it
@@ -55,14 +54,15 @@ def check_added(overrides: object, config: Mapping[str, Any]) -> None:
         plain, groups = _known_anywhere()
         if first in (*groups, *FREE) or first not in config:  # an option of a group beside the sweep file is no key
             continue
-        if first not in plain or (below and isinstance(plain[first], dict) and below not in plain[first]):
+        inner = plain.get(first)
+        if first not in plain or (below and isinstance(inner, dict) and below not in inner):
             raise unknown(key, config)
 
 
 @cache
-def _known_anywhere() -> tuple[dict[str, Any], frozenset[str]]:
+def _known_anywhere() -> tuple[dict[str, object], frozenset[str]]:
     """Plain keys and groups of all files that a command begins with."""
-    plain: dict[str, Any] = {}
+    plain: dict[str, object] = {}
     groups: frozenset[str] = frozenset()
     for file in sorted(CONF.glob("*.yaml")):
         own, more = known(file.stem)
@@ -71,7 +71,7 @@ def _known_anywhere() -> tuple[dict[str, Any], frozenset[str]]:
 
 
 @cache
-def known(primary: str) -> tuple[dict[str, Any], frozenset[str]]:
+def known(primary: str) -> tuple[dict[str, object], frozenset[str]]:
     """The plain keys of a file of conf/ with their values, and the groups that it chooses from, those of the files that
     it begins with included.
     """
@@ -88,7 +88,7 @@ def known(primary: str) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def refused_by_hydra(message: str) -> str | None:
-    """What to say of a key that Hydra refuses, instead of its advice to add it, by what Hydra says; None where it says
+    """The message for a key that Hydra refuses, in place of its advice to add it; None if Hydra says
     something else.
     """
     match = COULD_NOT.match(message)
@@ -96,7 +96,7 @@ def refused_by_hydra(message: str) -> str | None:
 
 
 @cache
-def _everything() -> dict[str, Any]:
+def _everything() -> dict[str, object]:
     """Plain keys of all commands, and every group with the keys of all its options."""
     plain, _ = _known_anywhere()
     first = sorted(groups(), key=lambda group: group not in known(TRAINING)[1])
@@ -105,12 +105,12 @@ def _everything() -> dict[str, Any]:
 
 
 def not_keys(message: str) -> str | None:
-    """What to say of a value in place of keys, by what Hydra says; None where it says something else."""
+    """The message for a value in place of keys, from Hydra's message; None if Hydra says something else."""
     match = NOT_MERGED.match(message)
     return None if match is None else str(_keys_expected(match[1], match[2]))
 
 
-def check_shapes(config: Mapping[str, Any]) -> None:
+def check_shapes(config: Mapping[str, object]) -> None:
     """Raises UsageError for a value in place of the keys below a plain key."""
     plain, _ = _known_anywhere()
     for key, value in config.items():
@@ -135,7 +135,7 @@ def unread(overrides: object, reads: Collection[str]) -> str | None:
     return f"not read here: {', '.join(others)}; src/train.py does" if others else None
 
 
-def unknown(key: str, config: Mapping[str, Any]) -> UsageError:
+def unknown(key: str, config: Mapping[str, object]) -> UsageError:
     """The last part of a key may be right in another place: lr is optimizer.lr. A group that no default chooses from is
     added, where its files are of keys outside it.
     """
@@ -155,7 +155,7 @@ def unknown(key: str, config: Mapping[str, Any]) -> UsageError:
     return UsageError(f"{key}: there is no such key; {hint}")
 
 
-def _dotted(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _dotted(config: Mapping[str, object], prefix: str = "") -> Iterator[str]:
     for key, value in config.items():
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -169,8 +169,8 @@ def refuse_unread(defaults: Sequence[ResultDefault], repository: IConfigReposito
     """Raises UsageError, with the nearest known keys, for a key of the file that a command begins with, where that file
     builds on another one, none of the files merged with it has the key, and nothing refers to it.
     """
-    own: dict[str, Any] = {}
-    inherited: dict[str, Any] = dict.fromkeys((*OF_HYDRA, *FREE))
+    own: dict[str, object] = {}
+    inherited: dict[str, object] = dict.fromkeys((*OF_HYDRA, *FREE))
     builds_on_another = False
     for default in defaults:
         content = _content(default.config_path, repository)
@@ -203,8 +203,8 @@ def _is_of_conf(path: str) -> bool:
     return (CONF / f"{path}.yaml").is_file()
 
 
-def _other_options(defaults: Sequence[ResultDefault], repository: IConfigRepository) -> Iterator[dict[str, Any]]:
-    """What an arm may choose in the groups that the file itself chooses from: an option may refer to a key of it."""
+def _other_options(defaults: Sequence[ResultDefault], repository: IConfigRepository) -> Iterator[dict[str, object]]:
+    """The options that an arm may choose in the groups of the file: an option may refer to a key of it."""
     primary = next((default.config_path for default in defaults if default.primary), None)
     for default in defaults:
         group = str(default.config_path).rpartition("/")[0]
@@ -213,19 +213,20 @@ def _other_options(defaults: Sequence[ResultDefault], repository: IConfigReposit
                 yield _content(f"{group}/{name}", repository)
 
 
-def _content(path: str | None, repository: IConfigRepository) -> dict[str, Any]:
+def _content(path: str | None, repository: IConfigRepository) -> dict[str, object]:
     loaded = None if path is None else repository.load_config(path)
     content = None if loaded is None else OmegaConf.to_container(loaded.config)
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
 
 
-def _beyond(own: Mapping[str, Any], inherited: Mapping[str, Any]) -> Iterator[str]:
+def _beyond(own: Mapping[str, object], inherited: Mapping[str, object]) -> Iterator[str]:
     """The keys that are new, and new ones below plain keys that have others below them."""
     for key, value in own.items():
+        other = inherited.get(key)
         if key not in inherited:
             yield key
-        elif isinstance(value, dict) and isinstance(inherited[key], dict) and "_target_" not in inherited[key]:
-            yield from (f"{key}.{name}" for name in value if name not in inherited[key])
+        elif isinstance(value, dict) and isinstance(other, dict) and "_target_" not in other:
+            yield from (f"{key}.{name}" for name in value if name not in other)
 
 
 def _references(node: object) -> Iterator[str]:

@@ -22,7 +22,7 @@ def weights_file(path: str) -> Path:
 
 
 def sha256_of_weights(path: str | None) -> str | None:
-    """What ${sha256_of_weights:…} stands for in a config: the hash of the file, None without one."""
+    """The value of ${sha256_of_weights:…} in a config: the hash of the file, or None without a file."""
     if path is None:
         return None
     file = weights_file(str(path))

@@ -1,4 +1,4 @@
-"""What a config may build: exactly what the files of conf/ name, each in its own group. A config can come from a
+"""The classes that a config may build: exactly those named in conf/, each in its own group. A config can come from a
 stranger's run folder.
 """
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, Json
+from asr_ablations.tools.files import CONF
 
 MARKS = ("_target_", "_partial_")
 """Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""
 GROUP = re.compile(r"\$\{(\w+)\}")
 """A value that is what another group has chosen."""
 BORROWED = re.compile(r"/(\w+)@")
-"""How an entry of a defaults list begins that puts an option of another group below a key."""
+"""Start of an entry of a defaults list that puts an option of another group below a key."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What the files of a group name. options: the targets of its options; parts: those that may stand below a key of
-    a target's; loose: those of the folders in the group's, which its files put below keys of their own; borrowed: the
+    """The targets in the files of a group. options: the targets of its options; parts: the targets that may stand
+    below a key of a target; loose: the targets of its subfolders, which its files put below own keys; borrowed: the
     options of other groups that they put there, as `/rnn@model.layer: lstm` does.
     """
 
@@ -34,7 +34,7 @@ class Named:
     borrowed: frozenset[str] = frozenset()
 
     def below(self, target: str, key: str) -> frozenset[str]:
-        """What may stand below a key of a target's."""
+        """The targets that may stand below a key of a target."""
         anywhere = self.loose | self.borrowed if target in self.options | self.loose else frozenset()
         return self.parts.get((target, key), frozenset()) | anywhere
 
@@ -102,17 +102,19 @@ def named(group: str) -> Named:
 def _entries(group: str) -> Iterator[str]:
     """The entries with an option in the defaults lists of a group's files, those of its folders too."""
     for file in sorted((CONF / group).rglob("*.yaml")):
-        yield from (str(key) for entry in _read(file).get("defaults", []) if isinstance(entry, dict) for key in entry)
+        entries = _read(file).get("defaults")
+        if isinstance(entries, list):
+            yield from (str(key) for entry in entries if isinstance(entry, dict) for key in entry)
 
 
 @cache
-def options_of(group: str) -> list[Json]:
+def options_of(group: str) -> list[dict[str, object]]:
     """The nodes of a group's files, those that set keys of the whole config too."""
     return list(options_by_name(group).values())
 
 
 @cache
-def options_by_name(group: str) -> dict[str, Json]:
+def options_by_name(group: str) -> dict[str, dict[str, object]]:
     """The same nodes by the names of their files."""
     contents = contents_by_name(group)
     nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
@@ -120,16 +122,23 @@ def options_by_name(group: str) -> dict[str, Json]:
 
 
 @cache
-def contents_by_name(group: str) -> dict[str, Json]:
-    """What the files of a group hold, by their names: a node, or keys of the whole config with the node among them."""
+def contents_by_name(group: str) -> dict[str, dict[str, object]]:
+    """The contents of a group's files, by their names: a node, or keys of the whole config with the node among them."""
     return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
 
 
-def _read(file: Path) -> Json:
+@cache
+def null_option(group: str) -> str | None:
+    """The name of the option that sets the group to null, or None if the group has no such option."""
+    contents = contents_by_name(group).items()
+    return next((name for name, content in contents if group in content and content[group] is None), None)
+
+
+def _read(file: Path) -> dict[str, object]:
     return yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}
 
 
-def _built(node: object) -> Iterator[Json]:
+def _built(node: object) -> Iterator[dict[str, object]]:
     """Every node at any depth that builds something."""
     if isinstance(node, dict) and "_target_" in node:
         yield node
@@ -140,7 +149,7 @@ def _built(node: object) -> Iterator[Json]:
 
 @cache
 def _parts(target: str, key: str) -> frozenset[str]:
-    """What may stand below a key of a target, wherever conf/ names the target."""
+    """The targets below a key of a target, wherever conf/ names the target."""
     return frozenset().union(*(named(group).below(target, key) for group in groups()))
 
 

@@ -153,7 +153,7 @@ class Augmentation(Protocol):
     """
 
     changes_waveforms: bool
-    """Whether `waveform` does anything: it excludes a cache of features."""
+    """True if `waveform` does anything: it excludes a cache of features."""
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
         """int16 samples (S,) at 16 kHz → int16 (S',), in the process that reads, one utterance alone. S may be 0."""

@@ -1,4 +1,4 @@
-"""What all corpora share: splits by name, utterances with their faults, and how to prepare what is missing."""
+"""The base class of corpora: splits by name, utterances with their faults, and preparation of missing splits."""
 
 import math
 import os
@@ -41,7 +41,7 @@ class Corpus(ABC):
     """
 
     licence: ClassVar[str] = "yours to name: the recordings come from your own files"
-    """What a reader of a model card should know about the rights in the recordings, with its source."""
+    """The rights in the recordings, for a model card, with the source of the statement."""
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
 from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
-from asr_ablations.data.screening import UNUSED, Screened, screen
-from asr_ablations.data.store import Cache
+from asr_ablations.data.recording_cache import Cache
+from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import harmless
@@ -31,7 +31,7 @@ class SpeechData(pl.LightningDataModule):
     """
 
     pinned = False
-    """Whether batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
+    """True if batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
 
     def __init__(
         self,
@@ -205,5 +205,5 @@ def _readable(screened: Screened) -> Utterances:
 
 
 def _places(utterances: Utterances) -> Iterator[tuple[str, float]]:
-    """Where each utterance is heard: its audio file, and the seconds before it."""
+    """The place of each utterance: its audio file, and the seconds before it."""
     return zip(utterances.strings("audio"), utterances.column("offset").tolist(), strict=True)

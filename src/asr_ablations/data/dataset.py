@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.batch_order import EpochBatch
-from asr_ablations.data.store import JoiningStore, Recording, Store
+from asr_ablations.data.recording_cache import JoiningStore, Recording, Store
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 
@@ -83,7 +83,7 @@ class Speech(Dataset):
 
     @property
     def needs_processes(self) -> bool:
-        """Whether reading takes a processor, as decoding and augmentation do; else it is copying, and waiting."""
+        """Return whether reading takes a processor, as decoding and augmentation do; else it copies and waits."""
         return self.store.decodes or self.perturbation is not None
 
     def __getitem__(self, index: int) -> Item:

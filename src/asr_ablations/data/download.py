@@ -88,7 +88,7 @@ def _size(path: Path) -> int:
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether another attempt would end the same way."""
+    """Return whether another attempt would end the same way."""
     if isinstance(error, HTTPError):
         return 400 <= error.code < 500 and error.code not in (408, 429)
     no_address = isinstance(error, ValueError)

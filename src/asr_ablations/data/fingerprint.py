@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.screening import Screened
+from asr_ablations.data.utterance_selection import Screened
 from asr_ablations.data.utterances import Utterance, Utterances
 
 

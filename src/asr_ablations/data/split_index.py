@@ -1,4 +1,4 @@
-"""What a corpus has read of a split, kept between runs: while nothing has changed, no run and no rank reads it again.
+"""The index of a split, kept between runs: while nothing has changed, no run and no rank reads the split again.
 
 A file of columns in the user's cache folder. It holds for as long as the folders and texts that were read, and all
 audio files, have their sizes and times of change. Beside a corpus of 281,241 utterances it has 120 MB.
@@ -54,7 +54,7 @@ def note(path: Path) -> None:
 
 
 def defined_together(reader: type, *methods: str) -> bool:
-    """Whether one class defines these methods of `reader`: a subclass may have changed one of them alone."""
+    """Return whether one class defines these methods of `reader`: a subclass may have changed one of them alone."""
     return len({next(c for c in reader.__mro__ if name in vars(c)) for name in methods}) == 1
 
 
@@ -121,7 +121,7 @@ def now() -> int:
 
 
 def _as_before(paths: Texts, states: np.ndarray) -> bool:
-    """Whether files have their states, of sizes and times (2, N). Files that follow themselves are looked at once."""
+    """Return whether files have their states, of sizes and times (2, N). A repeated file is looked at once."""
     sizes, changes = states.tolist()
     previous = None
     for row, state in enumerate(zip(sizes, changes, strict=True)):

@@ -19,7 +19,7 @@ from asr_ablations.evaluation.log_probs import Precision, log_probs_key, unique_
 from asr_ablations.runs.layout import ACTIVATIONS
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import whole_file
-from asr_ablations.training.load import Trained
+from asr_ablations.training.trained_model import Trained
 
 FORMAT = 1
 """The version of the stored format: raised when what is stored changes."""

@@ -35,8 +35,8 @@ from asr_ablations.tools.files import sha256
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
-from asr_ablations.training.lightning import quiet
-from asr_ablations.training.load import Trained, load_run
+from asr_ablations.training.ddp import quiet
+from asr_ablations.training.trained_model import Trained, load_run
 
 HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utterances/s", "real-time factor")
 

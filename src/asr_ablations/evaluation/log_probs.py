@@ -24,7 +24,7 @@ from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.runs.record import LogProbsRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256, whole_file, write_json
-from asr_ablations.training.load import Trained
+from asr_ablations.training.trained_model import Trained
 
 
 class Rows:

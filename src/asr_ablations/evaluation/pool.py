@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from asr_ablations.config.checks import MOST_PROCESSES
+from asr_ablations.config.plain_keys import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs, Rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import UsageError, choices

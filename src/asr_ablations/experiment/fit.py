@@ -72,10 +72,11 @@ class TrainingRun:
         first = self.data.corpus.validation[0]
         best = best_checkpoint(self.record.checkpoints, first, self.cfg.best)
         losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
-        pruning: pl.Callback | None = build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer")
         own = [*self._transcripts(), self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
         own.append(LargestBatch())
-        return own if pruning is None else [*own, pruning]
+        if self.cfg.pruning is not None:
+            own.append(build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer"))
+        return own
 
     def _transcripts(self) -> list[pl.Callback]:
         """Before the others: its time counts as a step's, and not as a wait for data."""

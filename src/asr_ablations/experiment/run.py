@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import weights_file
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
@@ -30,10 +30,10 @@ from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.lightning import quiet
-from asr_ablations.training.load import start_from
+from asr_ablations.training.ddp import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.trained_model import start_from
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ def _refuse_diverged(folder: Path) -> None:
 def _remains_pruned(record: Run, cfg: DictConfig) -> bool:
     """True if the run was pruned and pruning is still on, so that it does not continue; prints why."""
     status = status_of(record.folder)
-    if status is None or status.status != PRUNED or build(cfg.pruning)(record.folder, "") is None:
+    if status is None or status.status != PRUNED or cfg.pruning is None:
         return False
     print(f"pruned already: {status.reason}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
     return True

@@ -11,7 +11,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.record import UtteranceRow
-from asr_ablations.training.lightning import gathered, share_buffers
+from asr_ablations.training.ddp import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
 
 

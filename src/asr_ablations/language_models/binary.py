@@ -32,14 +32,14 @@ WORD = np.dtype([("key", "<u8"), ("index", "<u4")])
 
 
 class Ends(NamedTuple):
-    """Where the n-grams end, and how many words follow, <unk> among them."""
+    """The end of the n-grams, and the number of words that follow, <unk> among them."""
 
     place: int
     words: int
 
 
 class Header(NamedTuple):
-    """What a binary says of itself. counts: n-grams of each order; size: its bytes, a multiple of 8."""
+    """The header of a binary. counts: n-grams of each order; size: its bytes, a multiple of 8."""
 
     kind: int
     buckets: float
@@ -66,7 +66,7 @@ def checked_words(file: Path) -> list[str]:
 
 
 class DamageError(Exception):
-    """What is wrong."""
+    """The fault in a damaged file."""
 
 
 def _require(holds: object, words: str) -> None:
@@ -101,7 +101,7 @@ def _words(opened: BinaryIO, ngrams: Ends) -> list[str]:
 
 
 def _check_tables(opened: BinaryIO, header: Header) -> Ends:
-    """Of hash tables: the words' numbers, and that each table has an empty place, where a search ends."""
+    """Check hash tables: the words' numbers, and an empty place in each table, where a search ends."""
     counts, value = header.counts, 12 if header.kind == REST else 8
     opened.seek(header.size)
     _, words = struct.unpack("<2I", opened.read(8))
@@ -133,7 +133,7 @@ def _buckets(header: Header, count: int) -> int:
 
 
 def _check_trie(opened: BinaryIO, header: Header) -> Ends:
-    """Of a trie: that those n-grams that continue another begin where those end that continue the one before it."""
+    """Check a trie: the continuations of an n-gram begin where the continuations of the previous n-gram end."""
     counts, kind = header.counts, header.kind - TRIE
     opened.seek(header.size)
     (words,) = struct.unpack("<Q", opened.read(8))
@@ -192,7 +192,7 @@ def _with_high(pieces: Iterator[NDArray[Any]], high: NDArray[Any], inline: int) 
 
 
 def _chopped(entries: int, following: int, most: int) -> int:
-    """How many bits KenLM leaves to the table: those that cost least, as its ChopBits has it."""
+    """Return the bits that KenLM leaves to the table: the cheapest number, as in its ChopBits."""
     required = following.bit_length()
     costs = [(following >> (required - chop)) * 64 - entries * chop for chop in range(min(required, most) + 1)]
     return costs.index(min(costs))
@@ -207,7 +207,7 @@ def _check_rising(pieces: Iterator[NDArray[Any]], most: int) -> None:
 
 
 def _unigrams(opened: BinaryIO, place: int, count: int) -> Iterator[NDArray[Any]]:
-    """Where the n-grams begin that end in each word, and where the last ones end."""
+    """The first n-gram that ends in each word, and the end of the last n-grams."""
     entry = np.dtype({"names": ["next"], "formats": ["<u8"], "offsets": [8], "itemsize": 16})
     return (piece["next"] for piece in _pieces(opened, place, count + 1, entry))
 

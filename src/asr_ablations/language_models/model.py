@@ -16,7 +16,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.binary import checked_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json, write
+from asr_ablations.tools.files import write
 
 WORDS = "words.txt"
 """The word list that src/lm.py writes beside its model."""
@@ -75,7 +75,7 @@ class WordModel:
         return word in self.ngrams
 
     def begins(self, letters: str) -> bool:
-        """Whether a known word begins with these letters."""
+        """Return whether a known word begins with these letters."""
         index = bisect.bisect_left(self.words, letters)
         return index < len(self.words) and self.words[index].startswith(letters)
 
@@ -156,15 +156,15 @@ def find(path: Path) -> Path:
 
 
 def is_arpa(file: Path) -> bool:
-    """Whether the file is read as ARPA: all files but KenLM's binaries, which begin with "mmap lm"."""
+    """Return whether the file is read as ARPA: all files but KenLM's binaries, which begin with "mmap lm"."""
     with file.open("rb") as opened:
         return opened.read(7) != b"mmap lm"
 
 
 @contextmanager
 def _unmapped(file: Path) -> Iterator[tuple[str, kenlm.Config]]:
-    """What KenLM is to read, and how, so that it maps no file: one that is cut meanwhile would end the process by
-    SIGBUS, without a word. It maps text as long as it can, so an ARPA file comes through a pipe.
+    """The source that KenLM reads, and the way, so that it maps no file: a file that is cut meanwhile would end the
+    process by SIGBUS, without a message. It maps text as long as it can, so an ARPA file comes through a pipe.
     """
     config = kenlm.Config()
     config.show_progress, config.load_method = False, kenlm.LoadMethod.READ
@@ -198,7 +198,7 @@ def _short(error: BaseException) -> str:
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
 
 
-def install(file: Path, folder: Path) -> Json:
+def install(file: Path, folder: Path) -> dict[str, object]:
     """Write the lower-case copy of a model and its list of words, and return what to record about it.
 
     Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.

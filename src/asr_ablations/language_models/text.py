@@ -11,7 +11,6 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json
 
 
 class Source(TypedDict):
@@ -96,7 +95,7 @@ def units(words: Sequence[str], unit: str) -> list[str]:
 class LanguageModelSource(Protocol):
     """lm: writes a language model into a folder."""
 
-    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
+    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write lm.arpa and words.txt; return the record of the model: unit, order, estimator, vocabulary, sources. The
         corpus need not be prepared; a model that does not come from its text leaves it alone. Raises UsageError for
         text or files that are missing or damaged.

@@ -23,8 +23,8 @@ from asr_ablations.runs.record import NO_SUMMARY, Environment, SetContent, Summa
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import whole_file, write, write_json
 from asr_ablations.tools.terminal import harmless
-from asr_ablations.training.load import Trained, load_run
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.trained_model import Trained, load_run
 
 UNKNOWN = "not recorded"
 

@@ -63,7 +63,7 @@ def _answer_table(comparison: Comparison) -> Table:
     """An arm per row: its rate on the primary set, and its difference from the baseline with the verdict's interval."""
     metric = find_metric(comparison.metric)
     table = Table(title=f"{metric.heading} on {comparison.set}, mean ± sd over n runs", title_justify="left")
-    for number, column in enumerate(("arm", "n", metric.heading, f"less {comparison.baseline}", "verdict")):
+    for number, column in enumerate(("arm", "n", metric.heading, "difference", "verdict")):
         table.add_column(column, justify="right" if number in (1, 2, 3) else "left", overflow="fold")
     by_arm = {verdict.contrast.arm: verdict for verdict in comparison.answer if verdict.contrast.question.kind == "arm"}
     for row in (row for row in comparison.rows if row["set"] == comparison.set):

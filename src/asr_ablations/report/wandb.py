@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.components.logger.wandb import tags
-from asr_ablations.components.logger.wandb_mode import LOGGER, mode
-from asr_ablations.components.logger.wandb_parts import sync_command
-from asr_ablations.components.logger.wandb_run import begin, end
-from asr_ablations.config.plain import plain_config
+from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.formats import body, preamble
 from asr_ablations.report.looks import look_rows

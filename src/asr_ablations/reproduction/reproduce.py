@@ -5,13 +5,14 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
+from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.reproduction.seed_tolerance import noise
 from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
+from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.records import read_run
@@ -122,6 +123,8 @@ def check_trusted(original: Original, source: Path) -> None:
     if missing := [str(key) for key in defaults if key not in original.cfg]:
         raise UsageError(f"{path}: has no key {', '.join(missing)}, so it belongs to other code; --checkout runs that")
     try:
-        check(original.cfg.copy())
+        cfg = original.cfg.copy()
+        fill(cfg)
+        check(cfg)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error

@@ -10,8 +10,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
-from asr_ablations.config.checks import check
 from asr_ablations.config.compose import compose
+from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import MACHINE_KEYS, content, differences

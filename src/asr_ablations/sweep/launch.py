@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
-from asr_ablations.components.logger.wandb_parts import sync_command
-from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.components.logger.wandb_run import sync_command
+from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary
@@ -63,7 +62,7 @@ def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
     """
     for cfg in configs:
         check_arm(cfg)
-    if configs and configs[0].get("until") and build(configs[0].until)() is not None:
+    if configs and configs[0].get("until") is not None:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 

@@ -26,7 +26,7 @@ from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.lightning import quiet
+from asr_ablations.training.ddp import quiet
 from asr_ablations.training.task import CTCTask
 
 

@@ -9,8 +9,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.declaration import parse
 from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.components.logger.wandb_mode import LOGGER, WITHOUT_SERVER, mode
-from asr_ablations.components.logger.wandb_run import PATIENCE_FIRST, go_offline, why_silent
+from asr_ablations.components.logger.wandb_run import (
+    LOGGER,
+    PATIENCE_FIRST,
+    WITHOUT_SERVER,
+    go_offline,
+    mode,
+    why_silent,
+)
 from asr_ablations.experiment.finished import fingerprint_of, finished
 from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.sweep.arm import FrozenArm

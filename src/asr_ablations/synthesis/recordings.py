@@ -17,7 +17,7 @@ import espeakng_loader
 import numpy as np
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.files import Json, read_json, write
+from asr_ablations.tools.files import read_json, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,7 +140,7 @@ class Job:
 
 
 class Totals(TypedDict):
-    """What a speaker's recordings add up to; sha256: a hash of all samples and sentences, in order."""
+    """Totals of a speaker's recordings; sha256: a hash of all samples and sentences, in order."""
 
     seconds: float
     utterances: int
@@ -228,6 +228,6 @@ def _write_chapters(job: Job, speaker: int, folder: Path) -> Totals:
     return {"seconds": seconds, "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
 
 
-def write_record(path: Path, content: Json) -> None:
+def write_record(path: Path, content: dict[str, object]) -> None:
     """Write a complete JSON file, indented by one space."""
     write(path, json.dumps(content, indent=1) + "\n")

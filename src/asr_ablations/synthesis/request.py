@@ -1,4 +1,4 @@
-"""What to generate: whose speech, how much of it, and the folder of each split."""
+"""A request for a corpus: the speakers, the amount of speech, and the folder of each split."""
 
 from dataclasses import dataclass
 from pathlib import Path

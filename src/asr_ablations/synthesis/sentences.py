@@ -8,8 +8,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from asr_ablations.synthesis.grammar import Language, Productions
-from asr_ablations.synthesis.languages import load_language
+from asr_ablations.synthesis.languages import Language, Productions, load_language
 from asr_ablations.synthesis.request import SPLITS
 from asr_ablations.synthesis.speakers import generator
 from asr_ablations.tools.checks import is_whole

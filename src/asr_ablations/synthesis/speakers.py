@@ -79,7 +79,7 @@ FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Annie aunty belinda linda shelby steph 
 
 @dataclass(frozen=True)
 class Speaker:
-    """One speaker; the units are those of Conditions."""
+    """One speaker, in the units of Conditions."""
 
     number: int  # unique over the splits of a corpus
     kind: str  # clean or other

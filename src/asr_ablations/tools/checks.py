@@ -8,12 +8,12 @@ from asr_ablations.tools.errors import choices
 
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
-    """Whether the value is a whole number, `least` or more. True and false are no numbers."""
+    """Return whether the value is a whole number, `least` or more. True and false are no numbers."""
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether the value is a finite number. True and false are no numbers."""
+    """Return whether the value is a finite number. True and false are no numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:
@@ -80,7 +80,7 @@ def label_or_null(name: str, value: object) -> str | None:
 
 
 def printable(text: str) -> bool:
-    """Whether no character of a text steers a terminal."""
+    """Return whether no character of a text steers a terminal."""
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
 
 

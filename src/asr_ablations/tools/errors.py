@@ -44,7 +44,7 @@ class Stopped(BaseException):
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an error means too little memory: it comes under a dozen names."""
+    """Return whether an error means too little memory: it comes under a dozen names."""
     words = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc")
     return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
 
@@ -63,7 +63,7 @@ def require(extra: str, purpose: str, *packages: str) -> None:
 
 
 def missing(purpose: str, error: BaseException | None) -> UsageError | None:
-    """What to say of an import that failed for want of one of BROUGHT_BY; None for any other error."""
+    """The message for an import that failed because a package of BROUGHT_BY is missing; None for other errors."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     extra = BROUGHT_BY.get(package)
     return None if extra is None else UsageError(f"{purpose}: needs {package}; {installs(extra)}")

@@ -77,7 +77,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether this is a plain file, of which reading ends: of a pipe or a device it need not. Raises OSError."""
+    """Return whether this is a plain file, of which reading ends: of a pipe or a device it need not. Raises OSError."""
     return stat.S_ISREG(path.stat().st_mode)
 
 
@@ -116,7 +116,7 @@ def sha256(path: Path) -> str:
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
 CARRIED = PACKAGE / "repository"
-"""What an installed package has in place of a checkout (setup.py)."""
+"""Folder of an installed package in place of a checkout (setup.py)."""
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
 SCRIPTS = REPOSITORY / "src"
@@ -126,7 +126,7 @@ DEFAULTS = CONF / "config.yaml"
 
 
 def typed(command: str) -> str:
-    """How a command is typed here: as a script of the checkout, or as one word of an installed package's command."""
+    """The spelling of a command here: a script of the checkout, or a word of the installed package's command."""
     return f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
 
 

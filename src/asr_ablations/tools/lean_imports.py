@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError
 from types import ModuleType
 
 UNUSED = ("scipy", "matplotlib")
-"""What torchmetrics shall not find: it does without, as where they are not installed."""
+"""Packages that torchmetrics shall not find: it works without them, as if they were not installed."""
 
 
 def lean_imports() -> None:
-    """From now on torchmetrics is imported without what nobody uses of it."""
+    """Import torchmetrics without its unused parts from now on."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

@@ -42,7 +42,7 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 
 
 def _is_at(path: Path, file: IO[str]) -> bool:
-    """Whether the open file is the one that has this name now."""
+    """Return whether the open file is the one that has this name now."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def iso(seconds: float) -> str:
 
 
 def rank() -> int:
-    """This process's number among those of one run, as torchrun numbers them; 0 where there is only one."""
+    """The rank of this process in its run, as torchrun numbers ranks; 0 if there is only one process."""
     number = os.environ.get("RANK", "0")
     if not number.isdecimal():
         raise choices("RANK", number, "a whole number, as torchrun sets it, or no such variable")

@@ -1,4 +1,4 @@
-"""Which frames of a padded batch are real."""
+"""Masks of the valid frames of a padded batch."""
 
 import torch
 

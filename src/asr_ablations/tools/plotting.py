@@ -25,7 +25,7 @@ FORMATS: dict[str, Json] = {
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }
-"""Of every figure, with options of Figure.savefig."""
+"""Options of Figure.savefig for every figure."""
 TALL = 0.6
 """The least share of a figure's height that a legend leaves to the panels."""
 LOOK: Any = {

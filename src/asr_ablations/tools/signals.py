@@ -8,14 +8,14 @@ from collections.abc import Iterator
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C; a scheduler, or kill; a terminal that was closed, or a connection that was lost."""
 STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
-"""Of a process that stopped on such a signal, as shells count."""
+"""Exit codes of a process that stopped on such a signal, as shells count."""
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """What is started in this block gets no SIGTERM and no SIGHUP: one to the whole group, as that of `timeout` or of a
-    closed terminal, would end what arms are started by before the arms, which then count as dead. It ends with this
-    process all the same, and holds back SIGINT by itself.
+    """Processes that start in this block get no SIGTERM and no SIGHUP. A signal to the whole group, from `timeout` or a
+    closed terminal, would end the starter of arms before the arms, which then count as dead. The starter still ends
+    with this process, and holds back SIGINT by itself.
     """
     with _mask(signal.SIG_BLOCK, signal.SIGTERM, signal.SIGHUP):
         yield
@@ -23,7 +23,7 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def let_in() -> Iterator[None]:
-    """What is started in this block gets every signal that asks it to stop, also where this process gets none."""
+    """Processes that start in this block get every signal that asks them to stop, even if this process gets none."""
     with _mask(signal.SIG_UNBLOCK, *STOPPING):
         yield
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 
-from asr_ablations.config.build import build
+from asr_ablations.config.build import build, build_optional, content_of
 from asr_ablations.config.component_arguments import by_key
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
@@ -23,7 +23,6 @@ from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.chunks import cutting_order
 from asr_ablations.training.contracts import (
     AcousticModel,
     Debugging,
@@ -38,6 +37,7 @@ from asr_ablations.training.learning_rate import StepOnValidation
 from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
+from asr_ablations.training.utterance_chunks import cutting_order
 
 STREAMS = ("init", "order", "augment", "dropout")
 """Random streams: each has a seed of its own in `seeds`, or takes `seed`."""
@@ -46,7 +46,7 @@ STREAMS = ("init", "order", "augment", "dropout")
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
     """Task and data of a config. The weights depend on (seed, model) only, whatever was drawn before.
 
-    alphabet: that of a trained model, which may have been derived from a corpus that is not available; None for the
+    alphabet: of a trained model, which may have been derived from a corpus that is not available; None for the
     one that the config describes.
     """
     alphabet = alphabet or build(cfg.alphabet)(corpus)
@@ -66,7 +66,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
-        penalty=build(cfg.penalty),
+        penalty=build_optional(cfg.penalty),
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,
@@ -76,6 +76,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
     task.cutting = cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
+    debugging = _debugging(cfg, None)
     data = SpeechData(
         corpus,
         alphabet,
@@ -88,7 +89,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
-        batches=_debugging(cfg, None).batches,
+        batches=None if debugging is None else debugging.batches,
     )
     return task, data
 
@@ -123,15 +124,13 @@ def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
 
 
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """What a group's partial builds. Raises UsageError for what its class refuses."""
+    """Call a group's partial. Raises UsageError for values that its class refuses."""
     try:
         return build(node)(*positional, **keywords)
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        options = OmegaConf.to_container(node, resolve=True)
-        assert isinstance(options, dict)
-        raise UsageError(by_key(node._key(), options, {}, error)) from error
+        raise UsageError(by_key(node._key(), content_of(node), {}, error)) from error
 
 
 def trainer(
@@ -149,16 +148,17 @@ def trainer(
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
 
     devices: GPUs that the run uses on this machine; 0 is the CPU. folder: the run's, None without one. The
-    limits are those of Lightning: max_epochs is the config's by default, and -1 stands for no limit.
+    limits are Lightning's: max_epochs is the config's by default, and -1 stands for no limit.
     """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
-    ours = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
+    each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
+    ours = [callback for callback in each if callback is not None]
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=ranks // cfg.nodes,
         num_nodes=cfg.nodes,
-        strategy=parallel.strategy(pretrain.leaves_weights_out) if ranks > 1 else "auto",
+        strategy=parallel.strategy(pretrain is not None and pretrain.leaves_weights_out) if ranks > 1 else "auto",
         max_epochs=cfg.max_epochs if max_epochs is None else max_epochs,
         max_steps=max_steps,
         accumulate_grad_batches=cfg.batch.accumulate,
@@ -177,13 +177,15 @@ def trainer(
     )
 
 
-def _training_callbacks(cfg: DictConfig) -> tuple[ParallelTraining, Pretraining, WeightAveraging, Stopping]:
+def _training_callbacks(
+    cfg: DictConfig,
+) -> tuple[ParallelTraining, Pretraining | None, WeightAveraging | None, Stopping | None]:
     # in this order: workers agree on weights before these are averaged
-    return build(cfg.trainer), build(cfg.pretrain), build(cfg.averaging), build(cfg.stopping)
+    return build(cfg.trainer), *(build_optional(node) for node in (cfg.pretrain, cfg.averaging, cfg.stopping))
 
 
-def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging:
-    debugging: Debugging = build(cfg.debug)(folder)
+def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging | None:
+    debugging: Debugging | None = None if cfg.debug is None else build(cfg.debug)(folder)
     return debugging
 
 

@@ -1,4 +1,4 @@
-"""How checkpoints are written and read."""
+"""Writing and reading of checkpoints."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from asr_ablations.tools.files import whole_file
 from asr_ablations.training.contracts import Checkpoint
 
 FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
-"""What a checkpoint holds beside the weights that are evaluated: no run continues from its best one."""
+"""Entries of a checkpoint that evaluation does not need: no run continues from its best checkpoint."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -49,7 +49,7 @@ class Features(Protocol):
 @runtime_checkable
 class AcousticModel(Protocol):
     """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
-    rnn and norm, beside those of its yaml.
+    rnn and norm, beside the arguments of its yaml.
 
     Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel.
     """
@@ -88,8 +88,8 @@ class RecurrentFactory(Protocol):
     """rnn: from sizes to a layer."""
 
     def __call__(self, input_size: int, hidden_size: int, /) -> nn.Module:
-        """A Recurrent layer with D = input_size and H = hidden_size. Its weights are its own parameters, or those of
-        torch's recurrent modules within it, by which initialisations know the gates.
+        """A Recurrent layer with D = input_size and H = hidden_size. Its weights are its own parameters, or
+        parameters of torch's recurrent modules within it, by which initialisations know the gates.
         """
 
 
@@ -172,7 +172,7 @@ class MonitoredSchedule(Protocol):
 
 
 class Log(Protocol):
-    """Logs a figure of one step; that of an epoch is the mean over its steps, without those that are not finite."""
+    """Logs a figure of one step. An epoch's figure is the mean over its steps with a finite value."""
 
     def __call__(self, name: str, value: float | torch.Tensor) -> None:
         """value: a number or a tensor () on the device, which is not waited for."""
@@ -208,7 +208,7 @@ class Loss(Protocol):
         """
 
     def weight(self, batch: Batch) -> int:
-        """What a batch counts in a mean over batches: its utterances where the loss is a mean over them, else 1."""
+        """The weight of a batch in a mean over batches: its utterances if the loss is their mean, else 1."""
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
         """Rates () over the valid frames of a batch, 0..1, by name; empty where the loss has no label for a frame."""
@@ -216,7 +216,7 @@ class Loss(Protocol):
 
 @runtime_checkable
 class FrameLoss(Loss, Protocol):
-    """A loss with a label for each frame: that of `batch.frame_labels` where it is set, its own otherwise."""
+    """A loss with a label for each frame: from `batch.frame_labels` where it is set, its own otherwise."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
         """Labels (B, T) on the targets' device, for utterances of lengths (B,) in frames of any kind and T = frames."""
@@ -234,8 +234,8 @@ class CuttingOrder(Protocol):
 class Penalty(Protocol):
     """penalty: what the weights themselves add to the number that is minimised; validation leaves it out."""
 
-    def __call__(self, model: nn.Module) -> torch.Tensor | None:
-        """Nats (), float32, with gradients; None for none."""
+    def __call__(self, model: nn.Module) -> torch.Tensor:
+        """Nats (), float32, with gradients."""
 
 
 class ParallelTraining(pl.Callback, ABC):
@@ -255,7 +255,7 @@ class Pretraining(pl.Callback):
     """
 
     leaves_weights_out: bool
-    """Whether some parameters have no gradient for a while."""
+    """True if some parameters have no gradient for a while."""
 
 
 class Stopping(pl.Callback):
@@ -309,10 +309,10 @@ class LoggerOfTables(Protocol):
 
 @runtime_checkable
 class LoggerWithSummary(Protocol):
-    """A logger that keeps values of a whole run beside those of its steps: it is given the run's part in a plan."""
+    """A logger that keeps values of a whole run: it is given the run's part in a plan."""
 
     def log_summary(self, values: Mapping[str, int | str]) -> None:
-        """Keep these values; those of a later call replace them by name."""
+        """Keep these values; a later call replaces them by name."""
 
 
 @runtime_checkable
@@ -327,8 +327,8 @@ class LoggerWithExitCode(Protocol):
 class PruningFactory(Protocol):
     """pruning: from a run folder to a callback that may raise Pruned between two epochs."""
 
-    def __call__(self, folder: Path, key: str) -> pl.Callback | None:
-        """None where runs are never pruned. key: of metrics.csv, lower is better."""
+    def __call__(self, folder: Path, key: str) -> pl.Callback:
+        """key: of metrics.csv, lower is better."""
 
 
 @runtime_checkable

@@ -1,17 +1,38 @@
-"""Steps of a schedule that follows a validation figure."""
+"""Learning rate: a schedule is stepped after each step of the optimizer, or after each validation that it follows."""
+
+from typing import Protocol, cast
 
 import pytorch_lightning as pl
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.training.contracts import MonitoredSchedule
-from asr_ablations.training.task import task_of
+
+
+class Validated(Protocol):
+    """A Lightning module that names its validation sets: the task, which imports this module."""
+
+    validation_sets: list[str]
+
+
+def scheduled(optimizer: Optimizer, schedule: LRScheduler) -> OptimizerLRScheduler:
+    """Return an optimizer and its schedule as Lightning expects them, with a step of the schedule per update."""
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def step_after_optimizer(schedule: object) -> None:
+    """Step a schedule, unless it follows validations."""
+    if not isinstance(schedule, MonitoredSchedule):
+        cast(LRScheduler, schedule).step()
 
 
 class StepOnValidation(pl.Callback):
     """Steps a MonitoredSchedule after each validation within training, with the figure that its `monitor` names.
 
-    Lightning itself would do so after the epoch's checkpoint is written, and leave the step out when a run is resumed
-    from it. Callbacks that write checkpoints come after this one: they see the stepped schedule.
+    Lightning itself would step it after the epoch's checkpoint is written, and leave out the step when a run is resumed
+    from that checkpoint. Callbacks that write checkpoints come after this one: they see the stepped schedule.
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -20,5 +41,5 @@ class StepOnValidation(pl.Callback):
         for config in trainer.lr_scheduler_configs:
             schedule: object = config.scheduler
             if isinstance(schedule, MonitoredSchedule):
-                first = task_of(pl_module).validation_sets[0]
+                first = cast(Validated, pl_module).validation_sets[0]
                 schedule.step(float(trainer.callback_metrics[f"validation/{first}/{schedule.monitor}"]))

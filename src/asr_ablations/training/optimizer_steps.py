@@ -1,4 +1,4 @@
-"""Which batches of a training end in an update of the weights: with batch.accumulate not every one does."""
+"""Updates of the weights: with batch.accumulate, several batches share one."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ from asr_ablations.training.contracts import Checkpoint, OptimizerFactory
 
 
 def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
-    """Whether the weights are updated after this batch of the epoch, the first of which is 0. The last one always ends
-    an update, of however many batches.
+    """Return whether the weights are updated after this batch of the epoch, counted from 0. The last batch always ends
+    an update, of any number of batches.
     """
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
 
 
 def missing_share(trainer: pl.Trainer, batch_idx: int) -> float:
-    """What to multiply the gradients of the update that this batch ends with, so that they are the mean over its
+    """Factor for the gradients of the update that this batch ends, so that they are the mean over its
     batches: Lightning divides by batch.accumulate, also where the end of the epoch leaves fewer.
     """
     full = trainer.accumulate_grad_batches
@@ -80,7 +80,7 @@ class DeviceScaler(torch.amp.GradScaler):
 
 
 def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], torch.Tensor]]:
-    """What a step changes on the weights' device, with its place: weights that have a gradient, and their state."""
+    """Tensors on the weights' device that a step changes, with places: weights with a gradient, and their state."""
     for group in optimizer.param_groups:
         for weights in group["params"]:
             if weights.grad is None:

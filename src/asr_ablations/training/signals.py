@@ -11,7 +11,7 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.signals import STOPPING, handle_on_a_stack_of_their_own
 
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""What signal.getsignal returns: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
+"""Result of signal.getsignal: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
 SIGNALS = (*STOPPING, signal.SIGUSR2)
 SOON = 0.05
 """Seconds after which a signal comes again whose exception was ignored: the object is deleted then."""
@@ -65,7 +65,7 @@ class StopRequest:
             raise Stopped(number)
 
     def _ignored(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Python's hook for an exception that nobody can catch."""
+        """Python's hook for an exception that cannot be caught."""
         if not isinstance(ignored.exc_value, Stopped):
             self._unraisable(ignored)
             return

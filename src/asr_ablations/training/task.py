@@ -15,8 +15,7 @@ from torchmetrics import Metric
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, Batch
 from asr_ablations.tools.masks import normalise_utterances
-from asr_ablations.tools.products import exact_products
-from asr_ablations.training.chunks import Chunks
+from asr_ablations.tools.matrix_products import exact_products
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
@@ -25,15 +24,16 @@ from asr_ablations.training.contracts import (
     Features,
     GradientTreatment,
     Loss,
-    MonitoredSchedule,
     OptimizerFactory,
     Penalty,
     ScheduleFactory,
 )
+from asr_ablations.training.ddp import share_buffers
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
-from asr_ablations.training.lightning import share_buffers
+from asr_ablations.training.learning_rate import scheduled, step_after_optimizer
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.optimizer_steps import missing_share
+from asr_ablations.training.utterance_chunks import Chunks
 
 
 class Scored(NamedTuple):
@@ -54,13 +54,13 @@ class CTCTask(pl.LightningModule):
     """False where workers are independent between two averagings of their weights."""
 
     sixteen_bit_copies = False
-    """Whether the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
+    """True if the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
     """The latest norm that the treatment of the gradient has logged, () on the device, before clipping."""
 
     cutting: CuttingOrder | None = None
-    """What cuts training utterances into chunks; None trains on whole ones."""
+    """Cuts training utterances into chunks; None trains on whole utterances."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CTCTask(pl.LightningModule):
         schedule: ScheduleFactory,
         gradient: GradientTreatment,
         loss: Loss,
-        penalty: Penalty,
+        penalty: Penalty | None,
         alphabet: Alphabet,
         validation_sets: list[str],
         seed: int,
@@ -152,9 +152,9 @@ class CTCTask(pl.LightningModule):
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
-        penalty = self.penalty(self.model)
-        if penalty is None:
+        if self.penalty is None:
             return loss
+        penalty = self.penalty(self.model)
         self._log_step("train/penalty", penalty.detach())
         return loss + penalty
 
@@ -182,13 +182,12 @@ class CTCTask(pl.LightningModule):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer of the model's parameters, and its schedule, stepped after each of its steps."""
         optimizer = self.make_optimizer(self.model.parameters())
-        schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        steps = int(self.trainer.estimated_stepping_batches)
+        return scheduled(optimizer, self.make_schedule(optimizer, total_steps=steps))
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
-        """Step a schedule of steps; training/learning_rate.py steps those of validations."""
-        if not isinstance(scheduler, MonitoredSchedule):
-            cast(torch.optim.lr_scheduler.LRScheduler, scheduler).step()
+        """Lightning's hook after a step of the optimizer."""
+        step_after_optimizer(scheduler)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Lightning's hook before the treatment of the gradients: make them the mean over the update's batches."""

@@ -13,7 +13,7 @@ from asr_ablations.data.batch import unlabelled_batch
 from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
-from asr_ablations.training.load import Trained
+from asr_ablations.training.trained_model import Trained
 
 
 @dataclass(frozen=True)

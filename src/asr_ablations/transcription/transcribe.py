@@ -14,8 +14,8 @@ from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import is_regular, write
 from asr_ablations.tools.terminal import console, harmless_line
-from asr_ablations.training.lightning import quiet
-from asr_ablations.training.load import load_run
+from asr_ablations.training.ddp import quiet
+from asr_ablations.training.trained_model import load_run
 from asr_ablations.transcription.recogniser import Recogniser, Word
 from asr_ablations.transcription.request import requested_audio
 from asr_ablations.transcription.sources import Source, find_sources, read_whole

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias, TypedDict
 
-from asr_benchmarks.published import published
-from asr_benchmarks.tables import Row
+from asr_benchmarks.tables import Row, published
 
 BEYOND = "beyond cores / cores"
 

@@ -14,7 +14,7 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.evaluate import log_probs_of
 from asr_ablations.metrics.error_counts import Errors, character_errors, word_errors
 from asr_ablations.training.contracts import Decoder
-from asr_ablations.training.load import load_run
+from asr_ablations.training.trained_model import load_run
 from asr_benchmarks.timing import Timing, in_turn
 
 BeamRow = TypedDict(

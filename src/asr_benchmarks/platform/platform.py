@@ -25,8 +25,7 @@ from asr_ablations.training.contracts import Decoder
 from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
 from asr_benchmarks.platform.beam_widths import by_beam_width
-from asr_benchmarks.published import published
-from asr_benchmarks.tables import Result, Table
+from asr_benchmarks.tables import Result, Table, published
 from asr_benchmarks.timing import check_counts, noise_notes
 
 SCRIPT = Path(__file__).with_name("timed_training.py")

@@ -14,7 +14,7 @@ from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import device_count
-from asr_ablations.training.lightning import quiet
+from asr_ablations.training.ddp import quiet
 from asr_ablations.training.signals import StopRequest
 
 

@@ -15,7 +15,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import SpeechLoader
-from asr_ablations.data.store import Cache
+from asr_ablations.data.recording_cache import Cache
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores, device_clock

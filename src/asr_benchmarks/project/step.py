@@ -11,7 +11,7 @@ from omegaconf import DictConfig, open_dict
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import PRECISIONS
+from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate

@@ -17,7 +17,7 @@ from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.lightning import quiet
+from asr_ablations.training.ddp import quiet
 
 
 class StepClock(pl.Callback):

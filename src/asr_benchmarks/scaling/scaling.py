@@ -21,8 +21,7 @@ from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import read_json, write
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.published import published
-from asr_benchmarks.tables import Result
+from asr_benchmarks.tables import Result, published
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 
 SCRIPT = Path(__file__).with_name("rank_steps.py")

@@ -11,8 +11,7 @@ from typing import TypeAlias
 from omegaconf import DictConfig, OmegaConf
 
 from asr_benchmarks.plots import plot
-from asr_benchmarks.published import published
-from asr_benchmarks.tables import Result, Row
+from asr_benchmarks.tables import Result, Row, published
 from asr_benchmarks.timing import in_turn, noise_notes
 from asr_benchmarks.toolkit.network import Engine, Epoch
 from asr_benchmarks.worker import Worker

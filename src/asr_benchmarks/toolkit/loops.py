@@ -172,7 +172,7 @@ class ProjectLoop:
 
         from asr_ablations.training.assembly import trainer
         from asr_ablations.training.callbacks.throughput import Throughput
-        from asr_ablations.training.lightning import quiet
+        from asr_ablations.training.ddp import quiet
 
         pass
 

@@ -13,7 +13,6 @@ from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.components.model.convolution import PaddedConvolution
 from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.none import NoNorm
-from asr_ablations.components.penalty.none import NoPenalty
 from asr_ablations.components.schedule.constant import constant
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.training.contracts import AcousticModel, OptimizerFactory
@@ -79,7 +78,7 @@ class FrameTask(CTCTask):
             schedule=constant,
             gradient=ClipNorm(limit=None),
             loss=Framewise(reduction="frame"),
-            penalty=NoPenalty(),
+            penalty=None,
             alphabet=Alphabet("-"),
             validation_sets=[],
             seed=seed,

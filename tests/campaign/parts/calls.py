@@ -9,7 +9,7 @@ from tests.campaign.damages import damaged_checkpoints, damaged_runs
 from tests.campaign.direct import Call, outcome
 from tests.campaign.input_table import FINE, OUTCOMES
 from tests.campaign.part import Context, Report
-from tests.campaign.tried import Tried
+from tests.campaign.typed import Tried
 
 NAME = "calls"
 CONTINUES = True

@@ -9,7 +9,7 @@ from signal import Signals
 from tests.campaign.commands import adopt_orphans, environment, run_command
 from tests.campaign.killing import EQUAL, NOT_KILLED, Killer, Undisturbed, drawn
 from tests.campaign.part import Context, Report
-from tests.campaign.tried import FAILED, Tried
+from tests.campaign.typed import FAILED, Tried
 from tests.campaign.victims import TRAIN, victims
 
 NAME = "kills"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.utterances import Utterance, Utterances
@@ -24,14 +24,11 @@ every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
 def corpus(*texts: str) -> Any:
     """Its training text, without audio."""
     return SimpleNamespace(
-        train=["train"],
-        validation=["dev"],
-        test=["test"],
-        prepare=lambda: None,
+        train=["train"], validation=["dev"], test=["test"], prepare=lambda: None,
         read_set=lambda name: Utterances.of(
             [Utterance(str(number), "a", Path("none.flac"), 0.0, 1.0, text) for number, text in enumerate(texts)]
         ),
-    )
+    )  # fmt: skip
 
 
 def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:

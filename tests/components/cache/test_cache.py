@@ -16,10 +16,11 @@ import torch
 
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
-from asr_ablations.data import audio, store
+from asr_ablations.data import audio
+from asr_ablations.data import recording_cache as store
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Items, collate
-from asr_ablations.data.store import CacheFolder, cache_key
+from asr_ablations.data.recording_cache import CacheFolder, cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError
@@ -113,13 +114,8 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
         return cache_key([Utterance(id_, "s", path, offset, duration, "a")])
 
     result = [
-        of(),
-        of(offset=0.1),
-        of(duration=0.4),
-        of(id_="b"),
-        cache_key(utterances),
-        cache_key(utterances[::-1]),
-    ]
+        of(), of(offset=0.1), of(duration=0.4), of(id_="b"), cache_key(utterances), cache_key(utterances[::-1]),
+    ]  # fmt: skip
     os.utime(path, ns=(1, 1))
     result.append(of())
     shutil.copy(utterances[1].audio, path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.components.logger.wandb_mode import mode
+from asr_ablations.components.logger.wandb_run import mode
 
 
 @pytest.fixture(autouse=True)

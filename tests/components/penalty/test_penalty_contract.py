@@ -44,12 +44,11 @@ def test_it_stays_finite_where_the_weights_have_16_bits() -> None:
     assert component("penalty", "l2", scale=1.0)(model.half()).item() == 90000  # the largest half is 65504
 
 
-@pytest.mark.parametrize("name", group_options("penalty"))
-def test_it_changes_no_weight_and_none_is_none(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in group_options("penalty") if name != "none"])
+def test_it_changes_no_weight(name: str) -> None:
     model = network()
     before = [weights.detach().clone() for weights in model.parameters()]
-    penalty = component("penalty", name)(model)
-    assert (penalty is None) == (name == "none")
+    assert component("penalty", name)(model).isfinite()
     assert all(map(torch.equal, before, model.parameters()))
 
 

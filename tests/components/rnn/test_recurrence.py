@@ -1,5 +1,7 @@
-"""Recurrences with gradients written out: torch's own cells, in float64, and by finite differences."""
+"""Own recurrences and cells against torch's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -7,10 +9,14 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck
 
+from asr_ablations.components.model import directions
+from asr_ablations.components.model.directions import _helper, both, flipped, reversal
 from asr_ablations.components.rnn.gru import GRU
+from asr_ablations.components.rnn.lstm import LSTM
 from asr_ablations.components.rnn.recurrence import GRURecurrence, PlainRecurrence
 from asr_ablations.components.rnn.rnn import IN_PLACE, RNN
 from asr_ablations.components.rnn.rnn_relu import RNNClippedReLU
+from tests.helpers.support import component
 
 INPUTS, HIDDEN = 5, 4
 CELLS: dict[str, tuple[Any, Any]] = {
@@ -74,3 +80,297 @@ def test_layers_take_it_in_training_in_float32_alone(layer: nn.Module, monkeypat
     half = layer.bfloat16()(x.bfloat16(), lengths)
     assert "Recurrence" not in type(half.grad_fn).__name__
     torch.testing.assert_close(half.float(), trained, atol=0.05, rtol=0.05)
+
+
+def run(kind: type[nn.Module], threads: int) -> list[torch.Tensor]:
+    """Outputs and all gradients with a number of threads."""
+    torch.manual_seed(3)
+    first, second = kind(6, 4), kind(6, 4)
+    x = torch.randn(3, 7, 6, requires_grad=True)
+    torch.set_num_threads(threads)
+    y, z = both(first, second, x, x.flip(1), torch.tensor([7, 5, 2]))
+    (y.square().sum() + (y * z).sum()).backward()
+    assert torch.get_num_threads() == threads
+    return [y, z, x.grad, *(p.grad for module in (first, second) for p in module.parameters())]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_outputs_and_gradients_are_those_of_one_thread(kind):
+    for one, two in zip(run(kind, 1), run(kind, 2), strict=True):
+        torch.testing.assert_close(two, one, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_nothing_is_kept(mode):
+    first, second = GRU(6, 4), GRU(6, 4)
+    torch.set_num_threads(2)
+    with mode():
+        x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
+        outputs = both(first, second, x, x, torch.tensor([5, 5]))
+        expected = first(x, None), second(x, None)
+    for results, wanted in zip(outputs, expected, strict=True):
+        assert results.grad_fn is None
+        torch.testing.assert_close(results, wanted)
+
+
+def test_an_error_in_the_second_direction_arrives():
+    torch.set_num_threads(2)
+    with pytest.raises(RuntimeError, match=r"cannot be multiplied|inner product"):
+        both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
+
+
+def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
+    """Where torch first needs the number, it takes what any thread set last: that must not be this thread's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    pool = _helper.__wrapped__()
+    torch.set_num_threads(2)
+    try:
+        assert pool.submit(torch.get_num_threads).result() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        pool.shutdown()
+        torch.set_num_threads(before)
+
+
+def test_a_flip_is_its_own_gradient_bit_for_bit() -> None:
+    """Against torch's gather, whose gradient is added up in zeros."""
+    lengths = torch.tensor([5, 0, 1, 3])
+    flip = reversal(lengths, 5, torch.device("cpu"))
+    x, weights = torch.randn(4, 5, 3, requires_grad=True), torch.randn(4, 5, 3)
+    y = flipped(x, flip)
+    expected = x.gather(1, flip[..., None].expand_as(x))
+    assert torch.equal(y, expected)
+    assert torch.equal(flipped(y, flip), x)
+    (gradient,) = torch.autograd.grad(y, x, weights)
+    (wanted,) = torch.autograd.grad(expected, x, weights)
+    assert torch.equal(gradient, wanted)
+    assert y[0, :, 0].tolist() == x[0, :, 0].flip(0).tolist()
+
+
+def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order in which a GPU is asked: streams are pretended, the layers are not."""
+    events: list[object] = []
+    current = ["main"]
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def wait_stream(self, other: "Stream") -> None:
+            events.append(f"{self.name} waits for {other.name}")
+
+    @contextmanager
+    def within(stream: Stream) -> Iterator[None]:
+        current.append(stream.name)
+        yield
+        current.pop()
+
+    class Layer(nn.Linear):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            events.append(f"{'first' if self is first else 'second'} in {current[-1]}")
+            return super().forward(x)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main"))
+    monkeypatch.setattr(torch.cuda, "stream", within)
+    monkeypatch.setattr(directions, "_side_stream", lambda device: Stream("side"))
+    kept = lambda tensor, stream: events.append((tensor.data_ptr(), stream.name))  # noqa: E731
+    monkeypatch.setattr(torch.Tensor, "record_stream", kept)
+    first, second, x, y = Layer(3, 2), Layer(3, 2), torch.randn(1, 4, 3), torch.randn(1, 4, 3)
+    one, other = directions.in_two_streams(first, second, x, y, torch.tensor([4]))
+    assert events == [
+        "side waits for main", "second in side",
+        *[(value.data_ptr(), "side") for value in (y, second.weight, second.bias)], "first in main",
+        "main waits for side", (other.data_ptr(), "main"),
+    ]  # fmt: skip
+    assert torch.equal(one, nn.functional.linear(x, first.weight, first.bias))
+
+
+CELL_INPUTS, CELL_HIDDEN, LENGTHS = 6, 5, torch.tensor([40, 40, 40])
+
+written_out = pytest.mark.parametrize("name", ["lstm_basic", "lstm_fused"])
+
+
+def cell_cell(name: str, seed: int = 1) -> nn.Module:
+    torch.manual_seed(seed)
+    module: nn.Module = component("rnn", name)(CELL_INPUTS, CELL_HIDDEN)
+    return module
+
+
+def cell_inputs(frames: int = 40, scale: float = 2.0) -> torch.Tensor:
+    """(B, T, D), large enough to saturate some gates."""
+    return (scale * torch.randn(3, frames, CELL_INPUTS, generator=torch.Generator().manual_seed(4))).requires_grad_()
+
+
+def with_gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    """Output, and the gradients of a random weighting of it by x and every parameter."""
+    y = module(x, LENGTHS)
+    weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(5))
+    return [y, *torch.autograd.grad((y * weights).sum(), [x, *module.parameters()])]
+
+
+@written_out
+def test_it_is_torchs_lstm_to_1e_5_with_its_weights(name: str) -> None:
+    """In outputs and gradients, and the weights load under the names that they have in rnn=lstm."""
+    theirs, ours = cell_cell("lstm"), cell_cell(name, seed=2)
+    ours.load_state_dict(theirs.state_dict())
+    for result, expected in zip(
+        with_gradients(ours, cell_inputs()), with_gradients(theirs, cell_inputs()), strict=True
+    ):
+        torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
+
+
+@written_out
+def test_it_starts_from_the_weights_of_torchs_lstm(name: str) -> None:
+    """From the same seed, so that an ablation over implementations has nothing else in it."""
+    ours, theirs = cell_cell(name).state_dict(), cell_cell("lstm").state_dict()
+    torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
+
+
+def clipped_reference(module: nn.Module, x: torch.Tensor, ceiling: float) -> torch.Tensor:
+    """Ambroszczyk2019 §1.2 and §2.4, a frame after the other: h = min(max(W x + U h + b, 0), ceiling)."""
+    weights = dict(module.named_parameters())
+    hidden, outputs = torch.zeros(len(x), CELL_HIDDEN), []
+    for t in range(x.shape[1]):
+        past = hidden @ weights["cell.weight_hh_l0"].T + weights["cell.bias_hh_l0"]
+        hidden = torch.relu(x[:, t] @ weights["cell.weight_ih_l0"].T + weights["cell.bias_ih_l0"] + past)
+        hidden = torch.minimum(hidden, torch.tensor(ceiling))
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_the_clipped_rnn_is_its_formula(scale: float) -> None:
+    module = cell_cell("rnn_relu")
+    x, x_reference = cell_inputs(scale=scale), cell_inputs(scale=scale)
+    result, expected = module(x, LENGTHS), clipped_reference(module, x_reference, ceiling=20.0)
+    torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-5)
+    assert (result.max() == 20.0) == (scale > 1), "the ceiling of Ambroszczyk2019 §1.2 is reached by loud inputs only"
+    weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(6))
+    ours, theirs = (torch.autograd.grad((y * weights).sum(), v)[0] for y, v in ((result, x), (expected, x_reference)))
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_the_clipped_rnns_ceiling_is_no_dead_knob() -> None:
+    with pytest.raises(ValueError, match="ceiling=0"):
+        component("rnn", "rnn_relu", ceiling=0)(CELL_INPUTS, CELL_HIDDEN)
+    torch.manual_seed(1)
+    assert (
+        component("rnn", "rnn_relu", ceiling=3.0)(CELL_INPUTS, CELL_HIDDEN)(cell_inputs(scale=40.0), LENGTHS).max()
+        == 3.0
+    )
+
+
+def min_gru_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Feng et al. 2024, §3.1.3 and appendix B, a frame after the other, in float64."""
+    update, candidate = (layer.double()(x.double()) for layer in (module.update, module.candidate))  # type: ignore[operator, union-attr]
+    kept = 1 - update.sigmoid()
+    positive = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+    hidden, outputs = torch.zeros(len(x), CELL_HIDDEN, dtype=torch.float64), []
+    for t in range(x.shape[1]):
+        hidden = kept[:, t] * hidden + (1 - kept[:, t]) * positive[:, t]
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "scale", "tolerance"), [(1, 1.0, 1e-6), (60, 2.0, 1e-5), (1000, 2.0, 1e-3), (60, 100.0, 1e-3)]
+)
+def test_min_grus_parallel_scan_is_its_sequential_form(frames: int, scale: float, tolerance: float) -> None:
+    """At a thousand frames and with gates wide open, too, where float32 loses digits as the docstring says."""
+    module, x = cell_cell("min_gru"), cell_inputs(frames, scale)
+    result = module(x, LENGTHS)
+    gradient = torch.autograd.grad(result.sum(), x)[0]
+    assert result.dtype == torch.float32
+    assert torch.isfinite(gradient).all()
+    x_reference = x.detach().requires_grad_()
+    expected = min_gru_reference(module, x_reference)
+    torch.testing.assert_close(result.double(), expected, atol=tolerance, rtol=tolerance)
+    expected_gradient = torch.autograd.grad(expected.sum(), x_reference)[0]
+    largest = expected_gradient.abs().max().item()
+    torch.testing.assert_close(gradient, expected_gradient, atol=2 * tolerance * largest, rtol=tolerance)
+
+
+def test_min_gru_survives_enormous_inputs() -> None:
+    module, x = cell_cell("min_gru"), cell_inputs(50, 1e4)
+    result = module(x, LENGTHS)
+    gradients = torch.autograd.grad(result.sum(), [x, *module.parameters()])
+    assert all(torch.isfinite(value).all() for value in (result, *gradients))
+
+
+EVEN = 6
+
+
+def associative(copies: int) -> nn.Module:
+    torch.manual_seed(1)
+    module: nn.Module = component("rnn", "associative_lstm", copies=copies)(CELL_INPUTS, EVEN)
+    return module
+
+
+def associative_reference(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Danihelka et al. 2016 in torch's own complex numbers, a frame and a copy after the other, in float64; a
+    permutation is a product with its matrix.
+    """
+    half = EVEN // 2
+    weights = {name: value.double() for name, value in module.state_dict().items()}
+    matrices = [torch.eye(half, dtype=torch.complex128)[order] for order in module.permutations]  # type: ignore[operator, union-attr]
+    hidden, traces = torch.zeros(len(x), EVEN, dtype=torch.float64), [torch.zeros(len(x), half) + 0j for _ in matrices]
+
+    def number(sums: torch.Tensor) -> torch.Tensor:
+        both = torch.complex(sums[:, :half], sums[:, half:])
+        return both / both.abs().clamp(min=1)
+
+    outputs = []
+    for frame in x.double().unbind(1):
+        sums = [
+            frame @ weights[f"inputs.{part}.weight"].T
+            + weights[f"inputs.{part}.bias"]
+            + hidden @ weights[f"recurrent.{part}.weight"].T
+            for part in range(6)
+        ]
+        forget, enter, leave = (gate.sigmoid() for gate in sums[:3])
+        key, query, value = map(number, sums[3:])
+        traces = [
+            forget * trace + (key @ matrix.T) * (enter * value) for trace, matrix in zip(traces, matrices, strict=True)
+        ]
+        read = sum((query @ matrix.T) * trace for trace, matrix in zip(traces, matrices, strict=True)) / len(traces)
+        read = read / read.abs().clamp(min=1)
+        hidden = torch.cat([leave * read.real, leave * read.imag], dim=1)
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize(("copies", "scale"), [(1, 1.0), (4, 1.0), (4, 10.0)])
+def test_the_associative_lstm_is_its_equations(copies: int, scale: float) -> None:
+    """Loud inputs reach the bound of keys and values, where a modulus is cut to 1."""
+    module, x = associative(copies), cell_inputs(scale=scale).detach()
+    with torch.no_grad():
+        result, expected = module(x, LENGTHS), associative_reference(module, x)
+    torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)
+    assert (result.unflatten(2, (2, -1)).square().sum(dim=2) <= 1 + 1e-6).all()
+
+
+def test_copies_of_the_memory_have_no_weights_of_their_own() -> None:
+    """The point of the cell: a larger memory with the same parameters."""
+    one, eight = ([p.shape for p in associative(copies).parameters()] for copies in (1, 8))
+    assert one == eight
+    assert not torch.equal(associative(1)(cell_inputs(), LENGTHS), associative(8)(cell_inputs(), LENGTHS))
+    rows = associative(8).permutations.tolist()  # type: ignore[union-attr, operator]
+    assert all(sorted(row) == [0, 1, 2] for row in rows)
+    assert len({tuple(row) for row in rows}) > 1
+
+
+@pytest.mark.parametrize(
+    ("width", "copies", "words"),
+    [(5, 4, "width=5: expected an even"), (6, 0, "copies=0: expected a whole"), (6, 1.5, "copies=1.5: expected")],
+)
+def test_an_odd_width_is_refused(width: int, copies: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        component("rnn", "associative_lstm", copies=copies)(CELL_INPUTS, width)

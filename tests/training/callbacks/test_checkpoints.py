@@ -1,5 +1,6 @@
-"""A run that is stopped and goes on gives the numbers of one that never was, bit for bit."""
+"""Checkpoints, and transcripts of an epoch."""
 
+import csv
 import json
 import os
 import signal
@@ -14,13 +15,15 @@ from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
-from asr_ablations.experiment.run import earlier_checkpoint
+from asr_ablations.experiment.run import earlier_checkpoint, run
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped, UsageError
 from asr_ablations.training.callbacks import resume
+from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
+from asr_ablations.training.trained_model import load_run
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import compose, tiny_overrides
 
@@ -309,3 +312,73 @@ def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest
             AtomicCheckpointIO().save_checkpoint({"a": 2}, path)
     assert AtomicCheckpointIO().load_checkpoint(path) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def transcripts_config(corpus: Path, outputs: Path, *more: str) -> Any:
+    small = ["width=8", "layers=1", "gpus=0", "logger=csv", "augment=specaugment", "optimizer.lr=0.01", "sweep=s"]
+    return compose(*tiny_overrides(corpus), *small, f"outputs={outputs}", f"max_epochs={EPOCHS}", *more)
+
+
+def rows(transcribed: Path) -> list[dict[str, str]]:
+    with (transcribed / "transcripts.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def transcribed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(
+        transcripts_config(
+            tiny_corpus, tmp_path_factory.mktemp("with"), "transcripts.every=2", "transcripts.utterances=3"
+        )
+    )
+
+
+def test_the_same_utterances_are_decoded_after_every_second_batch(transcribed: Path) -> None:
+    """Three of ten, evenly spaced, of both speakers; their texts stand in the corpus of tones (conftest.SENTENCES)."""
+    listed = [(row["batches"], row["id"], row["reference"]) for row in rows(transcribed)]
+    three = [("10-1-0000", "a cab"), ("10-1-0004", "dad had a cab"), ("11-1-0004", "bad dad")]
+    assert listed == [(str(batches), *one) for batches in (2, 4, 6) for one in three]
+
+
+def test_the_last_ones_are_of_the_last_weights(transcribed: Path) -> None:
+    """After the last batch of all: as the checkpoint transcribes them, without dropout and augmentation."""
+    trained = load_run(transcribed)
+    trained.data.read("train")
+    with torch.no_grad():
+        texts = trained.task.decoder(*trained.task(evenly_spaced(trained.data.sets["train"], 3)))
+    assert [row["hypothesis"] for row in rows(transcribed)[-3:]] == texts
+
+
+def test_a_run_with_them_trains_to_the_same_bits(transcribed: Path, tiny_corpus: Path, tmp_path: Path) -> None:
+    without = run(transcripts_config(tiny_corpus, tmp_path))
+    assert without.name == transcribed.name
+    assert not (without / "transcripts.csv").exists()
+    one, other = results(without), results(transcribed)
+    assert [key for key in one if not same(one[key], other[key])] == []
+
+
+def test_a_resumed_run_repeats_none_of_them(
+    transcribed: Path, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after the fourth batch, whose rows are written before its checkpoint; one batch was lost with the file
+    of the checkpoint, so that the fourth is trained on again.
+    """
+    cfg = transcripts_config(tiny_corpus, tmp_path, "transcripts.every=2", "transcripts.utterances=3")
+    with monkeypatch.context() as patched:
+        usual = fitting.trainer
+        disturbed = with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM))
+        patched.setattr(fitting, "trainer", disturbed)
+        with pytest.raises(Stopped):
+            run(cfg)
+    (stopped,) = (path.parent for path in tmp_path.rglob("status.json"))
+    with (stopped / "transcripts.csv").open("a") as file:
+        file.write("6,10-1-0000,a cab,of a step that the checkpoint has not seen\n")
+    assert rows(run(cfg)) == rows(transcribed)
+
+
+def test_parts_that_were_in_evaluation_mode_stay_there() -> None:
+    layers = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout())
+    layers[1].eval()
+    with evaluation_mode(layers):
+        assert not any(part.training for part in layers.modules())
+    assert [part.training for part in layers.modules()] == [True, True, False]

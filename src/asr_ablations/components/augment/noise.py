@@ -15,7 +15,7 @@ from asr_ablations.tools.random_streams import uniforms
 
 class Noise(NoAugmentation):
     """Adds a part of one of the audio files under `folder`, at any depth, to the waveform. Its power is lowest to
-    highest dB below that of the utterance; a file shorter than the utterance is repeated.
+    highest dB below the utterance; a file shorter than the utterance is repeated.
 
     File, position and ratio are drawn from (seed, epoch, utterance id). Raises UsageError without a folder of audio,
     and ValueError for lowest above highest.

@@ -55,7 +55,7 @@ def _spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Ten
 
 
 def _covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
-    """Whether a position (B, size) is inside any of the spans (B, masks, 2)."""
+    """Return whether a position (B, size) is inside any of the spans (B, masks, 2)."""
     position = torch.arange(size, device=device)
     begin, end = spans.to(device, non_blocking=True)[..., None].unbind(2)
     return ((position >= begin) & (position < end)).any(dim=1)

@@ -10,7 +10,7 @@ from torch import nn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
+from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded

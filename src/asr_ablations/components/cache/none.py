@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from asr_ablations.data import audio
-from asr_ablations.data.store import Recording
+from asr_ablations.data.recording_cache import Recording
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import number
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.store import Cached, CacheFolder, Recording, cache_key
+from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.files import expanded
 

@@ -70,7 +70,7 @@ class Folders(Corpus):
 
 
 class Download(TypedDict):
-    """Where archives can be downloaded. address: of the folder; sha256: of the archive of each split."""
+    """The source of archives. address: of the folder; sha256: of the archive of each split."""
 
     address: str
     sha256: Mapping[str, str]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Download(TypedDict):
-    """Where the archives are. address: of the folder; archive: the name of the language's, without _opus; md5: of
+    """The source of the archives. address: of the folder; archive: the name of the language's, without _opus; md5: of
     archives by name.
     """
 

@@ -8,7 +8,6 @@ import torch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.metrics.error_counts import character_errors, sum_errors
 from asr_ablations.tools.checks import number
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.contracts import Checkpoint, Debugging
@@ -41,10 +40,10 @@ class Overfit(Debugging):
         reached = checkpoint["callbacks"][self.state_key]["reached"]
         trainer.should_stop |= reached is not None and reached <= self.cer
 
-    def state_dict(self) -> Json:
+    def state_dict(self) -> dict[str, float | None]:
         return {"reached": self.reached}
 
-    def load_state_dict(self, state_dict: Json) -> None:
+    def load_state_dict(self, state_dict: dict[str, float | None]) -> None:
         self.reached = state_dict["reached"]
 
     def _learnt(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where the time of some training steps goes, operation by operation (torch.profiler)."""
+"""A profile of some training steps, operation by operation (torch.profiler)."""
 
 from pathlib import Path
 

@@ -113,7 +113,7 @@ class Scores:
         return self._look_up(prefix)[0]
 
     def end(self, prefix: str) -> float:
-        """What the end of the sentence adds to the score of a prefix."""
+        """The share of the sentence's end in the score of a prefix."""
         score: float = self.ngrams.BaseScore(self._look_up(prefix)[1], "</s>", kenlm.State())
         return self.alpha * NATS * score
 

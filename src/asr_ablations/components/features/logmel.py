@@ -6,7 +6,7 @@ from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, in_samples
-from asr_ablations.tools.products import linear
+from asr_ablations.tools.matrix_products import linear
 
 
 class LogMel(nn.Module):

@@ -6,7 +6,6 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import install
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
 
 
 class ArpaFile:
@@ -17,7 +16,7 @@ class ArpaFile:
             raise UsageError("lm.file is not set: an ARPA file, plain or .gz")
         self.file = Path(file)
 
-    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
+    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write the copy and the list of its words into the folder; returns the record of it."""
         if not self.file.is_file():
             raise UsageError(f"lm.file={self.file}: there is no such file")

@@ -9,7 +9,7 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.download import download
 from asr_ablations.language_models.model import install
 from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import Json, sha256
+from asr_ablations.tools.files import sha256
 from asr_ablations.tools.machine import one_at_a_time
 
 
@@ -33,7 +33,7 @@ class LibriSpeechModel:
             raise choices("lm.name", name, list(files))
         self.name, self.address, self.expected = name, address.rstrip("/"), files[name]
 
-    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
+    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Download and verify the model, write a lower-case copy and its words, and return what to record.
 
         The download lies beside the folder, so that the next run continues one that broke.

@@ -11,7 +11,7 @@ from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import collect, units
 from asr_ablations.tools.checks import is_whole, path_or_none, whole
 from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import Json, write
+from asr_ablations.tools.files import write
 
 ORDERS = (2, 6)
 """Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""
@@ -52,7 +52,7 @@ class NGram:
         if self.program not in (None, USUAL) and lmplz.find(str(self.program)) is None:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
-    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> Json:
+    def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write the model and its words into the folder; returns the record of it."""
         text = collect(corpus, alphabet, self.text, self.include)
         words = sorted({word for sentence in text.sentences for word in sentence})

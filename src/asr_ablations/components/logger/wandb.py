@@ -6,9 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from asr_ablations.components.logger.wandb_parts import begin_part, log_row, sync_command
-from asr_ablations.components.logger.wandb_run import end
-from asr_ablations.config.plain import plain_config
+from asr_ablations.components.logger.wandb_run import begin_part, end, log_row, sync_command
+from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 LONGEST_TAG = 64
 """Characters of a tag, by W&B's own rule."""
 ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
-"""What can be sent, by the names in logger.artifacts."""
+"""Files that can be sent, by the names in logger.artifacts."""
 
 
 def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[str]) -> "WandbLogger":
@@ -100,7 +99,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
                 print(f"W&B         later: {offline}", flush=True)
 
         def _end(self, exit_code: int) -> bool:
-            """Whether W&B has everything; a server that has not answered before is not waited for once more."""
+            """Return whether W&B has everything; a server that gave no answer before is not waited for again."""
             sent = not lost and (exit_code != 0 or send(self.experiment, run, artifacts))
             return end(self.experiment, exit_code) and sent
 
@@ -111,8 +110,8 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
 
 
 def of_the_folder(run: Run) -> Json:
-    """What a comparison by W&B needs beside the config: the run's identity, its start, its place among the runs of its
-    sweep, and what the sweep had declared.
+    """The values that a comparison by W&B needs beside the config: the run's identity, its start, its place among the
+    runs of its sweep, and the declaration of the sweep.
     """
     first = declared(run.folder.parent)
     return {
@@ -139,7 +138,7 @@ def run_id(run: Run) -> str:
 
 
 def tags(config: Json) -> list[str]:
-    """What the user typed of the experiment, as far as W&B takes it for a tag."""
+    """The overrides of the experiment that W&B accepts as tags."""
     typed = map(without_folder, of_the_experiment(str(word) for word in config.get("overrides") or []))
     return [*dict.fromkeys(word for word in typed if len(word) <= LONGEST_TAG)]
 

@@ -1,21 +1,35 @@
-"""The beginning and the end of a run at Weights & Biases, whether or not its server answers."""
+"""A run at Weights & Biases: its mode, its beginning and end, and its parts, whether or not its server answers.
+
+The mode is online where a login exists, else offline without a question; WANDB_MODE overrides both. A training's run is
+logged in parts: each attempt logs one, and logs again the rows that the server has not received. W&B is imported in
+functions only: reports and comparisons read this module.
+"""
 
 import os
 import ssl
 import sys
 import threading
+from collections.abc import Sequence
 from http.client import HTTPException
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, get_args
 from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, build_opener, getproxies
 
-from asr_ablations.components.logger.wandb_mode import WITHOUT_SERVER, mode
 from asr_ablations.runs.checkpoint import first_line
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.runs.metrics_files import FIGURES
+from asr_ablations.runs.wandb_rows import Logged
+from asr_ablations.tools.errors import UsageError, choices, refusals
+from asr_ablations.tools.files import Json
 
 if TYPE_CHECKING:
     import wandb
 
+LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"
+"""Name of the logger in a config."""
+Mode = Literal["online", "offline", "disabled", "shared"]
+WITHOUT_SERVER = ("offline", "dryrun", "disabled")
+"""Modes that need no server; dryrun is an older name."""
 PATIENCE_FIRST = 15
 """Seconds in which W&B's server has to give any answer at all, before a run is begun there."""
 PATIENCE = 30
@@ -24,6 +38,34 @@ PATIENCE_AT_END = 300
 """Seconds in which W&B's server has to have received everything after a run, artifacts included; W&B's own default
 waits without end. WANDB_FINISH_TIMEOUT overrides it.
 """
+STEP = "trainer/global_step"
+SYNCED = ".wandb.synced"
+"""Ending of W&B's own mark beside a file that `wandb sync` leaves out."""
+
+
+def mode() -> Mode:
+    """W&B's mode: WANDB_MODE where it is set, else online with a login and offline without one. Raises UsageError for a
+    mode that W&B has not.
+    """
+    chosen = os.environ.get("WANDB_MODE")
+    if not chosen:
+        return "online" if _logged_in() else "offline"
+    if chosen not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+        raise choices("WANDB_MODE", chosen, get_args(Mode))
+    return cast(Mode, chosen)
+
+
+def _logged_in() -> bool:
+    """Return whether there is an API key in the environment or in netrc; contacts no server."""
+    import netrc
+
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
 
 
 def begin(
@@ -73,7 +115,7 @@ def go_offline(reason: str, consequence: str) -> None:
 
 
 def why_silent(patience: float) -> str | None:
-    """Why W&B's server cannot be reached; None where it gives any answer within `patience` seconds. Its client would
+    """The reason why W&B's server cannot be reached, or None if it answers within `patience` seconds. Its client would
     try again for all the time that a run may take to begin, whatever the reason.
 
     Raises UsageError for an address and for other settings that W&B refuses.
@@ -99,7 +141,7 @@ def why_silent(patience: float) -> str | None:
 
 
 def _ask(opener: OpenerDirector, address: str, patience: float) -> str | None:
-    """Why there is no answer; None where there is one, and where W&B's client has to judge."""
+    """The reason for no answer; None if there is an answer, or if W&B's client has to judge."""
     try:
         opener.open(address, timeout=patience).close()
     except HTTPError:
@@ -125,3 +167,64 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def begin_part(options: Json, logged: Logged, validation: Sequence[object], *, offline: bool = False) -> "wandb.Run":
+    """Begin a part of a training's run: what one attempt logs. Rows that W&B's server lacks are logged again:
+    the last ones of a run that was killed are in no file of W&B's.
+
+    options: of wandb.init; validation: names of the sets; offline: whatever the mode, and with every row.
+    """
+    folder = Path(options["dir"])
+    earlier = unsynced(folder, str(options["id"]))
+    cut = logged.cut or offline
+    experiment = begin(**options, offline=offline, resume="allow", offline_resume=None if cut else "allow")
+    define_metrics(experiment, validation)
+    # Offline, what the server has is not known: where it may lack something, the run begins anew, with everything.
+    behind = 0 if cut else len(logged.rows)
+    first = behind if experiment.offline else experiment.starting_step
+    if cut or not experiment.offline:  # this part has all that the earlier ones have, and the server has not
+        for file in earlier:
+            file.with_suffix(SYNCED).touch()
+    for place in range(first, len(logged.rows)):
+        log_row(experiment, place, logged.rows[place])
+    logged.part(begins=True, project=None if experiment.offline else experiment.project_url)
+    return experiment
+
+
+def define_metrics(experiment: "wandb.Run", validation: Sequence[object]) -> None:
+    """Every metric is drawn over the trainer's step; the summary has the lowest error rates and losses."""
+    experiment.define_metric(STEP)
+    experiment.define_metric("*", step_metric=STEP, step_sync=True)
+    for name in validation:
+        for figure in FIGURES:
+            experiment.define_metric(f"validation/{name}/{figure}", step_metric=STEP, step_sync=True, summary="min")
+
+
+def log_row(experiment: "wandb.Run", place: int, row: Json) -> bool:
+    """Log a row at its place, which is W&B's step, with the time at which it was logged first; whether W&B took it: a
+    table is an artifact, for which its server has to answer.
+    """
+    import wandb
+
+    tables = {key: wandb.Table(columns=columns, data=data) for key, (columns, data) in row["tables"].items()}
+    step = {} if row["step"] is None else {STEP: row["step"]}
+    try:
+        experiment.log({**row["values"], **tables, **step, "_timestamp": row["time"]}, step=place, commit=True)
+    except refusals():
+        return False
+    return True
+
+
+def unsynced(folder: Path, id_: str = "*") -> list[Path]:
+    """W&B's files of offline parts in a run's folder that were not sent, the oldest first. id_: of one W&B run."""
+    files = folder.glob(f"wandb/offline-run-*/run-{id_}.wandb")
+    return sorted(file for file in files if not file.with_suffix(SYNCED).exists())
+
+
+def sync_command(folders: Sequence[Path]) -> str | None:
+    """The command that sends the offline parts of runs; None where there are none."""
+    parts = [f"{folder}/wandb/offline-run-*" for folder in folders if unsynced(folder)]
+    if len(parts) > 1 and len({folder.parent for folder in folders}) == 1:
+        parts = [f"{folders[0].parent}/*/wandb/offline-run-*"]
+    return f"wandb sync {' '.join(parts)}" if parts else None

@@ -20,7 +20,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256, whole_file
 from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.terminal import bar
-from asr_ablations.training.load import find, load
+from asr_ablations.training.trained_model import find, load
 
 log = logging.getLogger(__name__)
 

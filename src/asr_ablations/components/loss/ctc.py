@@ -33,7 +33,7 @@ class CTC:
         return self.reduction(nats, batch.target_lengths)
 
     def weight(self, batch: Batch) -> int:
-        """What a batch counts in a mean over batches."""
+        """Return the weight of a batch in a mean over batches."""
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import library
 from torch.nn.functional import ctc_loss, pad
 
-from asr_ablations.tools.products import exact_products, trusted
+from asr_ablations.tools.matrix_products import exact_products, trusted
 
 SCHEMAS = {
     "ctc_forward": "(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts) -> (Tensor, Tensor)",
@@ -76,7 +76,7 @@ def _ends(labels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 
 
 def _skips(labels: torch.Tensor) -> torch.Tensor:
-    """Whether a state (B, S) may follow the one two before it: labels that are not the same one twice."""
+    """Return whether a state (B, S) may follow the one two before it: labels that are not the same one twice."""
     return (labels != 0) & (labels != pad(labels, (2, 0))[:, : labels.shape[1]])
 
 
@@ -141,7 +141,7 @@ def device_ctc(
 
 @cache
 def usable(device: str) -> bool:
-    """Whether this type of device takes this CTC: CUDA does, once it has given the numbers of torch's on a CPU."""
+    """Return whether this type of device takes this CTC: CUDA does, once its numbers match torch's on a CPU."""
     return device == "cuda" and trusted(
         _kernels, LIBRARY, lambda: disagreement(device), "CTC is torch's own, which waits for the GPU"
     )

@@ -33,7 +33,7 @@ class Reduction:
         return nats.mean()
 
     def weight(self, batch: Batch) -> int:
-        """What a batch counts in a mean over batches."""
+        """Return the weight of a batch in a mean over batches."""
         return 1 if self.name == "sum" else len(batch)
 
 
@@ -62,7 +62,7 @@ class Framewise:
         return self.reduction(_sum_over_frames(nats, lengths), lengths)
 
     def weight(self, batch: Batch) -> int:
-        """What a batch counts in a mean over batches."""
+        """Return the weight of a batch in a mean over batches."""
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:

@@ -4,20 +4,20 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout
 
+from asr_ablations.tools.checks import number
+
 
 class Dropout(nn.Module):
     """Sets each number of x to 0 with probability `rate` and multiplies the others by 1 / (1 - rate), in training only.
 
     It is a module between layers and not an argument of torch's recurrent layers, which does nothing in a single layer.
     Masks come from torch's global generator of the device, which assembly seeds for dropout alone: with its state
-    restored (torch.set_rng_state) the same masks follow. Raises ValueError for a rate outside 0 ≤ rate < 1.
+    restored (torch.set_rng_state) the same masks follow. Raises UsageError for a rate outside 0 ≤ rate < 1.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        if not 0 <= rate < 1:
-            raise ValueError(f"dropout={rate}: expected a number from 0 to below 1")
-        self.rate = rate
+        self.rate = number("dropout", rate, least=0, below=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training and self.rate and x.device.type == "cpu":
@@ -26,7 +26,7 @@ class Dropout(nn.Module):
 
 
 def kept(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """What dropout multiplies x on a CPU by, (…) as x. torch's own mask there takes twice as long as this: a number
+    """The factors of dropout on a CPU, (…) as x. torch's own mask there takes twice as long as this: a number
     is dropped where the 32 bits that are drawn for it are among the lowest `rate` of all.
     """
     words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # every 64 bits: two numbers

@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 from asr_ablations.components.model.convolution import CEILING, InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.config.checks import MOST
-from asr_ablations.tools.checks import is_whole, number, whole
+from asr_ablations.config.plain_keys import MOST
+from asr_ablations.tools.checks import is_whole, whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
@@ -89,7 +89,6 @@ class DeepSpeech2(nn.Module):
         super().__init__()
         whole("model.width", width, 1, MOST["width"])
         whole("model.layers", layers, 1, MOST["layers"])
-        number("model.dropout", dropout, least=0, below=1)
         if lookahead and directions != "forward":
             log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
         if not convolutions:

@@ -149,8 +149,8 @@ class BatchNorm(nn.Module):
         return (centred * scale + self.bias * mask).to(x.dtype)
 
     def fuses(self, x: torch.Tensor) -> bool:
-        """Whether forward clips to low..high as well, in one operation: in training, and on a CPU in a process of its
-        own, with weights in float32.
+        """Return whether forward also clips to low..high, in one operation: in training, and on a CPU in a process of
+        its own, with weights in float32.
         """
         if x.device.type == "cpu":
             return self.training and self.reduce is local and self.weight.dtype == torch.float32

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import library
 
-from asr_ablations.tools.products import trusted
+from asr_ablations.tools.matrix_products import trusted
 
 SCHEMAS = {
     "norm_moments": "(Tensor x, Tensor lengths, int frames, int inner) -> Tensor",
@@ -159,8 +159,8 @@ class Normalise(torch.autograd.Function):
 
 @cache
 def usable(device: str) -> bool:
-    """Whether the operations can be used on this type of device: on CUDA once they have given the references' numbers
-    there. A machine without Triton or a compiler keeps the plain operations, which are slower.
+    """Return whether the operations can be used on this type of device: on CUDA once they have given the references'
+    numbers there. A machine without Triton or a compiler keeps the plain operations, which are slower.
     """
     if device == "meta":
         return True

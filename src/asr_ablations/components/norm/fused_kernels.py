@@ -14,7 +14,7 @@ import triton.language as tl
 TILE = 2048
 """Numbers that a program holds at a time."""
 PROGRAMS = 1024
-"""Of a sum, at most: enough for the processors of any GPU."""
+"""The most parts of a sum: enough for the processors of any GPU."""
 
 
 @triton.jit

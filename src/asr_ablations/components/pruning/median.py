@@ -35,7 +35,7 @@ class MedianStopping(pl.Callback):
             raise Pruned(reason)
 
     def reason(self) -> str | None:
-        """Why to end the run, as a message; None to continue."""
+        """Return the reason to end the run, or None to continue."""
         own = curve(self.folder, self.key)
         epochs = len(own)
         others = [rates[:epochs] for rates in self._finished_curves() if len(rates) >= epochs]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.autograd.function import once_differentiable
 
-from asr_ablations.tools.products import linear, packed
+from asr_ablations.tools.matrix_products import linear, packed
 
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Slope: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -24,7 +24,7 @@ def by_frame(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
 
 
 def applies(x: torch.Tensor) -> bool:
-    """Whether these are faster here than torch's own: in training in float32 on a CPU."""
+    """Return whether these are faster here than torch's own: in training in float32 on a CPU."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and torch.is_grad_enabled()
 
 

@@ -7,7 +7,6 @@ import pytorch_lightning as pl
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import Json
 from asr_ablations.training.contracts import Checkpoint, Stopping
 from asr_ablations.training.task import task_of
 
@@ -43,8 +42,8 @@ class Patience(Stopping):
         # a run that was killed after its end and before its evaluation must not train on
         trainer.should_stop |= checkpoint["callbacks"][self.state_key]["waited"] >= self.patience
 
-    def state_dict(self) -> Json:
+    def state_dict(self) -> dict[str, float]:
         return {"lowest": self.lowest, "waited": self.waited}
 
-    def load_state_dict(self, state_dict: Json) -> None:
-        self.lowest, self.waited = state_dict["lowest"], state_dict["waited"]
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        self.lowest, self.waited = state_dict["lowest"], int(state_dict["waited"])

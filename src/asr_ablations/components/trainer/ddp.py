@@ -3,7 +3,7 @@
 from pytorch_lightning.strategies import DDPStrategy
 
 from asr_ablations.training.contracts import ParallelTraining
-from asr_ablations.training.lightning import UnhurriedRanks
+from asr_ablations.training.ddp import UnhurriedRanks
 
 
 class Synchronous(ParallelTraining):

@@ -17,7 +17,7 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a user says of the plan of a sweep; conf/until/verdict.yaml describes the keys. margin: in points.
+    """The plan of a sweep, as the user states it; conf/until/verdict.yaml describes the keys. margin: in points.
 
     Raises UsageError for values out of range.
     """

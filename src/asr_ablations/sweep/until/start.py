@@ -12,7 +12,7 @@ from asr_ablations.comparison.planned_looks import follow, planned_arms
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
-from asr_ablations.config.checks import check
+from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of

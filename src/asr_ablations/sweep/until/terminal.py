@@ -33,8 +33,8 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     plan, metric, terminal = planned.plan, planned.design.metric, console()
     title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
     table = Table(title=title, title_justify="left")
-    for column in ("arm", f"less {plan.baseline}", "interval", "state", "next"):
-        table.add_column(column, justify="right" if column.startswith(("less", "inter")) else "left", overflow="fold")
+    for column in ("arm", "difference", "interval", "state", "next"):
+        table.add_column(column, justify="right" if column in ("difference", "interval") else "left", overflow="fold")
     for contrast in look.contrasts:
         table.add_row(*_row(contrast, metric, plan))
     terminal.print(table)
@@ -55,7 +55,8 @@ def _next(contrast: Contrast, plan: VerdictPlan) -> str:
     assert look is not None
     if contrast.outcome == "open":
         chance = "" if look.chance is None else f"; chance of a verdict {100 * look.chance:.0f} %"
-        return f"{plan.looks[look.number] - look.runs} more seeds{chance}"
+        missing = plan.looks[look.number] - look.runs
+        return f"{missing} more seed{'' if missing == 1 else 's'}{chance}"
     if contrast.outcome == "undecided" and look.number < look.of:
         return f"given up: chance of a verdict {100 * (look.chance or 0.0):.0f} %"
     return ""

@@ -1,18 +1,67 @@
-"""The languages of the built-in corpus: one module per language, named by its code.
+"""The languages of the built-in corpus: each has a module of rules, named by its code, and mostly a file of words.
 
 A module has a function `language()`, which returns its Language. The alphabet is conf/alphabet/<code>.yaml.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
-from asr_ablations.synthesis.grammar import Language
+import yaml
+
+FOLDER = Path(__file__).parent
+Productions = list[tuple[float, list[str]]]
+
+
+@dataclass(frozen=True)
+class Language:
+    """A grammar, its words and its voices.
+
+    grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
+    categories: category in capitals → its words, the most frequent first.
+    correct: applied last to the words of a sentence (a → an).
+    accents: kind of speaker (clean, other) → espeak-ng's names of its voices.
+    """
+
+    grammar: Mapping[str, Productions]
+    categories: Mapping[str, Sequence[str]]
+    correct: Callable[[list[str]], list[str]]
+    accents: Mapping[str, Sequence[str]]
+
+
+def parse_grammar(text: str) -> dict[str, Productions]:
+    """Parse a grammar: a line with a symbol, then indented lines of `weight production | weight production`."""
+    grammar: dict[str, Productions] = {}
+    symbol = ""
+    for line in filter(str.strip, text.splitlines()):
+        if not line.startswith(" "):
+            symbol = line.strip()
+            continue
+        for alternative in line.split("|"):
+            weight, *production = alternative.split()
+            grammar.setdefault(symbol, []).append((float(weight), production))
+    return grammar
+
+
+def words(text: str) -> list[str]:
+    """Return the distinct words of a text, in its order."""
+    return list(dict.fromkeys(text.split()))
+
+
+def load_words(code: str) -> dict[str, dict[str, str]]:
+    """Return the texts of <code>.yaml by section and name. Raises ValueError for a file of another shape."""
+    content = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
+    for section, texts in content.items():
+        if not all(isinstance(part, str) for part in (section, *texts, *texts.values())):
+            raise ValueError(f"{code}.yaml, {section}: expected names with texts")
+    return dict(content)
 
 
 def codes() -> list[str]:
     """Return the codes of all languages, in alphabetical order."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
+    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
 @lru_cache

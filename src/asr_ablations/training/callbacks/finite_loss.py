@@ -8,7 +8,7 @@ import torch
 from asr_ablations.runs.status import Diverged
 from asr_ablations.training.callbacks.metrics_table import step_loss
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.lightning import gathered
+from asr_ablations.training.ddp import gathered
 
 
 class FiniteLoss(pl.Callback):

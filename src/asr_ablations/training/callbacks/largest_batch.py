@@ -12,7 +12,7 @@ from asr_ablations.data.batch import Batch, BatchSize, batch_size
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Unreadable, collate
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.lightning import several
+from asr_ablations.training.ddp import several
 from asr_ablations.training.task import CTCTask, task_of
 
 OPTIMIZER_COPIES = 2
@@ -61,7 +61,7 @@ def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
 
 
 def _largest_that_fits(task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Precision) -> int:
-    """How many of the utterances fit, halved until they do; 0 where not even one does."""
+    """Return the number of utterances that fit, halved until they do; 0 if not even one fits."""
     count = len(indices) // 2
     while count and not _fits(task, data, indices[:count], precision):
         count //= 2

@@ -15,7 +15,7 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.lightning import gathered
+from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
@@ -30,7 +30,7 @@ Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 
 class RankState(TypedDict):
-    """What a checkpoint holds for each rank. random: states of the generators `cpu` and, if any, `cuda`."""
+    """The state of a rank in a checkpoint. random: states of the generators `cpu` and, if any, `cuda`."""
 
     random: dict[str, torch.Tensor]
     means: Means
@@ -130,7 +130,7 @@ class LastCheckpoint(pl.Callback):
         self._resumed = True
 
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
-        """Whether to save now, and the signal to stop on: the same for all ranks, decided by the first."""
+        """Return whether to save now, and the signal to stop on: the same for all ranks, decided by the first."""
         now = time.monotonic()
         due = now - self._saved >= 60 * self.minutes
         if trainer.is_last_batch:
@@ -214,7 +214,7 @@ def _random_state(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
 
 
 def _on_cuda(trainer: pl.Trainer) -> bool:
-    """Whether the run uses a GPU: to ask CUDA itself would open it."""
+    """Return whether the run uses a GPU: to ask CUDA itself would open it."""
     return trainer.strategy.root_device.type == "cuda"
 
 

@@ -1,4 +1,4 @@
-"""How a training run uses its machine, sampled over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
+"""Use of the machine by a training run, sampled over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
 
 import csv
 import threading

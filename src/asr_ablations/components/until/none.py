@@ -1,5 +1,0 @@
-"""The runs are those that the sweep names."""
-
-
-def none() -> None:
-    """No runs are added."""

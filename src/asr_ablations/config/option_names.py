@@ -1,0 +1,73 @@
+"""A config as plain choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
+
+import os
+from collections.abc import Iterator
+
+from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten, of_the_experiment, with_nulls
+
+KEPT = ("sweep", "ablation", "arms", "arm")
+"""Keys that change no number, and that a comparison of runs reads."""
+HIDDEN = frozenset(
+    {*(key for key in MACHINE_KEYS if key not in KEPT), "languages", "cache.root", "cache.gigabytes"}
+) | {f"data.{key}" for key in WHEREABOUTS}
+
+
+def plain_config(config: Config) -> Config:
+    """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine, and
+    with ~ for the home folder. config: resolved.
+    """
+    known = groups()
+    plain: Config = {}
+    for key, value in with_nulls(config).items():
+        if key in ("ablation", "arms"):
+            plain[key] = value
+        elif value is None and key in known and (name := null_option(key)):
+            plain[key] = name
+        elif isinstance(value, dict):
+            plain |= {key: chosen(key, value, config)} if key in known and "_target_" in value else {}
+            plain |= _leaves(value, f"{key}.")
+        else:
+            plain[key] = value
+    kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
+    words = config.get("overrides")
+    typed = [str(word) for word in words] if isinstance(words, list) else []
+    return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
+
+
+def chosen(group: str, node: Config, config: Config) -> str:
+    """The name of the option that a node is: of the files of the group with its target the one that differs least from
+    the config, and of those the one that says most.
+    """
+    named = [name for name, option in options_by_name(group).items() if option["_target_"] == node["_target_"]]
+    if not named:
+        return str(node["_target_"]).rpartition(".")[2]
+    whole = _leaves({**config, group: node})
+
+    def distance(name: str) -> tuple[int, int]:
+        content = contents_by_name(group)[name]
+        sets = {group: content} if "_target_" in content else content
+        fixed = {key: value for key, value in _leaves(sets).items() if "${" not in str(value)}
+        return sum(whole.get(key) != value for key, value in fixed.items()), -len(fixed)
+
+    return min(named, key=distance)
+
+
+def _leaves(node: Config, prefix: str = "") -> dict[str, object]:
+    return {key: value for key, value in flatten(node, prefix).items() if key.rpartition(".")[2] not in MARKS}
+
+
+def _parents(key: str) -> Iterator[str]:
+    """The dotted key and all that it stands below: a.b.c, a.b, a."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
+
+
+def _without_home(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_home(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_home(inner) for inner in value]
+    home = os.path.expanduser("~")
+    return value.replace(f"{home}/", "~/") if isinstance(value, str) and len(home) > 1 else value

@@ -1,0 +1,166 @@
+"""Selection of the utterances that a run uses: faults of the others, and how they are treated."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.tools.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+FEATURE_FRAMES = 100
+"""Feature frames per second in every published setting (a hop of 10 ms). No model has more frames for a transcript, and
+human speech is slower. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
+INFEASIBLE = "infeasible"
+OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
+TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
+UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
+"""Reasons that are no faults of an utterance: another model or another limit uses it."""
+
+
+@dataclass(frozen=True)
+class Screened:
+    """One set: the utterances that are kept, those that are left out, by reason, and the ids of those whose transcripts
+    need more than the model's output frames (left out of training; of evaluation only where there is no frame at all).
+    """
+
+    kept: Utterances
+    left_out: dict[str, list[Utterance]] = field(default_factory=dict)
+    infeasible: list[str] = field(default_factory=list)
+
+    def left_out_ids(self) -> dict[str, list[str]]:
+        """Return the ids that are left out, sorted, by reason."""
+        return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
+
+
+def screen(
+    corpus: Corpus,
+    alphabet: Alphabet,
+    output_frames: Callable[[torch.Tensor], torch.Tensor],
+    names: Sequence[str] | None = None,
+) -> dict[str, Screened]:
+    """Return the named sets of the corpus, by default all: train, and the splits of validation and test.
+
+    Raises UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
+    """
+    judged = judge(corpus, alphabet, names)
+    bad = [u for utterances in judged.values() for u in utterances.take(utterances.has("fault"))]
+    if bad and corpus.on_bad == "stop":
+        more = f"; {len(bad) - 1} more are unusable, src/prepare.py with the same data lists all" if bad[1:] else ""
+        raise UsageError(f"{bad[0].id}: {bad[0].fault}{more} (data.on_bad=skip leaves them out)")
+    return select(judged, corpus, alphabet, output_frames)
+
+
+def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
+    """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids."""
+    judged = {}
+    for name in dict.fromkeys(names or corpus.sets()):
+        utterances = corpus.read_set(name)
+        occurrences = Counter(utterances.strings("id"))
+        repeated = np.zeros(len(utterances), np.bool_)
+        if len(occurrences) < len(utterances):
+            repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
+        texts = Transcripts.of(utterances, alphabet)
+        available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
+        suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
+        faults = {i: _fault(utterances[i], alphabet, occurrences[utterances[i].id]) for i in np.flatnonzero(suspects)}
+        judged[name] = utterances.replaced({i: replace(utterances[i], fault=x) for i, x in faults.items() if x})
+    return judged
+
+
+class Transcripts(NamedTuple):
+    """All texts of a set (N,). least_frames: needed by CTC; unfit: true if empty or with foreign characters."""
+
+    least_frames: np.ndarray
+    unfit: np.ndarray
+
+    @staticmethod
+    def of(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
+        least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        for chunk in utterances.chunks():
+            labels, counts = alphabet.encode_all([*chunk.strings("text")])
+            owners = np.repeat(np.arange(len(chunk)), counts)
+            least.append(shortest_paths(labels, counts))
+            unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
+        return Transcripts(np.concatenate(least), np.concatenate(unfit))
+
+
+def select(
+    judged: Mapping[str, Utterances],
+    corpus: Corpus,
+    alphabet: Alphabet,
+    output_frames: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, Screened]:
+    """Return the sets without unusable utterances and those that are too long, train without those that CTC cannot
+    learn, and the others without those that have no output frame.
+
+    Raises UsageError if that leaves a set empty.
+    """
+    selected = {}
+    for name, utterances in judged.items():
+        trained = name == "train"
+        sound = ~utterances.has("fault")
+        infeasible, too_short = sound.copy(), sound.copy()
+        available = _output_frames(utterances.take(sound), output_frames)
+        infeasible[sound] = available < Transcripts.of(utterances.take(sound), alphabet).least_frames
+        too_short[sound] = available == 0
+        if trained:
+            too_short = infeasible
+        longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
+        out = ~sound | too_short | (utterances.column("duration") > longest)
+        left_out: dict[str, list[Utterance]] = {}
+        for i in np.flatnonzero(out):
+            left_out.setdefault(_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
+        _warn(name, len(utterances), left_out)
+        ids = sorted(utterances.take(infeasible).strings("id"))
+        selected[name] = Screened(utterances.take(~out), left_out, ids)
+    return selected
+
+
+def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
+    """Return why the utterance is left out: a fault, too few frames, or else its length."""
+    if utterance.fault:
+        return utterance.fault.partition(":")[0]
+    if too_short:
+        return INFEASIBLE if trained else TOO_SHORT
+    return OVER_LONG if trained else OVER_LONG_TO_EVALUATE
+
+
+def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
+    """Return what is wrong with the id or the text of an utterance, "" for nothing."""
+    if occurrences > 1:
+        return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
+    if not utterance.text:
+        return f"empty transcript: {utterance.audio}"
+    if foreign := alphabet.foreign(utterance.text):
+        return f"characters outside the alphabet: {' '.join(map(repr, foreign))} in {utterance.text!r}"
+    needed, available = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
+    if needed > available:
+        return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
+    return ""
+
+
+def _output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+    """Return the model's output frames (N,) of utterances."""
+    samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
+    return output_frames(samples).numpy()
+
+
+def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
+    """Log what is left out of a set of `count` utterances, by reason. Raises UsageError if nothing else is left."""
+    for reason, utterances in left_out.items():
+        ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
+        log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)
+    if left_out and count == sum(map(len, left_out.values())):
+        what = "training utterance" if name == "train" else f"utterance of {name}"
+        raise UsageError(f"no {what} is left: {'; '.join(left_out)}")

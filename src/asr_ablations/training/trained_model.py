@@ -1,0 +1,177 @@
+"""Loading of a trained model from a run folder. The folder can be a stranger's: nothing in it is executed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from asr_ablations.config.build import build
+from asr_ablations.config.plain_keys import check
+from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.runs.checkpoint import first_line, read_checkpoint
+from asr_ablations.runs.identity import fill
+from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
+from asr_ablations.runs.reader import read_config
+from asr_ablations.runs.status import why_unfinished
+from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import sha256
+from asr_ablations.training.assembly import assemble
+from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.task import CTCTask
+
+KINDS = ("last", "best")
+
+
+class Trained(NamedTuple):
+    """A trained task in evaluation mode on the CPU, its data (not read yet), the run folder and the file of its
+    weights.
+    """
+
+    cfg: DictConfig
+    task: CTCTask
+    data: SpeechData
+    folder: Path
+    checkpoint: Path
+
+
+def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTask, Alphabet]:
+    """Config, task and alphabet of a run folder or of a .ckpt in it, without a corpus. Raises as load_run."""
+    trained = load_run(path, checkpoint)
+    return trained.cfg, trained.task, trained.task.alphabet
+
+
+def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
+    """The trained run of a run folder or of a .ckpt in it. checkpoint: last or best; root: where the corpus is now, in
+    place of data.root.
+
+    Raises UsageError for a folder that holds no finished run, a config that is not trusted, and a checkpoint that has
+    another alphabet or model, is damaged, or holds more than weights. A .ckpt may belong to an unfinished run.
+    """
+    folder, file = find(Path(path), checkpoint)
+    cfg = checked_config(folder)
+    if root is not None:
+        cfg.data.root = root
+    weights = read_checkpoint(file)
+    try:
+        task, data = assemble(cfg, build(cfg.data), _alphabet(cfg, weights))
+    except (OmegaConfBaseException, AttributeError) as error:
+        raise UsageError(f"{folder / CONFIG}: of another version, or incomplete: {first_line(error)}") from error
+    try:
+        task.on_load_checkpoint(weights)
+        task.load_state_dict(weights["state_dict"])
+    except (ValueError, KeyError, RuntimeError) as error:
+        raise UsageError(f"{file}: does not fit {folder / CONFIG}: {first_line(error)}") from error
+    return Trained(cfg, task.eval(), data, folder, file)
+
+
+def _alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
+    """The alphabet of a checkpoint, where the config does not spell it; else None."""
+    if "characters" in cfg.alphabet or "alphabet" not in weights:
+        return None
+    return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
+
+
+def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
+    """The run folder and the checkpoint that a path means. Raises UsageError where one of them is missing."""
+    if checkpoint not in KINDS:
+        raise choices("checkpoint", checkpoint, KINDS)
+    if path.suffix == ".ckpt":
+        folders = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
+        if not path.is_file():
+            raise UsageError(f"{path}: there is no such checkpoint")
+        if not folders:
+            raise UsageError(f"{path}: no {CONFIG} beside it or in the folder above, as in a run folder")
+        return folders[0], path
+    if not (path / CONFIG).is_file():
+        raise UsageError(f"{path}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
+    if reason := why_unfinished(path):
+        raise UsageError(f"{path}: this run is not finished: {reason} (to use it all the same, name a .ckpt in it)")
+    file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
+    if not file.is_file():
+        raise UsageError(f"{path}: no {CHECKPOINTS}/{checkpoint}.ckpt in it")
+    return path, file
+
+
+def checked_config(folder: Path) -> DictConfig:
+    """The checked config of a run. Raises UsageError for one that is damaged or builds what is no component."""
+    cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
+    try:
+        if "model" not in cfg or "data" not in cfg:
+            raise UsageError(f"{file}: no config of a run: it names no model or no data")
+        fill(cfg)
+        check(cfg)
+    except (OmegaConfBaseException, AttributeError) as error:
+        raise UsageError(f"{file}: no config of a run: {first_line(error)}") from error
+    return cfg
+
+
+NAMED = 4
+"""Weights that a message names; it counts the rest."""
+EXTRA = "_extra_state"
+"""State of a model beside its tensors; it follows from the config and not from the weights."""
+
+
+def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
+    """Give the task's model the weights and running statistics of a checkpoint. expected: the SHA-256 of the file;
+    parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`; None for the whole model.
+
+    Raises UsageError for another file than expected, one that holds more than weights, and weights that do not fit,
+    which are named.
+    """
+    if (actual := sha256(file)) != expected:
+        raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
+    checkpoint = read_checkpoint(file)
+    given = {
+        key.removeprefix("model."): value
+        for key, value in checkpoint["state_dict"].items()
+        if key.startswith("model.") and isinstance(value, torch.Tensor)
+    }
+    assert isinstance(task.model, torch.nn.Module)
+    own = {key: value for key, value in task.model.state_dict().items() if not key.endswith(EXTRA)}
+    given = {key: value for key, value in given.items() if not key.endswith(EXTRA)}
+    chosen = _chosen(own, parts)
+    problems = _problems(chosen, {key: given[key] for key in _chosen(given, parts, known=own)})
+    if problems:
+        more = f"; and {len(problems) - NAMED} more" if problems[NAMED:] else ""
+        hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
+        raise UsageError(f"{file}: does not fit this model: {'; '.join(problems[:NAMED])}{more}{hint}")
+    last = next(reversed(own), "").rpartition(".")[0]
+    characters = str(checkpoint.get("alphabet", ""))
+    if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
+        raise UsageError(
+            f"{file}: its output is of the alphabet {characters!r}, this run's is {task.alphabet.characters!r}; "
+            f"weights_parts takes the parts without {last}"
+        )
+    task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
+
+
+def _chosen(
+    state: Mapping[str, torch.Tensor], parts: Sequence[str] | None, known: Iterable[str] | None = None
+) -> dict[str, torch.Tensor]:
+    """The entries of these parts. Raises UsageError for a part that no entry of `known`, by default of these, has."""
+    if parts is None:
+        return dict(state)
+    names = list(known or state)
+    for part in parts:
+        if not any(_within(key, part) for key in names):
+            raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in names}))
+    return {key: value for key, value in state.items() if any(_within(key, part) for part in parts)}
+
+
+def _within(key: str, part: str) -> bool:
+    return key == part or key.startswith(f"{part}.")
+
+
+def _problems(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> list[str]:
+    """Reasons why the given weights cannot replace the model's own, an entry for each."""
+    lacking = [f"{key} is not in it" for key in own if key not in given]
+    shapes = [
+        f"{key} is {list(given[key].shape)} there and {list(value.shape)} here"
+        for key, value in own.items()
+        if key in given and given[key].shape != value.shape
+    ]
+    return [*shapes, *lacking, *(f"{key} is only there" for key in given if key not in own)]

@@ -1,0 +1,344 @@
+"""Arms: declared, listed, identical, described, with their noise."""
+
+from collections.abc import Sequence
+from math import sqrt
+from pathlib import Path
+from statistics import correlation, variance
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from asr_ablations.comparison.comparison import compare, compare_runs
+from asr_ablations.comparison.confounds import ConfoundedError
+from asr_ablations.comparison.declaration import Declaration, agreement, parse
+from asr_ablations.comparison.derived_tables import descriptions, one_arm
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.seed_variance import SetNoise, noise_of_runs
+from asr_ablations.report.formats import markdown
+from asr_ablations.report.results_md import answers, noise_section
+from asr_ablations.report.sections import sections
+from asr_ablations.runs.reader import read_summary
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.invented_records import record, records
+from tests.helpers.run_folders import write_run, write_sweep
+
+ABLATION = {"question": "Does it matter?", "factor": "schedule"}
+WORDS = "are alike to the last utterance"
+
+
+def warnings(outputs: Path) -> list[str]:
+    return [line for line in compare([outputs / "sweep"], Options()).warnings if WORDS in line]
+
+
+def runs(outputs: Path, schedule: str, noises: list[int], curve: list[float] | None = None) -> None:
+    for seed, noise in enumerate(noises):
+        choice = f"schedule={schedule}"
+        write_run(outputs, choice, f"seed={seed}", noise=noise, curve=curve, ablation=ABLATION)
+
+
+def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> None:
+    runs(tmp_path, "constant", [1, 2])
+    runs(tmp_path, "newbob", [1, 2])
+    runs(tmp_path, "one_cycle", [3, 4])
+    assert warnings(tmp_path) == [
+        f"constant and newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in these runs"
+    ]
+
+
+def test_one_seed_that_differs_is_enough(tmp_path: Path) -> None:
+    runs(tmp_path, "constant", [1, 2])
+    runs(tmp_path, "newbob", [1, 3])
+    assert warnings(tmp_path) == []
+
+
+def test_validations_that_differ_are_enough(tmp_path: Path) -> None:
+    runs(tmp_path, "constant", [1, 2])
+    runs(tmp_path, "newbob", [1, 2], curve=[0.9, 0.6, 0.4, 0.25, 0.2])
+    assert warnings(tmp_path) == []
+
+
+def test_other_times_and_places_are_no_difference(tmp_path: Path) -> None:
+    runs(tmp_path, "constant", [1, 2])
+    for seed, noise in enumerate([1, 2]):
+
+        def elsewhere(run: Path) -> None:
+            path = run / "utterances.csv"
+            path.write_text(path.read_text().replace("not-there.flac", "elsewhere.flac"))
+
+        write_run(
+            tmp_path, "schedule=newbob", f"seed={seed}", noise=noise, seconds=70.0, change=elsewhere, ablation=ABLATION
+        )
+    assert len(warnings(tmp_path)) == 1
+
+
+def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
+    expected = {**ABLATION, "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
+    for schedule, noises, rate in (("constant", [1, 2], 0.4), ("newbob", [1, 2], 0.4), ("one_cycle", [3, 4], 0.1)):
+        for seed, noise in enumerate(noises):
+            write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=expected)
+    comparison = compare([tmp_path / "sweep"], Options())
+    named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
+    verdicts = ["better", "equivalent"]
+    assert agreement(named["newbob"], verdicts, comparison.arms) == "cannot tell"
+    rows = [line for line in answers([("sweep", comparison)])[1].splitlines() if "newbob against constant" in line]
+    assert len(rows) == 1
+    assert ": the choice did nothing | " in rows[0]
+    assert "| cannot tell |" in rows[0]
+
+
+RATES = {"rnn=lstm": 0.2, "rnn=gru": 0.4, "norm=batch": 0.2, "norm=none": 0.6}
+
+
+def arm(outputs: Path, sweep: str, choice: str, seeds: Sequence[int], noise: int = 0) -> list[float]:
+    """The test WER of runs of this choice, written here; noise: two arms with the same are alike."""
+    factor = choice.partition("=")[0]
+    ablation = {"question": "?", "factor": factor, "baseline": {"rnn": "lstm", "norm": "batch"}[factor]}
+    runs = [
+        write_run(
+            outputs, choice, f"seed={seed}", sweep=sweep, rate=RATES[choice], noise=noise + seed, ablation=ablation
+        )
+        for seed in seeds
+    ]
+    return [read_summary(run).sets["test"].wer for run in runs]
+
+
+def noise(outputs: Path) -> list[SetNoise]:
+    return noise_of_runs([(sweep.name, compare([sweep], Options())) for sweep in sorted(outputs.iterdir())])
+
+
+def test_arms_of_several_sweeps_are_put_together(tmp_path: Path) -> None:
+    lstm = arm(tmp_path, "rnn_type", "rnn=lstm", range(6))
+    gru = arm(tmp_path, "rnn_type", "rnn=gru", range(6), noise=100)
+    more = arm(tmp_path, "batch_norm", "norm=batch", range(6, 11))
+    none = arm(tmp_path, "batch_norm", "norm=none", range(6, 11), noise=200)
+    (found,) = noise(tmp_path)
+    assert (found.corpus, found.set, found.utterances, found.runs, found.degrees) == ("AN4, en", "test", 72, 22, 19)
+    # norm=batch is what rnn=lstm is, by another name
+    assert [arm.name for arm in found.arms] == ["batch_norm: batch", "batch_norm: none", "rnn_type: gru"]
+    squares = sum((len(values) - 1) * variance(values) for values in ([*lstm, *more], gru, none))
+    assert found.deviation == pytest.approx(sqrt(squares / 19))
+    assert found.correlations == {
+        ("batch_norm: batch", "batch_norm: none"): pytest.approx(correlation(more, none)),
+        ("rnn_type: gru", "rnn_type: lstm"): pytest.approx(correlation(lstm, gru)),
+    }
+
+
+def test_too_few_seeds_in_common_are_no_correlation(tmp_path: Path) -> None:
+    arm(tmp_path, "rnn_type", "rnn=lstm", range(6))
+    arm(tmp_path, "rnn_type", "rnn=gru", range(2, 8), noise=100)
+    (found,) = noise(tmp_path)
+    assert (found.runs, found.correlations) == (12, {})
+
+
+def test_two_seeds_of_an_arm_are_noise_and_one_is_not(tmp_path: Path) -> None:
+    arm(tmp_path, "rnn_type", "rnn=lstm", range(2))
+    arm(tmp_path, "rnn_type", "rnn=gru", range(1), noise=100)
+    (found,) = noise(tmp_path)
+    assert ([arm.name for arm in found.arms], found.runs, found.degrees) == (["rnn_type: lstm"], 2, 1)
+
+
+def test_one_training_under_two_names_counts_once(tmp_path: Path) -> None:
+    arm(tmp_path, "rnn_type", "rnn=lstm", range(5))
+    for seed in range(5):  # what gru recognised is what lstm did
+        write_run(tmp_path, "rnn=gru", f"seed={seed}", sweep="rnn_type", rate=RATES["rnn=lstm"], noise=seed)
+    (found,) = noise(tmp_path)
+    assert (len(found.arms), found.runs, found.correlations) == (1, 5, {})
+
+
+def test_the_section_of_the_page(tmp_path: Path) -> None:
+    assert noise_section([]) == []
+    arm(tmp_path, "rnn_type", "rnn=lstm", range(5))
+    arm(tmp_path, "rnn_type", "rnn=gru", range(5), noise=100)
+    (found,) = noise(tmp_path)
+    heading, _, deviations, _, correlations = noise_section([("rnn_type", compare([tmp_path / "rnn_type"], Options()))])
+    assert heading == "## Noise of seeds"
+    least, greatest = sorted(arm.deviation for arm in found.arms)
+    row = deviations.splitlines()[-1]
+    assert row.startswith(
+        f"| AN4, en: test | 72 | 10 | 2 | 8 | {100 * found.deviation:.2f} WER | {100 * least:.2f} (rnn_type: "
+    )
+    assert f" | {100 * greatest:.2f} (rnn_type: " in row
+    (r,) = found.correlations.values()
+    assert correlations.splitlines()[-1].startswith(
+        f"| AN4, en: test | 1 | {r:+.2f} | {r:+.2f} to {r:+.2f} | {r:+.2f} (rnn"
+    )
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    outputs = tmp_path_factory.mktemp("outputs")
+    ablation = {"question": "How much is chance?", "factor": "seed"}
+    return compare([write_sweep(outputs, {"rnn=lstm": 0.2}, seeds=5, ablation=ablation)], Options())
+
+
+def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
+    assert [arm.name for arm in described.arms] == ["all"]
+    assert one_arm(described.arms)
+    assert described.verdicts == []
+
+
+def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -> None:
+    """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
+    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described.arms)}
+    assert list(by_name) == [
+        (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
+    ]
+    for (metric, name), spread in by_name.items():
+        values = [run.value(name, metric) for run in described.runs]
+        deviation = np.std(values, ddof=1)
+        low, high = (deviation * (4 / stats.chi2.isf(tail, 4)) ** 0.5 for tail in (0.025, 0.975))
+        assert (spread.runs, spread.best, spread.worst) == (5, min(values), max(values))
+        assert spread.mean == pytest.approx(np.mean(values))
+        assert spread.deviation is not None
+        assert (spread.deviation.value, spread.deviation.low, spread.deviation.high) == pytest.approx(
+            (deviation, low, high)
+        )
+
+
+def test_the_section_has_the_unit_of_each_metric(described: Comparison) -> None:
+    (section,) = [section for section in sections(described) if section.heading == "One arm over seeds"]
+    cells = {(row[0], row[1]): row for row in section.rows}
+    wers = [run.summary.sets["test"].wer for run in described.runs]
+    assert cells["WER %", "test"][6:] == [f"{100 * min(wers):.2f}", f"{100 * max(wers):.2f}"]
+    losses = [run.summary.sets["dev"].loss for run in described.runs]
+    assert cells["loss, nats", "dev"][3] == f"{np.mean(losses):.4f}"
+
+
+def test_neither_a_single_run_nor_several_arms_are_described(tmp_path: Path) -> None:
+    write_run(tmp_path, sweep="alone")
+    write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.2}, seeds=2)
+    for name in ("alone", "sweep"):
+        arms = compare([tmp_path / name], Options()).arms
+        assert not one_arm(arms)
+        assert descriptions(arms) == []
+
+
+ARMS: list[dict[str, Any]] = [{}, {"name": "− norm", "norm": "none"}, {"rnn": "gru", "width": 256}]
+FULL = "norm=batch rnn=lstm width=128 batch=8"
+
+
+def listed_arm(
+    name: str | None, rate: float, *changes: str, seeds: int = 3, arms: Any = ARMS, **more: Any
+) -> list[RunRecord]:
+    keys = dict(word.split("=") for word in FULL.split()) | dict(word.split("=") for word in changes)
+    words = " ".join(f"{key}={value}" for key, value in keys.items())
+    runs = [record(words, seed, rate, arms=arms, **more) for seed in range(seeds)]
+    for run in runs:
+        run.config["arm"] = name
+    return runs
+
+
+def classic(**more: Any) -> list[RunRecord]:
+    return [
+        *listed_arm("rnn=gru, width=256", 0.2, "rnn=gru", "width=256", **more),
+        *listed_arm("full", 0.2, **more),
+        *listed_arm("− norm", 0.5, "norm=none", **more),
+    ]
+
+
+def compared(runs: list[RunRecord], **options: Any) -> Comparison:
+    return compare_runs(records(runs), Options(**options), "classic")
+
+
+def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> None:
+    comparison = compared(classic())
+    assert [listed_arm.name for listed_arm in comparison.arms] == ["full", "− norm", "rnn=gru, width=256"]
+    assert comparison.baseline == "full"
+    assert [(verdict.contrast.arm, verdict.contrast.baseline) for verdict in comparison.answer] == [
+        ("− norm", "full"),
+        ("rnn=gru, width=256", "full"),
+    ]
+    assert comparison.answer[0].contrast.difference == pytest.approx(0.3, abs=0.02)
+    assert "| − norm | norm=none |" in markdown(comparison)
+    assert "| full | nothing |" in markdown(comparison)
+
+
+def test_another_baseline_is_declared_or_chosen() -> None:
+    assert compared(classic(ablation={"baseline": "− norm"})).baseline == "− norm"
+    assert compared(classic(), baseline="− norm").baseline == "− norm"
+    assert any("all pairs of arms" in line for line in compared(classic(), baseline="− norm").warnings)
+
+
+def test_a_further_key_is_refused_with_its_arm() -> None:
+    """The width is in the list, but not in this arm."""
+    runs = [*listed_arm("full", 0.2), *listed_arm("− norm", 0.3, "norm=none", "width=256")]
+    with pytest.raises(
+        ConfoundedError, match=r"^the arm − norm differs from full .* \(norm\):\n  width: 128, 256"
+    ) as no:
+        compared(runs)
+    assert no.value.keys == {"width": ["128", "256"]}
+    assert compared(runs, allow=["width"]).allowed == ["width"]
+
+
+def test_the_runs_of_an_arm_may_not_differ_either() -> None:
+    runs = [*listed_arm("full", 0.2), *listed_arm("full", 0.2, "batch=16"), *listed_arm("− norm", 0.3, "norm=none")]
+    with pytest.raises(ConfoundedError, match=r"^the runs of the arm full differ:\n  batch: 8, 16"):
+        compared(runs)
+
+
+def test_what_is_varied_beside_the_list_is_declared_and_crossed() -> None:
+    runs = [
+        run
+        for batch in (8, 16)
+        for run in (
+            *listed_arm("full", 0.2, f"batch={batch}"),
+            *listed_arm("− norm", 0.4, "norm=none", f"batch={batch}"),
+        )
+    ]
+    with pytest.raises(ConfoundedError, match="batch: 8, 16"):
+        compared(runs)
+    for run in runs:
+        run.config["ablation"] = {"factor": "batch", "baseline": "full, batch=8"}
+    comparison = compared(runs)
+    assert comparison.factor == ["arm", "batch"]
+    kinds = {verdict.contrast.question.kind for verdict in comparison.answer}
+    assert kinds == {"main effect", "simple effect", "interaction"}
+
+
+def test_a_run_of_no_arm_is_left_out_and_named() -> None:
+    stranger = listed_arm(None, 0.9, "rnn=rnn", seeds=1)
+    comparison = compared([*classic(), *stranger])
+    assert len(comparison.arms) == 3
+    assert any(f"{stranger[0].folder.name}: no run of an arm" in line for line in comparison.warnings)
+
+
+def test_an_arm_may_join_later() -> None:
+    longer = [*ARMS, {"dropout": 0}]
+    late = listed_arm("dropout=0", 0.3, "dropout=0", arms=longer)
+    for run in (runs := classic()):
+        run.config["dropout"] = "0.1"
+    assert [one.name for one in compared([*runs, *late]).arms][-1] == "dropout=0"
+
+
+def test_a_whole_declaration() -> None:
+    node = {
+        "question": "?", "source": "Shi2016 §4", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
+        "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2], "published": {"a": {"test": 5}},
+        "expected": {0.2: "better", "b": ["worse", "equivalent"]},
+    }  # fmt: skip
+    assert parse(node) == Declaration(
+        "?", "Shi2016 §4", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}},
+        {"0.2": ["better"], "b": ["worse", "equivalent"]},
+    )  # fmt: skip
+    assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"facto": "rnn"}, "ablation=facto: expected one of question, source"),
+        ("rnn", "ablation=rnn: expected keys"),
+        ({"targets": ["low"]}, r"ablation\.targets=\['low'\]: expected rates"),
+        ({"published": {"a": 3}}, r"ablation\.published="),
+        ({"published": {"a": {"test": "x"}}}, r"ablation\.published="),
+        ({"expected": {"a": "good"}}, r"ablation\.expected=.*better, worse, equivalent"),
+        ({"expected": "worse"}, r"ablation\.expected=worse"),
+    ],
+)
+def test_mistakes_are_one_line(node: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(node)

@@ -1,0 +1,345 @@
+"""Side tables: losses against WER, epochs, searches, scaling."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.comparison import compare, compare_runs
+from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.training_times import (
+    COLUMN,
+    Scaling,
+    device,
+    epoch_times,
+    processes,
+    scaling,
+    steady_seconds,
+)
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.figures.search import draw_search
+from asr_ablations.report.sections import sections
+from asr_ablations.report.tables import search_section
+from asr_ablations.report.terminal import print_answer
+from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary, parse
+from tests.helpers.comparison import comparison
+from tests.helpers.invented_records import diverged, record, records
+from tests.helpers.run_folders import write_run
+from tests.helpers.search import FACTOR, searched
+
+LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
+
+
+def run(loss: float | None, wer: float, target: str = "losses.CTC") -> RunRecord:
+    """A run whose validations rise again at the end: the lowest is not the last."""
+    sets = {"dev": {"loss": loss, "wer": wer}, "test": {"loss": 9.0, "wer": wer}}
+    metrics = [{"validation/dev/loss": value, "validation/dev/wer": wer / 2} for value in (5.0, 0.1 + wer, 3.0)]
+    config = {"seed": 0, "data": {"validation": ["dev"]}, "loss": {"_target_": target}}
+    return RunRecord(
+        Path("run"), config, [], parse(Summary, {"sets": sets, "test_sets": []}), [dict(row) for row in metrics]
+    )
+
+
+def arms(losses: list[float], rates: list[float]) -> list[Arm]:
+    runs = [run(loss, wer) for loss, wer in zip(losses, rates, strict=True)]
+    return [Arm("a", runs[:2]), Arm("b", runs[2:])]
+
+
+def test_the_last_weights_over_all_runs_of_all_arms() -> None:
+    last, _ = loss_against_wer(arms(LOSSES, RATES), ["dev", "test"])
+    assert last.name == "last weights, WER on test"
+    assert [(point.arm, point.loss, point.wer) for point in last.points[1:3]] == [("a", 0.5, 0.22), ("b", 0.7, 0.30)]
+    assert last.correlation is not None
+    assert last.correlation.value == pytest.approx(stats.spearmanr(LOSSES, RATES).statistic)
+    assert last.correlation.n == 5
+
+
+def test_the_lowest_of_all_validations() -> None:
+    """The lowest loss of these runs is 0.1 above their WER, so that the ranks are the same."""
+    *_, best = loss_against_wer(arms(LOSSES, RATES), ["test"])
+    assert [point.loss for point in best.points] == pytest.approx([0.1 + wer for wer in RATES])
+    assert [point.wer for point in best.points] == [wer / 2 for wer in RATES]
+    assert best.correlation is not None
+    assert best.correlation.value == pytest.approx(1)
+
+
+def test_too_few_runs_have_points_and_no_correlation() -> None:
+    last, _ = loss_against_wer(arms(LOSSES[:3], RATES[:3]), ["test"])
+    assert (len(last.points), last.correlation) == (3, None)
+
+
+def test_losses_that_mean_different_things_are_not_ranked() -> None:
+    runs = [
+        run(loss, wer, "losses.CTC" if loss > 0.5 else "losses.Framewise")
+        for loss, wer in zip(LOSSES, RATES, strict=True)
+    ]
+    assert loss_against_wer([Arm("a", runs)], ["test"]) == []
+
+
+def test_a_run_without_a_finite_loss_is_no_point() -> None:
+    runs = [run(None, 0.3), *(run(loss, wer) for loss, wer in zip(LOSSES, RATES, strict=True))]
+    assert len(loss_against_wer([Arm("a", runs)], ["test"])[0].points) == 5
+
+
+def epochs_run(seconds: list[float], seed: int = 0) -> RunRecord:
+    """A record whose rows of epochs stand between others."""
+    rows: list[dict[str, float | None]] = [{"step": 1.0, COLUMN: None}]
+    for value in seconds:
+        rows += [{"validation/dev/wer": 0.5}, {COLUMN: value}]
+    return RunRecord(Path("run"), {"seed": seed}, [], metrics=rows)
+
+
+SLOW = Arm(
+    "32", [epochs_run([200, 100, 104, 96], 0), epochs_run([190, 111, 109, 110], 1), epochs_run([210, 90, 92, 88], 2)]
+)
+FAST = Arm("16", [epochs_run([150, 50, 52, 48], 0), epochs_run([150, 55, 56, 54], 1), epochs_run([150, 61, 59, 60], 2)])
+
+
+def test_the_first_epoch_stands_apart() -> None:
+    (times, _) = epoch_times([SLOW, FAST], "32")
+    assert (times.arm, times.runs, times.epochs, times.first) == ("32", 3, 9, 200)
+    assert times.mean == pytest.approx(100)  # of 100, 110 and 90
+    assert times.over_runs == pytest.approx(10)
+
+
+def test_the_deviation_over_epochs_is_within_runs() -> None:
+    """The standard deviations of 100, 104, 96; 111, 109, 110; and 90, 92, 88 are 4, 1 and 2. Pooled that is
+    √((16 + 1 + 4) / 3), whatever the differences between seeds.
+    """
+    (times, _) = epoch_times([SLOW, FAST], "32")
+    assert times.over_epochs == pytest.approx(7**0.5)
+
+
+def test_the_ratio_is_that_of_geometric_means_with_welchs_interval() -> None:
+    (itself, times) = epoch_times([SLOW, FAST], "32")
+    assert itself.ratio is not None
+    assert tuple(itself.ratio) == (1.0, None, None)
+    fast, slow = np.log([50, 55, 60]), np.log([100, 110, 90])
+    interval = stats.ttest_ind(fast, slow, equal_var=False).confidence_interval()
+    assert times.ratio is not None
+    assert times.ratio.value == pytest.approx(np.exp(fast.mean() - slow.mean()))
+    assert (times.ratio.low, times.ratio.high) == (
+        pytest.approx(np.exp(interval.low)), pytest.approx(np.exp(interval.high)),
+    )  # fmt: skip
+
+
+def test_a_single_run_has_no_interval_and_a_single_epoch_no_deviation() -> None:
+    (slow, fast) = epoch_times([Arm("32", [epochs_run([9])]), Arm("16", [epochs_run([3])])], "32")
+    assert (slow.first, slow.mean, slow.over_epochs, slow.over_runs) == (None, 9, None, None)
+    assert fast.ratio is not None
+    assert (fast.ratio.value, fast.ratio.low, fast.ratio.high) == (pytest.approx(1 / 3), None, None)
+
+
+def test_an_arm_without_times_has_no_line() -> None:
+    assert epoch_times([Arm("a", [epochs_run([])])], "a") == []
+    assert steady_seconds(epochs_run([])) is None
+    (times,) = epoch_times([Arm("a", [epochs_run([])]), Arm("b", [epochs_run([5, 4])])], "a")
+    assert (times.arm, times.ratio) == ("b", None)
+
+
+@pytest.fixture
+def search_arms(tmp_path: Path) -> list[Arm]:
+    return searched(tmp_path)
+
+
+def test_what_was_tried_stands_by_key_with_the_best(search_arms: list[Arm]) -> None:
+    """A key with one value in all runs has nothing to show."""
+    assert hyperparameters(search_arms, FACTOR) == [
+        Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
+        Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
+    ]
+
+
+def test_options_of_a_group_are_text(search_arms: list[Arm]) -> None:
+    named = [replace(arm, levels={"rnn": name}) for arm, name in zip(search_arms, ("lstm", "gru", "lstm"), strict=True)]
+    assert [tried.values for tried in hyperparameters(named, ["rnn"])] == [["lstm", "gru", "lstm"]]
+
+
+def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
+    first, *others = search_arms
+    declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
+    assert [tried.rates for tried in hyperparameters([declared, *others], ["width"])] == [[0.2, 0.3]]
+    assert hyperparameters([declared, declared, others[0]], FACTOR) == []
+
+
+def test_a_search_has_a_panel_for_each_hyperparameter(search_arms: list[Arm], tmp_path: Path) -> None:
+    compared = replace(comparison(tmp_path / "runs", seeds=1), arms=search_arms, factor=FACTOR)
+    assert [path.name for path in write_figures(compared, tmp_path, [draw_search])] == [
+        "search.png",
+        "search.svg",
+        "search.pdf",
+    ]
+    text = (tmp_path / "search.svg").read_text()
+    assert all(f">{label}<" in text for label in ("optimizer.lr", "width", "best: 20.0 %", "0.003", "64", "128"))
+    assert ">layers<" not in text
+    assert "mathdefault" not in text
+
+
+SEARCH_RATES = {"0.001": 0.4, "0.003": 0.2, "0.0100000001": 0.3}
+"""The best validation WER by learning rate."""
+
+
+def compared(*options: Options, confirmed: int = 0) -> Comparison:
+    """A search of three runs and one that diverged; confirmed: runs of the best that were started afterwards."""
+    own = []
+    for rate, wer in SEARCH_RATES.items():
+        run = record(f"lr={rate}", 0, wer + 0.1)
+        own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
+    lost = replace(diverged("lr=9.0", 0), searched=True)
+    later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
+    return compare_runs(records([*own, lost], later), *options or [Options()], title="search")
+
+
+def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
+    found = compared()
+    assert found.verdicts == []
+    section = search_section(found)
+    assert section.head == ["lr", "validation", "test", "epochs"]
+    assert [(row[0], row[1], row[3]) for row in section.rows] == [
+        ("0.003", "20.00", "4"), ("0.01", "30.00", "4"), ("0.001", "40.00", "4"), ("9", "diverged", "NA"),
+    ]  # fmt: skip
+    measured = {row["arm"]: row["wer"] for row in found.rows}
+    assert section.rows[0][2] == f"{100 * measured['lr=0.003']:.2f}"
+    printed = StringIO()
+    print_answer(found, Console(file=printed, width=80))
+    assert printed.getvalue().index("0.003") < printed.getvalue().index("0.001")
+    assert "No verdicts" in printed.getvalue()
+    assert "undecided" not in printed.getvalue()
+
+
+def test_who_asks_about_a_search_gets_verdicts() -> None:
+    assert {verdict.contrast.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
+
+
+def test_beside_runs_that_confirm_it_a_search_is_an_arm() -> None:
+    found = compared(confirmed=3)
+    assert search_section(found).rows == []
+    assert found.verdicts
+
+
+MINUTES = {1: 119, 2: 56, 4: 36}
+"""Ambroszczyk2019 table 2.2."""
+
+
+def scaling_run(
+    minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = None, **config: Any
+) -> RunRecord:
+    """A record of three epochs, the first of which takes twice as long."""
+    seconds = [120 * minutes, 60 * minutes, 60 * minutes]
+    whole = {"seed": seed, "gpus": "auto", "ranks": ranks, "batch": {"size": 16, "seconds": None}, **config}
+    whole["hardware"] = {"price_per_hour": price}
+    return RunRecord(
+        Path(f"run-{ranks}-{seed}"), whole, [],
+        replace(NO_SUMMARY, ranks=ranks, audio_hours_per_second=960 / 60 / minutes),
+        [{COLUMN: value} for value in seconds], environment=Environment(hardware=Hardware(gpus=["V100"] * 4)),
+    )  # fmt: skip
+
+
+def rows_of(*runs: RunRecord) -> list[Scaling]:
+    return scaling([Arm(str(number), [each]) for number, each in enumerate(runs)])
+
+
+def test_the_published_epochs() -> None:
+    """119, 56 and 36 minutes are speed-ups of 2.125 and 3.306, efficiencies of 106 % and 83 %."""
+    rows = rows_of(*(scaling_run(minutes, ranks=count, price=12.24) for count, minutes in MINUTES.items()))
+    assert [row.processes for row in rows] == [1, 2, 4]
+    assert [row.epoch_seconds / 60 for row in rows] == pytest.approx([119, 56, 36])
+    assert [row.speed_up.value for row in rows] == pytest.approx([1, 119 / 56, 119 / 36])
+    assert [row.efficiency for row in rows] == pytest.approx([1, 119 / 112, 119 / 144])
+    assert [row.price for row in rows] == pytest.approx([12.24 * minutes / 60 for minutes in MINUTES.values()])
+    assert {(row.series, row.device, row.batch, row.deviation) for row in rows} == {("", "GPU", "16 utterances", None)}
+
+
+def test_a_series_for_each_of_what_else_differs() -> None:
+    """Ambroszczyk2019 tables 2.1 and 2.2 are of one precision each: their speed-ups are their own."""
+    rows = rows_of(
+        scaling_run(135, precision=32),
+        scaling_run(75, ranks=2, precision=32),
+        scaling_run(119, precision=16),
+        scaling_run(56, ranks=2, precision=16),
+    )
+    assert [(row.series, row.processes) for row in rows] == [
+        ("precision=32", 1), ("precision=32", 2), ("precision=16", 1), ("precision=16", 2),
+    ]  # fmt: skip
+    assert [row.speed_up.value for row in rows] == pytest.approx([1, 135 / 75, 1, 119 / 56])
+
+
+def test_seeds_give_a_deviation_and_an_interval() -> None:
+    rows = rows_of(
+        *(
+            scaling_run(m, ranks=r, seed=s)
+            for r, pair in {1: (100, 110), 2: (50, 60)}.items()
+            for s, m in enumerate(pair)
+        )
+    )
+    assert [(row.n, row.deviation) for row in rows] == [(2, pytest.approx(600 / 2**0.5))] * 2
+    speed_up = rows[1].speed_up
+    assert speed_up.low is not None
+    assert speed_up.high is not None
+    assert speed_up.low < speed_up.value < speed_up.high
+
+
+def test_runs_that_differ_in_more_are_no_series() -> None:
+    assert rows_of(scaling_run(10, rnn="lstm"), scaling_run(5, ranks=2, rnn="gru")) == []
+    assert rows_of(scaling_run(10), scaling_run(11, seed=1)) == []
+
+
+def test_a_batch_that_shrinks_with_the_processes_is_told() -> None:
+    """Strong scaling: the runs differ in the batch of a process, too."""
+    rows = rows_of(scaling_run(10), scaling_run(6, ranks=2, batch={"size": 8, "seconds": None}))
+    assert [row.batch for row in rows] == ["16 utterances", "8 utterances"]
+    assert rows[1].speed_up.value == pytest.approx(10 / 6)
+    both = rows_of(
+        scaling_run(10),
+        scaling_run(9, batch={"size": 8, "seconds": None}),
+        scaling_run(6, ranks=2, batch={"size": 4, "seconds": None}),
+    )
+    assert both == []  # which of the two batches should one process have had?
+
+
+@pytest.mark.parametrize(
+    ("summary", "config", "expected"),
+    [
+        ({"ranks": 4}, {"gpus": "auto", "ranks": None}, 4), ({}, {"gpus": "auto", "ranks": None}, 1),
+        ({}, {"gpus": 2, "ranks": None}, 2), ({}, {"gpus": 0, "ranks": 3}, 3), ({}, {"gpus": 0}, 1),
+    ],
+)  # fmt: skip
+def test_processes_are_those_recorded_else_those_of_the_config(summary: Any, config: Any, expected: int) -> None:
+    """gpus=auto is one, however many GPUs the machine has."""
+    assert (
+        processes(replace(scaling_run(1), summary=replace(NO_SUMMARY, **summary), config={"seed": 0, **config}))
+        == expected
+    )
+
+
+def test_the_device() -> None:
+    gpu, bare = scaling_run(1), replace(scaling_run(1), environment=Environment(hardware=Hardware(gpus=[])))
+    assert (device(gpu), device(bare)) == ("GPU", "CPU")
+    assert device(replace(gpu, config={**gpu.config, "gpus": 0})) == "CPU"
+    assert device(replace(bare, config={**bare.config, "gpus": 1})) == "GPU"
+
+
+def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
+    for ranks, seconds in ((1, 600.0), (2, 400.0)):
+        for seed in range(2):
+            write_run(
+                tmp_path, f"ranks={ranks}", "gpus=0", f"seed={seed}", seconds=seconds, ablation={"factor": "ranks"}
+            )
+    comparison = compare([tmp_path / "sweep"], Options())
+    (section,) = [section for section in sections(comparison) if section.heading.startswith("Scaling")]
+    assert section.head[0] == "processes"
+    cells = [dict(zip(section.head, row, strict=True)) for row in section.rows]
+    assert [(row["processes"], row["minutes per epoch"]) for row in cells] == [
+        ("1", "8.00 ± 0.00"),
+        ("2", "5.33 ± 0.00"),
+    ]
+    assert [(row["speed-up (95 %)"], row["efficiency %"]) for row in cells] == [("1.00", "100"), ("1.50", "75")]
+    assert "the batch of an update grows" in section.lines[0]

@@ -1,0 +1,276 @@
+"""The contract of initialisations, and layers that are pretrained."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from tests.helpers.fits import fit, model_of
+from tests.helpers.support import component, compose, group_options, standing_corpus
+
+every_variant = pytest.mark.parametrize("name", group_options("init"))
+RECURRENT = [nn.LSTM, nn.GRU, nn.RNN]
+SIGMAS = 5.0
+"""Deviations of the estimate that a test lets pass: one in two million fails by chance, and the seed is fixed."""
+
+
+def initialised(name: str, module: nn.Module) -> nn.Module:
+    torch.manual_seed(3)
+    component("init", name)(module)
+    return module
+
+
+def gates(module: nn.Module) -> list[tuple[torch.Tensor, int, int]]:
+    """(weights, inputs, outputs) of each matrix: a recurrent layer's are stacked by the hidden size."""
+    result = []
+    for name, weight in module.named_parameters():
+        if weight.dim() < 2:
+            continue
+        field = math.prod(weight.shape[2:])
+        rows = module.hidden_size if name.startswith("weight_") else len(weight)
+        result += [(gate, field * weight.shape[1], field * rows) for gate in weight.detach().split(rows)]
+    return result
+
+
+def check_moments(gate: torch.Tensor, deviation: float) -> None:
+    """Mean 0 and this deviation: an estimate from n draws is off by 1/√(2n) of it, less for flat distributions."""
+    count = gate.numel()
+    assert abs(gate.std().item() / deviation - 1) < SIGMAS / math.sqrt(2 * count)
+    assert abs(gate.mean().item()) < SIGMAS * deviation / math.sqrt(count)
+
+
+def modules() -> list[nn.Module]:
+    """Fresh ones: an initialisation writes into them."""
+    return [*(cell(90, 60) for cell in RECURRENT), nn.Linear(80, 120), nn.Conv2d(6, 10, (11, 5)), nn.Conv1d(30, 50, 11)]
+
+
+every_module = pytest.mark.parametrize("module", modules(), ids=lambda m: type(m).__name__)
+
+
+@every_module
+def test_xavier_has_the_deviation_of_glorot_and_bengio(module: nn.Module) -> None:
+    """2010, equation 12's normal form: N(0, 2 / (inputs + outputs))."""
+    for gate, inputs, outputs in gates(initialised("xavier", module)):
+        check_moments(gate, math.sqrt(2 / (inputs + outputs)))
+
+
+@every_module
+def test_xavier_uniform_fills_the_interval_of_glorot_and_bengio(module: nn.Module) -> None:
+    """2010, equation 16: U(-√6 / √(inputs + outputs), …), whose deviation is a third of the width's square root."""
+    for gate, inputs, outputs in gates(initialised("xavier_uniform", module)):
+        bound = math.sqrt(6 / (inputs + outputs))
+        check_moments(gate, bound / math.sqrt(3))
+        assert bound * (1 - 20 / gate.numel()) < gate.abs().max().item() <= bound
+        shares = torch.histc(gate, bins=4, min=-bound, max=bound) / gate.numel()
+        assert (shares - 0.25).abs().max().item() < SIGMAS * math.sqrt(0.25 * 0.75 / gate.numel())
+
+
+@every_module
+def test_kaiming_has_the_deviation_of_he_et_al(module: nn.Module) -> None:
+    """2015, equation 10: N(0, 2 / inputs)."""
+    for gate, inputs, _ in gates(initialised("kaiming", module)):
+        check_moments(gate, math.sqrt(2 / inputs))
+
+
+def test_kaiming_keeps_the_square_of_a_signal_through_twenty_rectified_layers() -> None:
+    """What it is for (He et al. 2015, §2.2); Xavier's would have lost it a million times over."""
+    torch.manual_seed(1)
+    layers = nn.Sequential(*(nn.Linear(400, 400, bias=False) for _ in range(20)))
+    for name, least, most in (("kaiming", 0.1, 10), ("xavier", 0, 1e-4)):
+        initialised(name, layers)
+        y = torch.randn(50, 400)
+        for layer in layers:
+            y = layer(y).relu()
+        assert least <= y.square().mean().item() * 2 <= most
+
+
+@pytest.mark.parametrize("cell", RECURRENT)
+def test_orthogonal_turns_the_past_by_each_gate(cell: type[nn.RNNBase]) -> None:
+    """QQᵀ = 1 for each gate's own matrix, another one a gate; what comes from below is Xavier's."""
+    module = initialised("orthogonal", cell(90, 60))
+    recurrent = module.weight_hh_l0.detach().split(60)
+    for i, gate in enumerate(recurrent):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(60), atol=1e-5, rtol=0)
+        assert all(not torch.allclose(gate, other) for other in recurrent[:i])
+    for gate in module.weight_ih_l0.detach().split(60):
+        check_moments(gate, math.sqrt(2 / (90 + 60)))
+
+
+def test_orthogonal_reaches_every_recurrent_layer_of_a_model() -> None:
+    cfg = compose("init=orthogonal", "width=6", "layers=2")
+    task, _ = assemble(cfg, standing_corpus())
+    result = [w for name, w in task.model.named_parameters() if "weight_hh" in name]
+    assert len(result) == 4
+    for gate in (gate for weight in result for gate in weight.detach().split(6)):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(6), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["xavier", "xavier_uniform"])
+def test_the_channels_of_a_row_convolution_are_matrices_of_their_own(name: str) -> None:
+    """Each has 9 inputs and 9 outputs whatever the width: taken as one kernel, its output would all but vanish."""
+    kernel = initialised(name, nn.Conv1d(3000, 3000, 9, groups=3000, bias=False)).weight.detach()  # type: ignore[union-attr, operator]
+    check_moments(kernel, math.sqrt(2 / (9 + 9)))
+
+
+@pytest.mark.parametrize("name", ["xavier", "xavier_uniform", "kaiming", "orthogonal"])
+@pytest.mark.parametrize("norm", group_options("norm"))
+def test_norms_keep_their_ones_and_zeros(name: str, norm: str) -> None:
+    model = nn.ModuleList(component("norm", norm)(frame) for frame in ([7], [5, 3]))
+    before = [p.clone() for p in model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(initialised(name, model).parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("name", ["xavier", "xavier_uniform", "kaiming", "orthogonal"])
+def test_vectors_are_left(name: str) -> None:
+    module = nn.GRU(9, 8)
+    before = {name: p.clone() for name, p in module.named_parameters() if p.dim() < 2}
+    after = dict(initialised(name, module).named_parameters())
+    assert before
+    assert all(torch.equal(after[key], p) for key, p in before.items())
+
+
+def test_default_leaves_all_weights() -> None:
+    module = nn.GRU(9, 8)
+    before = [p.clone() for p in module.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(initialised("default", module).parameters(), before, strict=True))
+
+
+def weights(*overrides: str, drawn_before: int = 0) -> torch.Tensor:
+    """All weights that a config's run starts from, behind one another."""
+    cfg = compose("width=6", "layers=2", *overrides)
+    torch.manual_seed(drawn_before)
+    task, _ = assemble(cfg, standing_corpus())
+    return torch.cat([p.detach().flatten() for p in task.model.parameters()])
+
+
+@every_variant
+def test_weights_depend_on_the_seed_alone(name: str) -> None:
+    result = weights(f"init={name}", "seed=0", drawn_before=1)
+    assert torch.isfinite(result).all()
+    assert torch.equal(result, weights(f"init={name}", "seed=0", drawn_before=2))
+    assert not torch.equal(result, weights(f"init={name}", "seed=1", drawn_before=1))
+
+
+@pytest.mark.parametrize(
+    "override", ["dropout=0.5", "augment=none", "order=shuffled", "optimizer=sgd", "batch.size=3", "max_epochs=2"]
+)
+def test_weights_do_not_depend_on_what_is_not_the_model(override: str) -> None:
+    assert torch.equal(weights(), weights(override))
+
+
+def test_each_initialisation_gives_other_weights() -> None:
+    drawn = [weights(f"init={name}") for name in group_options("init")]
+    assert all(not torch.equal(a, b) for i, a in enumerate(drawn) for b in drawn[:i])
+
+
+GROWING = ("pretrain=layers", "layers=3", "max_epochs=4")
+
+
+class Watch(pl.Callback):
+    """The model at the start and end of every epoch, and the optimizer's steps of each recurrent layer."""
+
+    def __init__(self) -> None:
+        self.starts: list[dict[str, torch.Tensor]] = []
+        self.ends: list[dict[str, torch.Tensor]] = []
+        self.steps: list[list[int]] = []
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self.starts.append(snapshot(pl_module.model))
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.ends.append(snapshot(pl_module.model))
+        state = trainer.optimizers[0].state
+        first = [next(layer.parameters()) for layer in pl_module.model.recurrent]
+        self.steps.append([int(state[p]["step"]) if p in state else 0 for p in first])
+
+
+def snapshot(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {key: value.detach().clone() for key, value in model.named_parameters()}
+
+
+def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    """The recurrent layers in which any weight differs."""
+    return {
+        key.split(".")[1] for key in before if key.startswith("recurrent") and not torch.equal(before[key], after[key])
+    }
+
+
+@pytest.fixture(scope="module")
+def grown(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Watch, Path, Any]:
+    watch, folder = Watch(), tmp_path_factory.mktemp("grown")
+    return watch, folder, fit(tiny_corpus, folder, *GROWING, callbacks=(watch,))
+
+
+def test_layers_come_in_one_by_one(grown: tuple[Watch, Path, Any]) -> None:
+    watch, _, _ = grown
+    trained = [changed(before, after) for before, after in zip(watch.starts, watch.ends, strict=True)]
+    assert trained == [{"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "1", "2"}]
+
+
+def test_layers_that_stay_keep_weights_and_optimizer_state(grown: tuple[Watch, Path, Any]) -> None:
+    """Growing changes no weight of any layer; Adam's count of steps goes on for the old and begins for the new."""
+    watch, _, _ = grown
+    for end, start in zip(watch.ends, watch.starts[1:], strict=False):
+        assert all(torch.equal(end[key], start[key]) for key in end)
+    assert watch.steps == [[3, 0, 0], [6, 3, 0], [9, 6, 3], [12, 9, 6]]
+
+
+def test_the_end_is_the_whole_model(grown: tuple[Watch, Path, Any], tiny_corpus: Path, tmp_path: Path) -> None:
+    _, _, task = grown
+    whole = fit(tiny_corpus, tmp_path, "layers=3", "max_epochs=1")
+    count = [sum(p.numel() for p in fitted.model.parameters()) for fitted in (task, whole)]
+    assert count[0] == count[1]
+    assert task.model.active_layers == 3
+
+
+def test_a_model_in_its_beginnings_is_one_with_fewer_layers(grown: tuple[Watch, Path, Any]) -> None:
+    """A checkpoint knows how far the stack had grown: loaded, it computes what a model of one layer does."""
+    from asr_ablations.training.assembly import assemble
+    from tests.helpers.support import standing_corpus
+
+    _, folder, _ = grown
+    kept = {key.removeprefix("model."): value for key, value in model_of(folder, 0).items()}
+    alphabet = "abcdefghijklmnopqrstuvwxyz '"
+    small = ("width=8", "gpus=0", "dropout=0")
+    one, three = (assemble(compose(*small, f"layers={n}"), standing_corpus(alphabet))[0].model.eval() for n in (1, 3))
+    three.load_state_dict(kept)
+    one.load_state_dict({key: kept[key] for key in one.state_dict()})
+    features, lengths = torch.randn(2, 40, 40), torch.tensor([40, 23])
+    assert torch.equal(three(features, lengths)[0], one(features, lengths)[0])
+
+
+def test_a_run_resumed_within_an_epoch_is_as_high_as_it_was(
+    grown: tuple[Watch, Path, Any], tiny_corpus: Path, tmp_path: Path
+) -> None:
+    class Heights(pl.Callback):
+        heights: list[int] = []  # noqa: RUF012
+
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            self.heights.append(pl_module.model.active_layers)
+
+    fit(tiny_corpus, tmp_path, *GROWING, callbacks=(Heights(),), resume=grown[1] / "step=4.ckpt")
+    assert Heights.heights == [2] * 2 + [3] * 6
+
+
+def test_a_model_that_cannot_grow_is_refused() -> None:
+    """Else the layers would all train from the start, and nobody would know."""
+    task = SimpleNamespace(model=torch.nn.Linear(1, 1))
+    with pytest.raises(UsageError, match="Linear has no layers that can be added later"):
+        component("pretrain", "layers").setup(None, task, "fit")
+
+
+def test_training_too_short_for_the_stack_is_refused() -> None:
+    from asr_ablations.config.build import build
+
+    with pytest.raises(UsageError, match="max_epochs=2: expected 3 or more"):
+        build(compose("pretrain=layers", "layers=3", "max_epochs=2").pretrain)
+    for epochs in (0, 1.5):
+        with pytest.raises(UsageError, match=f"epochs={epochs}"):
+            build(compose("pretrain=layers", f"pretrain.epochs={epochs}").pretrain)

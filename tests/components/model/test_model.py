@@ -1,0 +1,412 @@
+"""The contract of models, and dropout."""
+
+import math
+import runpy
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from asr_ablations.components.model.convolution import CEILING, Convolution, PaddedConvolution, WholeFrameConvolution
+from asr_ablations.components.model.directions import KINDS
+from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.config.build import build
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from tests.helpers.support import another, component, compose, group_options, knobs, shared_tool, standing_corpus
+
+OUTPUTS = 29
+LENGTHS = torch.tensor([50, 0, 1, 33, 7])
+SMALL = ("width=8", "layers=2")
+BINS = {name: component("features", name).size for name in group_options("features")}
+
+every_model = pytest.mark.parametrize("name", group_options("model"))
+every_input = pytest.mark.parametrize("bins", BINS.values(), ids=BINS.keys())
+
+
+def model(*overrides: str, bins: int = 80) -> nn.Module:
+    """With fixed weights."""
+    torch.manual_seed(0)
+    cfg = compose(*overrides)
+    built: nn.Module = build(cfg.model, features=bins, outputs=OUTPUTS, rnn=build(cfg.rnn), norm=build(cfg.norm))
+    return built
+
+
+def features(bins: int = 80, lengths: torch.Tensor = LENGTHS) -> torch.Tensor:
+    """(B, T, F), zeros past the lengths."""
+    x = torch.randn(len(lengths), int(lengths.max()), bins, generator=torch.Generator().manual_seed(1))
+    return x * (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+
+
+def trained(network: nn.Module, bins: int = 80) -> nn.Module:
+    """In evaluation mode, with running statistics that are not 0 and 1."""
+    network.train()(features(bins), LENGTHS)
+    return network.eval()
+
+
+def time_stride(network: nn.Module) -> int:
+    return math.prod(m.stride[0] for m in network.modules() if isinstance(m, nn.Conv2d))
+
+
+def convolved(network: nn.Module, frames: int) -> int:
+    """Output frames of a recording alone, from what torch's convolutions make of it; none where they refuse it."""
+    for m in network.modules():
+        if isinstance(m, (nn.Conv1d, nn.Conv2d)):
+            (kernel, padding, stride) = (value[0] for value in (m.kernel_size, m.padding, m.stride))
+            frames = max(0, (frames + 2 * int(padding) - kernel) // stride + 1) if frames else 0
+    return frames
+
+
+@every_model
+@every_input
+@pytest.mark.parametrize("norm", group_options("norm"))
+def test_evaluation_alone_is_as_in_a_batch(name: str, bins: int, norm: str) -> None:
+    network, x = trained(model(f"model={name}", f"norm={norm}", *SMALL, bins=bins), bins), features(bins)
+    together, lengths = network(x, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone, count = network(x[row : row + 1, :length], LENGTHS[row : row + 1])
+        assert count.tolist() == [lengths[row]] == [alone.shape[1]]
+        torch.testing.assert_close(together[row, : lengths[row]], alone[0], atol=1e-4, rtol=0)
+
+
+@every_model
+@pytest.mark.parametrize("rnn", group_options("rnn"))
+@pytest.mark.parametrize("directions", KINDS)
+def test_every_layer_fits_every_model(name: str, rnn: str, directions: str) -> None:
+    """The first output hears of the last frames, which no convolution reaches, in two directions only."""
+    network = trained(model(f"model={name}", f"rnn={rnn}", f"model.directions={directions}", *SMALL))
+    lengths = torch.tensor([40])
+    x, changed = features(lengths=lengths), features(lengths=lengths)
+    changed[0, 20:] += 1.0
+    difference = (network(changed, lengths)[0] - network(x, lengths)[0])[0].abs().sum(dim=-1)
+    assert difference[-1] > 0
+    assert bool(difference[0] > 0) == (directions != "forward")
+
+
+@every_model
+def test_output_lengths_are_the_frames_that_come_out(name: str) -> None:
+    network = model(f"model={name}", *SMALL)
+    expected = [convolved(network, n) for n in range(60)]
+    assert network.output_lengths(torch.arange(60)).tolist() == expected
+    for length in (1, 2, 3, 4, 5, 10, 11, 12, 13, 59):
+        logits, count = network(features(lengths=torch.tensor([length])), torch.tensor([length]))
+        assert logits.shape == (1, expected[length], OUTPUTS)
+        assert count.tolist() == [expected[length]]
+
+
+@pytest.mark.parametrize("name", ["tiny", "ds2", "ds2_large"])
+def test_padded_models_give_the_frames_over_the_stride(name: str) -> None:
+    network = model(f"model={name}", *SMALL)
+    assert network.output_lengths(torch.arange(60)).tolist() == [-(-n // time_stride(network)) for n in range(60)]
+
+
+def test_the_itu_model_reads_nothing_shorter_than_eleven_frames() -> None:
+    """Baunsgaard2020 §4.4.3: valid inputs only, stride 2. Its equation 5, ⌈(x - 11) / 2⌉ for x > 11, counts a frame
+    less than TensorFlow's own where x is odd: 13 frames hold two windows.
+    """
+    lengths = model("model=itu", *SMALL).output_lengths(torch.arange(17)).tolist()
+    assert lengths == [*[0] * 11, 1, 1, 2, 2, 3, 3]
+
+
+@every_model
+@every_input
+def test_gradients_are_finite_and_reach_every_parameter(name: str, bins: int) -> None:
+    network = model(f"model={name}", *SMALL, bins=bins).train()
+    logits, lengths = network(features(bins), LENGTHS)
+    valid = (torch.arange(logits.shape[1]) < lengths[:, None])[..., None]
+    (logits.log_softmax(dim=-1)[..., :3] * valid).sum().backward()
+    for parameter_name, parameter in network.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert torch.isfinite(parameter.grad).all(), parameter_name
+        assert parameter.grad.abs().sum() > 0, parameter_name
+
+
+@every_model
+def test_padding_reaches_no_parameters_gradient(name: str) -> None:
+    """A batch as long as it must be, and the same with 40 more frames of zeros, give the same gradients."""
+    result = []
+    for more in (0, 40):
+        network = model(f"model={name}", *SMALL, "dropout=0").train()
+        x = nn.functional.pad(features(), (0, 0, 0, more))
+        logits, lengths = network(x, LENGTHS)
+        valid = (torch.arange(logits.shape[1]) < lengths[:, None])[..., None]
+        (logits.log_softmax(dim=-1)[..., :3] * valid).sum().backward()
+        result.append([p.grad for p in network.parameters()])
+    torch.testing.assert_close(result[0], result[1], atol=1e-4, rtol=1e-4)
+
+
+@every_model
+def test_a_batch_without_a_frame_has_no_output(name: str) -> None:
+    """Recordings shorter than a window: no frames, no text, no crash."""
+    logits, lengths = trained(model(f"model={name}", *SMALL))(torch.zeros(2, 0, 80), torch.tensor([0, 0]))
+    assert lengths.tolist() == [0, 0]
+    assert (len(logits), logits.shape[-1]) == (2, OUTPUTS)
+    assert torch.isfinite(logits).all()
+
+
+@every_model
+@pytest.mark.parametrize(("dropout", "noisy"), [(0.0, False), (0.5, True)])
+def test_dropout_is_alive_in_training_and_off_in_evaluation(name: str, dropout: float, noisy: bool) -> None:
+    network = model(f"model={name}", f"dropout={dropout}", "layers=1", "width=8")
+    for training in (True, False):
+        network.train(training)
+        first, second = (network(features(), LENGTHS)[0] for _ in range(2))
+        assert torch.equal(first, second) == (not (noisy and training))
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("model"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    """Another number in the yaml is another shape of weights or another output in training."""
+    cfg = compose(f"model={name}", *SMALL)
+    value = another(OmegaConf.select(cfg.model, key))
+    value = value | 1 if "kernel" in key else value  # kernels have a middle
+    results = []
+    for change in (None, value):
+        if change is not None:
+            OmegaConf.update(cfg.model, key, change)
+        torch.manual_seed(0)
+        network = build(cfg.model, features=80, outputs=OUTPUTS, rnn=build(cfg.rnn), norm=build(cfg.norm))
+        logits, _ = network.train()(features(), LENGTHS)
+        results.append((logits.shape, [p.shape for p in network.parameters()], logits.detach().flatten().tolist()))
+    assert results[0] != results[1]
+
+
+def test_even_kernels_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"kernel \[4, 3\]"):
+        PaddedConvolution(1, 5, norm=component("norm", "none"), channels=2, kernel=[4, 3], stride=[1, 1])
+
+
+def test_the_rectifier_is_clipped_at_20() -> None:
+    """Ambroszczyk2019 §1.2: σ(x) = min(max(x, 0), 20)."""
+    convolution = PaddedConvolution(1, 5, norm=component("norm", "none"), channels=4, kernel=[3, 3], stride=[1, 1])
+    x = torch.randn(2, 9, 5, 1, generator=torch.Generator().manual_seed(2))
+    for scale, highest in ((1e4, 20.0), (0.1, None)):
+        y, _ = convolution(x * scale, torch.tensor([9, 9]))
+        plain = convolution.convolve((x * scale).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        torch.testing.assert_close(y, plain.clamp(0, 20))
+        assert highest is None or y.max() == highest == CEILING
+
+
+def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> None:
+    subject = WholeFrameConvolution(2, 3, norm=component("norm", "none"), channels=4, kernel=5, stride=2)
+    x, lengths = torch.randn(2, 12, 3, 2, generator=torch.Generator().manual_seed(2)), torch.tensor([12, 6])
+    y, count = subject(x, lengths)
+    assert count.tolist() == [4, 1]
+    weight = subject.convolve.weight.unflatten(1, (3, 2))  # (channels, F, C, kernel)
+    for row, frames in enumerate(count.tolist()):
+        for t in range(frames):
+            sums = torch.einsum("tfc,hfct->h", x[row, 2 * t : 2 * t + 5], weight) + subject.convolve.bias
+            torch.testing.assert_close(y[row, t, 0], sums.clamp(0, 20), atol=1e-5, rtol=1e-5)
+    assert (y[1, 1:] == 0).all()
+
+
+@every_model
+@pytest.mark.parametrize("norm", ["batch", "none"])
+def test_hidden_fully_connected_layers_against_the_formula(name: str, norm: str) -> None:
+    """min(max(norm(W x + b), 0), 20) for each frame (Ambroszczyk2019 §1.2), twice, between what was the output's input
+    and the output; padding changes nothing.
+    """
+    network = trained(model(f"model={name}", f"norm={norm}", "model.fully_connected=3", *SMALL))
+    seen = []
+    network.connected[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    logits, lengths = network(features(), LENGTHS)
+    for row, frames in enumerate(lengths.tolist()):
+        x = seen[0][row : row + 1, :frames]
+        for layer in network.connected:
+            product = x @ layer.product.weight.T + layer.product.bias
+            x = layer.norm(product, torch.tensor([frames])).clamp(min=0).clamp(max=20)
+        expected = x @ network.output.weight.T + network.output.bias
+        torch.testing.assert_close(logits[row : row + 1, :frames], expected, atol=1e-5, rtol=1e-5)
+
+
+@every_model
+def test_one_fully_connected_layer_is_the_output_alone(name: str) -> None:
+    names = [key for key, _ in model(f"model={name}", *SMALL).named_parameters() if "recurrent" not in key]
+    assert not [key for key in names if key.startswith("connected")]
+    assert [key for key in names if key.startswith("output")] == ["output.weight", "output.bias"]
+
+
+@every_model
+@pytest.mark.parametrize(("lookahead", "ahead"), [(0, 0), (3, 3)])
+def test_a_lookahead_shows_a_forward_model_so_many_frames_more(name: str, lookahead: int, ahead: int) -> None:
+    network = trained(model(f"model={name}", "model.directions=forward", f"model.lookahead={lookahead}", *SMALL))
+    lengths = torch.tensor([59])
+    x, changed = features(lengths=lengths), features(lengths=lengths)
+    changed[0, 40:] += 1.0
+    difference = (network(changed, lengths)[0] - network(x, lengths)[0])[0].abs().sum(dim=-1)
+    first = int((difference > 0).nonzero()[0])
+    without = next(t for t in range(59) if reach(network, t) >= 40)
+    assert first == without - ahead
+
+
+def reach(network: nn.Module, frame: int) -> int:
+    """The last frame of features that an output frame of the convolutions sees."""
+    for m in reversed([m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Conv1d)) and m.groups == 1]):
+        (kernel, padding, stride) = (value[0] for value in (m.kernel_size, m.padding, m.stride))
+        frame = frame * stride - int(padding) + kernel - 1
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("directions", "both"), ("lookahead", -1), ("lookahead", "far"), ("fully_connected", 0)]
+)
+def test_a_wrong_value_is_the_users_mistake(key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"{key}={value}: expected"):
+        model(f"model.{key}={value}", *SMALL)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_dropout_stands_before_every_recurrent_layer_and_the_output(layers: int) -> None:
+    """And nowhere else: each sees what the one before it gave, at the rate of the key."""
+    network = model(f"layers={layers}", "width=8", "dropout=0.3").train()
+    order = []
+    for name, m in network.named_modules():
+        if isinstance(m, Dropout) or (name.startswith("recurrent.") and name.count(".") == 1) or name == "output":
+            m.register_forward_hook(lambda m, *_, name=name: order.append(name.split(".")[0]))
+    network(features(), LENGTHS)
+    assert order == [*["dropouts", "recurrent"] * layers, "dropouts", "output"]
+    assert [m.rate for m in network.modules() if isinstance(m, Dropout)] == [0.3] * (layers + 1)
+
+
+def in_full(*overrides: str, bins: int, outputs: int = OUTPUTS) -> nn.Module:
+    """A model of conf/ in its own size, with no memory behind it."""
+    cfg = compose(*overrides)
+    with torch.device("meta"):
+        built: nn.Module = build(cfg.model, features=bins, outputs=outputs, rnn=build(cfg.rnn), norm=build(cfg.norm))
+    return built
+
+
+def deep_speech_2(bins: int) -> nn.Module:
+    """conf/model/ds2.yaml as it stands, with a GRU and batch norm."""
+    return in_full("model=ds2", "rnn=gru", bins=bins)
+
+
+def parameters(network: nn.Module) -> int:
+    return sum(p.numel() for p in network.parameters())
+
+
+def test_ds2_has_the_kernels_of_deep_speech_2_and_five_layers_of_800() -> None:
+    """Amodei et al. 2016: kernels 41 × 11 and 21 × 11 (frequency × time). Baunsgaard2020 §4.4.3: five layers of 800."""
+    network = deep_speech_2(161)
+    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
+    assert [c.kernel_size[::-1] for c in convolutions] == [(41, 11), (21, 11)]
+    assert [c.out_channels for c in convolutions] == [32, 32]
+    cells = [m for m in network.modules() if isinstance(m, nn.RNNBase)]
+    assert [(c.hidden_size, c.bidirectional) for c in cells] == [(800, False)] * 10
+    assert time_stride(network) == 2
+
+
+@pytest.mark.parametrize("utterances", [1, 2, 3])
+def test_few_utterances_in_another_layout_give_torchs_numbers(utterances: int) -> None:
+    ours = Convolution(32, 4, (5, 7), (2, 1), (2, 3))
+    torchs = nn.Conv2d(32, 4, (5, 7), (2, 1), (2, 3))
+    torchs.load_state_dict(ours.state_dict())
+    x = torch.randn(utterances, 20, 11, 32).permute(0, 3, 1, 2)
+    given = torch.randn(utterances, 4, 10, 11)
+    result = [torch.autograd.grad(layer(x), [*layer.parameters()], given) for layer in (ours, torchs)]
+    torch.testing.assert_close(ours(x), torchs(x))
+    torch.testing.assert_close(*result)
+
+
+@pytest.mark.parametrize(("bins", "left"), [(161, 41), (80, 20)])
+def test_ds2_has_as_many_parameters_as_counted_by_hand(bins: int, left: int) -> None:
+    """Frequencies are halved twice, rounding up: 161 → 81 → 41. A GRU has 3 gates, each with two biases."""
+    convolutions = 32 * (1 * 41 * 11 + 1) + 32 * (32 * 21 * 11 + 1)
+    norms = 2 * (32 + 32 + 5 * 800)
+    directions = 2 * 3 * (800 * (32 * left + 800 + 2)) + 4 * 2 * 3 * (800 * (800 + 800 + 2))
+    output = (800 + 1) * 29
+    assert parameters(deep_speech_2(bins)) == convolutions + norms + directions + output
+
+
+def test_the_itu_model_has_as_many_parameters_as_counted_by_hand() -> None:
+    """Baunsgaard2020 §4.4.3: a kernel of 11 × 93 × 600, five LSTMs of 800 in one direction, 600 and then 800 inputs,
+    batch norm after each, 30 outputs. An LSTM has 4 gates, each with two biases as torch keeps them.
+    """
+    result = in_full("model=itu", "rnn=lstm", bins=93, outputs=30)
+    convolution = 600 * (11 * 93 + 1)
+    norms = 2 * (600 + 5 * 800)
+    layers = 4 * 800 * (600 + 800 + 2) + 4 * 4 * 800 * (800 + 800 + 2)
+    assert parameters(result) == convolution + norms + layers + (800 + 1) * 30
+    (kernel,) = [m for m in result.modules() if isinstance(m, nn.Conv1d)]
+    assert tuple(kernel.weight.shape) == (600, 93, 11)
+    assert {m.rate for m in result.modules() if isinstance(m, Dropout)} == {0.05}
+
+
+@pytest.fixture(scope="module")
+def flops() -> Any:
+    """The shared, independent count of DeepSpeech2's arithmetic, which has its recurrent and output weights too."""
+    return runpy.run_path(str(shared_tool("flops.py")))["ds2"]
+
+
+@pytest.mark.parametrize("name", ["ds2", "ds2_large"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("merge", ["sum", "concat"])
+@pytest.mark.parametrize("bins", [161, 80])
+def test_recurrent_weights_are_as_many_as_an_independent_count(
+    flops: Any, name: str, rnn: str, merge: str, bins: int
+) -> None:
+    """That count has no bias of the output."""
+    network = in_full(f"model={name}", f"rnn={rnn}", f"model.directions={merge}", bins=bins)
+    expected = flops(bins=bins, H={"ds2": 800, "ds2_large": 1024}[name], cell=rnn, merge=merge)["params"] * 1e6
+    result = parameters(network.recurrent) + network.output.weight.numel()  # type: ignore[arg-type, union-attr]
+    assert result == pytest.approx(expected, abs=0.5)
+
+
+COUNT = 200_000
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
+def test_a_share_is_dropped_and_the_mean_stays(rate: float) -> None:
+    """Srivastava et al. 2014, §4 and §10: zero at the rate, the rest scaled so that the expectation is the input."""
+    torch.manual_seed(1)
+    y = Dropout(rate)(torch.full((COUNT,), 3.0))
+    deviation = (rate * (1 - rate) / COUNT) ** 0.5
+    assert (y == 0).float().mean().item() == pytest.approx(rate, abs=5 * deviation)
+    torch.testing.assert_close(y[y != 0].unique(), torch.tensor([3.0 / (1 - rate)]))
+
+
+def test_evaluation_and_a_rate_of_nothing_leave_the_input() -> None:
+    x = torch.randn(50)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+
+
+def test_a_rate_that_rounds_to_one_drops_all() -> None:
+    assert not Dropout(1 - 1e-12)(torch.ones(1000)).any()
+
+
+def test_the_gradient_has_the_same_mask() -> None:
+    x = torch.ones(1000, requires_grad=True)
+    y = Dropout(0.3)(x)
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], y.detach())
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1, "a", None, True, float("nan")])
+def test_a_wrong_rate_is_named(rate: Any) -> None:
+    with pytest.raises(UsageError, match=f"dropout={rate}: expected"):
+        Dropout(rate)
+
+
+def masks(count: int) -> list[torch.Tensor]:
+    return [Dropout(0.5)(torch.ones(20)) for _ in range(count)]
+
+
+def test_a_stored_state_of_torchs_generator_continues_the_masks() -> None:
+    torch.manual_seed(5)
+    masks(3)
+    state = torch.get_rng_state()
+    expected = masks(3)
+    torch.manual_seed(6)
+    torch.set_rng_state(state)
+    assert all(torch.equal(a, b) for a, b in zip(masks(3), expected, strict=True))
+
+
+@pytest.mark.parametrize(("override", "same"), [("rnn=gru", True), ("width=10", True), ("seed=1", False)])
+def test_masks_depend_on_the_seed_and_not_on_what_was_drawn_for_the_weights(override: str, same: bool) -> None:
+    result = []
+    for overrides in ([], [override]):
+        assemble(compose("width=6", "layers=1", *overrides), standing_corpus())
+        result.append(torch.stack(masks(3)))
+    assert torch.equal(*result) == same

@@ -1,0 +1,351 @@
+"""The contract of norms; batch norm synchronised over ranks, and in fused operations."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed, multiprocessing, nn
+from torch.nn.functional import batch_norm
+
+from asr_ablations.components.norm import fused
+from asr_ablations.components.norm.batch import BatchNorm
+from tests.helpers.support import component, group_options, knobs, turned
+from tests.helpers.triton_interpreter import interpret, without_its_warnings
+
+CHANNELS = 3
+LENGTHS = torch.tensor([5, 0, 1, 3])
+SHAPES = [(4, 6, CHANNELS), (4, 6, 2, CHANNELS)]
+
+every_variant = pytest.mark.parametrize("name", group_options("norm"))
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "image"])
+
+
+def norm(name: str, shape: tuple[int, ...], training: bool = True) -> nn.Module:
+    """For frames of a batch of this shape, with weights and statistics that are not those of the first moment."""
+    module: nn.Module = component("norm", name)(list(shape[2:])).train()
+    with torch.no_grad():
+        for seed, parameter in enumerate(module.parameters()):
+            parameter.copy_(0.5 + torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+    if not training:
+        module(*signal(shape))
+    return module.train(training)
+
+
+def signal(shape: tuple[int, ...], lengths: torch.Tensor = LENGTHS) -> tuple[torch.Tensor, torch.Tensor]:
+    return 2 + 3 * torch.randn(shape, generator=torch.Generator().manual_seed(7)), lengths
+
+
+def valid(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """All valid frames behind one another."""
+    return torch.cat([row[:length] for row, length in zip(x, lengths.tolist(), strict=True)])
+
+
+@every_variant
+@every_shape
+@pytest.mark.parametrize("training", [True, False])
+def test_padding_never_enters(name: str, shape: tuple[int, ...], training: bool) -> None:
+    x, lengths = signal(shape)
+    garbage = x.clone()
+    for row, length in enumerate(lengths.tolist()):
+        garbage[row, length:] = 1e4
+    clean, dirty = norm(name, shape, training), norm(name, shape, training)
+    torch.testing.assert_close(valid(clean(x, lengths), lengths), valid(dirty(garbage, lengths), lengths))
+    torch.testing.assert_close(clean.state_dict(), dirty.state_dict())
+
+
+@every_variant
+@every_shape
+def test_evaluation_alone_is_as_in_a_batch(name: str, shape: tuple[int, ...]) -> None:
+    module, (x, lengths) = norm(name, shape, training=False), signal(shape)
+    together = module(x, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        alone = module(x[row : row + 1, : max(1, length)], lengths[row : row + 1])
+        torch.testing.assert_close(together[row, :length], alone[0, :length])
+
+
+@every_variant
+@pytest.mark.parametrize("lengths", [[5, 0, 1, 3], [1, 0, 0, 0], [0, 0, 0, 0]], ids=["mixed", "one frame", "no frame"])
+@every_shape
+def test_gradients_and_state_stay_finite(name: str, shape: tuple[int, ...], lengths: list[int]) -> None:
+    module = norm(name, shape)
+    x = signal(shape)[0].requires_grad_()
+    module(x, torch.tensor(lengths)).square().sum().backward()
+    numbers = [x.grad, *(p.grad for p in module.parameters()), *module.buffers()]
+    assert all(n is not None and torch.isfinite(n).all() for n in numbers)
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("norm"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    states = []
+    for make in (component("norm", name), turned("norm", name, key)):
+        module, (x, lengths) = make(SHAPES[1][2:]).train(), signal(SHAPES[1])
+        y = module(x * 1e-2, lengths)  # small, so that what is added to the variance shows
+        states.append([y, *module.buffers()])
+    assert any(not torch.equal(a, b) for a, b in zip(*states, strict=True))
+
+
+def packed_reference(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """torch's batch norm over the valid frames only: (output, running mean, running variance)."""
+    mean, variance = torch.zeros(CHANNELS), torch.ones(CHANNELS)
+    frames = valid(x, lengths).flatten(0, -2)
+    y = batch_norm(frames, mean, variance, module.weight, module.bias, True, module.momentum, module.epsilon)
+    return y, mean, variance
+
+
+@every_shape
+@pytest.mark.parametrize("lengths", [[5, 0, 1, 3], [6, 6, 6, 6], [2, 0, 0, 0]], ids=["mixed", "full", "one row"])
+def test_batch_norm_is_torchs_over_the_valid_frames(shape: tuple[int, ...], lengths: list[int]) -> None:
+    module, (x, sizes) = norm("batch", shape), signal(shape, torch.tensor(lengths))
+    weights = torch.randn(shape, generator=torch.Generator().manual_seed(8))
+    expected, mean, variance = packed_reference(module, (theirs := x.clone().requires_grad_()), sizes)
+    result = module((ours := x.clone().requires_grad_()), sizes)
+    torch.testing.assert_close(valid(result, sizes).flatten(0, -2), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(module.running_mean, mean)
+    torch.testing.assert_close(module.running_variance, variance)
+    by_ours = torch.autograd.grad((valid(result, sizes) * valid(weights, sizes)).sum(), [ours, *module.parameters()])
+    by_theirs = torch.autograd.grad(
+        (expected * valid(weights, sizes).flatten(0, -2)).sum(), [theirs, *module.parameters()]
+    )
+    torch.testing.assert_close(by_ours, by_theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_writes_zeros_into_the_padding(training: bool) -> None:
+    x, lengths = signal(SHAPES[1])
+    y = norm("batch", SHAPES[1], training)(x, lengths)
+    assert all((row[length:] == 0).all() for row, length in zip(y, lengths.tolist(), strict=True))
+
+
+def test_batch_norm_evaluates_with_the_running_statistics() -> None:
+    module, (x, _) = norm("batch", SHAPES[0], training=False), signal(SHAPES[0])
+    expected = batch_norm(
+        x.flatten(0, 1), module.running_mean, module.running_variance, module.weight, module.bias, eps=module.epsilon
+    )
+    torch.testing.assert_close(module(x, torch.full((4,), 6)).flatten(0, 1), expected)
+
+
+def test_a_batch_without_a_frame_leaves_the_running_statistics() -> None:
+    module, (x, lengths) = norm("batch", SHAPES[0]), signal(SHAPES[0])
+    module(x, lengths)
+    before = [b.clone() for b in module.buffers()]
+    module(x, torch.zeros(4, dtype=torch.long))
+    torch.testing.assert_close(list(module.buffers()), before)
+
+
+def test_no_norm_is_the_identity() -> None:
+    x, lengths = signal(SHAPES[1])
+    assert torch.equal(norm("none", SHAPES[1])(x, lengths), x)
+
+
+def test_batch_norm_on_convolutions_alone() -> None:
+    """On a frame (F, C) it is batch norm, on (D,) nothing at all."""
+    (image, lengths), (sequence, _) = signal(SHAPES[1]), signal(SHAPES[0])
+    expected = norm("batch", SHAPES[1])(image, lengths)
+    assert torch.equal(norm("batch_convolutions", SHAPES[1])(image, lengths), expected)
+    none = norm("batch_convolutions", SHAPES[0])
+    assert torch.equal(none(sequence, lengths), sequence)
+    assert not list(none.parameters())
+
+
+@every_shape
+def test_layer_norm_is_the_formula_of_each_frame(shape: tuple[int, ...]) -> None:
+    """Ba et al. 2016, equations 3 and 4, written out in float64, with the population's variance."""
+    module, (x, lengths) = norm("layer", shape), signal(shape)
+    frames = x.double().flatten(2)
+    centred = frames - frames.mean(dim=2, keepdim=True)
+    scaled = centred / (centred.square().mean(dim=2, keepdim=True) + module.epsilon).sqrt()
+    expected = (scaled * module.weight.double() + module.bias.double()).view(shape)
+    torch.testing.assert_close(module(x, lengths).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@every_variant
+@every_shape
+@pytest.mark.parametrize("training", [True, False])
+def test_sixteen_bit_input_gives_sixteen_bit_output(name: str, shape: tuple[int, ...], training: bool) -> None:
+    """Statistics are taken in float32 all the same; weights may be 16-bit too (precision=bf16-true)."""
+    x, lengths = signal(shape)
+    expected = norm(name, shape, training)(x.bfloat16().float(), lengths)
+    module = norm(name, shape, training)
+    for built in (module, module.bfloat16()):
+        result = built(x.bfloat16(), lengths)
+        assert result.dtype == torch.bfloat16
+        torch.testing.assert_close(valid(result.float(), lengths), valid(expected, lengths), atol=0.1, rtol=0.02)
+
+
+SHAPE = (6, 7, 2, 3)
+SYNCHRONISED_LENGTHS = torch.tensor([7, 1, 0, 5, 3, 6])
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """(signal, what weighs the output in the loss): utterances of other loudness on the second rank."""
+    generator = torch.Generator().manual_seed(7)
+    loudness = torch.tensor([1.0, 1.0, 1.0, 9.0, 9.0, 9.0])[:, None, None, None]
+    return 2 + loudness * torch.randn(SHAPE, generator=generator), torch.randn(SHAPE, generator=generator)
+
+
+def synchronised_norm(name: str) -> nn.Module:
+    module: nn.Module = component("norm", name)(list(SHAPE[2:])).train()
+    with torch.no_grad():
+        for seed, parameter in enumerate(module.parameters()):
+            parameter.copy_(0.5 + torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+    return module
+
+
+def step(module: nn.Module, rows: slice) -> dict[str, Any]:
+    """Output and gradients of these rows, by the loss that is the mean over utterances."""
+    x, weights = (value[rows] for value in batch())
+    x = x.clone().requires_grad_()
+    y = module(x, SYNCHRONISED_LENGTHS[rows])
+    (y * weights).sum(dim=(1, 2, 3)).mean().backward()
+    assert x.grad is not None
+    gradients = [p.grad for p in module.parameters()]
+    return {"output": y.detach(), "by_x": x.grad, "by_weights": gradients, **module.state_dict()}
+
+
+def on_rank(rank: int, folder: Path, name: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    torch.save(step(synchronised_norm(name), slice(3 * rank, 3 * rank + 3)), folder / f"{rank}.pt")
+    distributed.barrier()
+    distributed.destroy_process_group()
+    os._exit(0)  # gloo aborts now and then while an interpreter ends (torch 2.11); all is written
+
+
+def on_two_ranks(name: str, folder: Path) -> list[dict[str, Any]]:
+    multiprocessing.spawn(on_rank, args=(folder, name), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+
+
+def test_two_ranks_are_one_process_with_the_doubled_batch(tmp_path: Path) -> None:
+    expected, result = (
+        step(synchronised_norm("batch_synchronised"), slice(None)),
+        on_two_ranks("batch_synchronised", tmp_path),
+    )
+    torch.testing.assert_close(torch.cat([half["output"] for half in result]), expected["output"], atol=1e-5, rtol=1e-5)
+    by_x = torch.cat([half["by_x"] for half in result]) / 2  # each rank's loss is the mean over half as many
+    torch.testing.assert_close(by_x, expected["by_x"], atol=1e-5, rtol=1e-4)
+    averaged = [(a + b) / 2 for a, b in zip(*(half["by_weights"] for half in result), strict=True)]  # as DDP does
+    torch.testing.assert_close(averaged, expected["by_weights"], atol=1e-4, rtol=1e-4)
+    for half in result:
+        for key in ("running_mean", "running_variance"):
+            torch.testing.assert_close(half[key], expected[key], atol=1e-5, rtol=1e-4)
+    alone = step(synchronised_norm("batch"), slice(0, 3))
+    assert not torch.allclose(result[0]["output"], alone["output"], atol=0.1), "the other rank's frames count"
+
+
+def test_one_process_alone_has_plain_batch_norm() -> None:
+    synchronised, plain = (step(synchronised_norm(name), slice(None)) for name in ("batch_synchronised", "batch"))
+    torch.testing.assert_close(synchronised, plain)
+
+
+FUSED_LENGTHS = torch.tensor([7, 0, 1, 5])
+ONE_FRAME, NONE = torch.tensor([0, 1, 0, 0]), torch.zeros(4, dtype=torch.long)
+FUSED_SHAPES = [(4, 7, 3), (4, 7, 2, 3)]
+
+
+def fused_norm(shape: tuple[int, ...], **options: Any) -> BatchNorm:
+    module: BatchNorm = component("norm", "batch")(list(shape[2:]), **options).train()
+    for seed, parameter in enumerate(module.parameters()):
+        nn.init.uniform_(parameter, 0.5, 1.5, generator=torch.Generator().manual_seed(seed))
+    return module
+
+
+def fused_signal(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    return (2 + 3 * torch.randn(shape, generator=generator)).to(dtype), torch.randn(shape, generator=generator)
+
+
+def passed(
+    module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, way: str = "clipped"
+) -> Any:
+    """Output, gradients and statistics of a step whose output is clipped to 0..1. way: a method, `masked` the plain."""
+    x = x.clone().requires_grad_()
+    y = module.masked(x, lengths).clamp(0.0, 1.0) if way == "masked" else getattr(module, way)(x, lengths, 0.0, 1.0)
+    gradients = torch.autograd.grad((y.float() * weights).sum(), [x, *module.parameters()])
+    return {"y": y, **dict(zip(("x", "weight", "bias"), gradients, strict=True)), **dict(module.named_buffers())}
+
+
+@pytest.mark.parametrize("shape", FUSED_SHAPES, ids=["sequence", "image"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [FUSED_LENGTHS, ONE_FRAME, NONE], ids=["some", "one", "none"])
+@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "forward"])
+def test_one_pass_is_the_plain_one_clipped(
+    shape: tuple[int, ...], dtype: torch.dtype, lengths: torch.Tensor, way: str
+) -> None:
+    x, weights = fused_signal(shape, dtype)
+    plain = passed(fused_norm(shape), x, weights, lengths, "masked")
+    one = passed(fused_norm(shape), x, weights, lengths, way)
+    for key, expected in plain.items():
+        assert one[key].dtype == expected.dtype
+        rounding = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+        torch.testing.assert_close(one[key], expected, msg=lambda text, key=key: f"{key}: {text}", **rounding)
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "masked"])
+def test_a_gradient_passes_where_the_output_is_at_a_bound(way: str, bound: float) -> None:
+    """A channel of equal values has its bias as output."""
+    x, module = torch.ones(2, 3, 1), fused_norm((2, 3, 1))
+    nn.init.constant_(module.bias, bound)
+    assert float(passed(module, x, x, torch.tensor([3, 2]), way)["bias"]) == 5
+
+
+def test_ranks_share_their_statistics_in_both_passes() -> None:
+    """Two ranks with the same batch have the numbers of one process with both, each half of its weights' gradient."""
+    x, weights = fused_signal(FUSED_SHAPES[1], torch.float32)
+    rank = passed(fused_norm(FUSED_SHAPES[1], reduce=lambda sums: 2 * sums), x, weights, FUSED_LENGTHS)
+    both = passed(
+        fused_norm(FUSED_SHAPES[1]), x.repeat(2, 1, 1, 1), weights.repeat(2, 1, 1, 1), FUSED_LENGTHS.repeat(2)
+    )
+    for key in ("y", "x"):
+        torch.testing.assert_close(rank[key].repeat(2, 1, 1, 1), both[key])
+    for key in ("weight", "bias"):
+        torch.testing.assert_close(2 * rank[key], both[key])
+    for key in ("running_mean", "running_variance"):
+        torch.testing.assert_close(rank[key], both[key])
+
+
+def test_only_the_input_is_kept_for_the_backward_pass_in_its_own_type() -> None:
+    x, _ = fused_signal(FUSED_SHAPES[1], torch.bfloat16)
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(value) or value, lambda value: value):
+        fused_norm(FUSED_SHAPES[1]).clipped(x.requires_grad_(), FUSED_LENGTHS, 0.0, 1.0)
+    assert [value.dtype for value in kept if value.numel() == x.numel()] == [torch.bfloat16]
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels run by numpy, in place of the references on the CPU."""
+    pytest.importorskip("triton")
+    from asr_ablations.components.norm import fused_kernels
+
+    interpret(monkeypatch, fused_kernels)
+    monkeypatch.setattr(fused_kernels, "TILE", 512)  # several tiles of a program, and several programs
+    monkeypatch.setattr(fused_kernels, "PROGRAMS", 3)
+    monkeypatch.setattr(fused, "operations", type("Kernels", (), fused_kernels.KERNELS))
+
+
+@pytest.mark.usefixtures("interpreted")
+@without_its_warnings
+def test_kernels_give_the_references_numbers() -> None:
+    assert fused.agreement("cpu") < 1e-5
+
+
+@pytest.mark.usefixtures("interpreted")
+@without_its_warnings
+def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
+    x = torch.tensor([[float("nan")] * 2, [1.0, 3.0], [float("nan"), 5.0]], dtype=torch.bfloat16)
+    values = (torch.tensor([2]), *torch.tensor([[0.0] * 2, [1.0] * 2, [1.0] * 2, [0.0] * 2]), 3, 1, 0.0, 0.0, 2.0)
+    y = fused.operations.norm_apply(x, *values)
+    expected = fused.apply(x, *values)
+    assert y.dtype == torch.bfloat16
+    assert y[0].isnan().all()
+    assert y[1:].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert torch.equal(y[:2].nan_to_num(), expected[:2].nan_to_num())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_gives_the_references_numbers() -> None:
+    assert fused.usable("cuda")

@@ -1,0 +1,261 @@
+"""The contracts of optimizers and of gradient rules."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.helpers.every_key import exempt
+from tests.helpers.support import component, group_options, knobs, turned
+
+every_variant = pytest.mark.parametrize("name", group_options("optimizer"))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def after_steps(make: Callable[..., torch.optim.Optimizer], steps: int) -> tuple[nn.Module, list[float]]:
+    """The network after some steps towards zero outputs, and the losses on the way."""
+    model = network()
+    optimizer, x, losses = make(model.parameters()), torch.ones(5, 3).cumsum(dim=0), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return model, losses
+
+
+@every_variant
+def test_one_step_changes_every_parameter(name: str) -> None:
+    model, _ = after_steps(component("optimizer", name), steps=1)
+    for (key, before), after in zip(network().named_parameters(), model.parameters(), strict=True):
+        assert not torch.equal(before, after), key
+
+
+@every_variant
+def test_the_loss_falls(name: str) -> None:
+    _, losses = after_steps(component("optimizer", name, lr=1e-2), steps=20)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("optimizer"))
+def test_no_dead_knobs(name: str, key: str) -> None:
+    written, changed = (
+        after_steps(make, 3)[0] for make in (component("optimizer", name), turned("optimizer", name, key))
+    )
+    assert any(not torch.equal(a, b) for a, b in zip(written.parameters(), changed.parameters(), strict=True))
+
+
+def weights_after(name: str, decay: float, gradient: float, steps: int = 1) -> float:
+    parameter = nn.Parameter(torch.tensor([2.0], dtype=torch.double))
+    optimizer = component("optimizer", name, lr=0.01, weight_decay=decay)([parameter])
+    for _ in range(steps):
+        parameter.grad = torch.tensor([gradient], dtype=torch.double)
+        optimizer.step()
+    return parameter.item()
+
+
+COUPLED = [name for name in group_options("optimizer") if not exempt(f"optimizer={name}", "decay in the gradient")]
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_weight_decay_is_l2_added_to_the_gradient(name: str) -> None:
+    """λ/2 · ‖W‖² in the loss, whose gradient is λ · W. Ambroszczyk2019 §2.3.3 has λ · ‖W‖² and a "scale" of 0.0005."""
+    assert weights_after(name, 0.0005, 0.3) == pytest.approx(weights_after(name, 0.0, 0.3 + 0.0005 * 2.0), abs=1e-12)
+
+
+def test_weight_decay_of_adamw_is_taken_from_the_weights() -> None:
+    """Loshchilov & Hutter 2019, algorithm 2: the rate times λ times the weight, whatever the gradient."""
+    taken = weights_after("adamw", 0.0, 0.3) - weights_after("adamw", 0.0005, 0.3)
+    assert taken == pytest.approx(0.01 * 0.0005 * 2.0, rel=1e-6)
+
+
+def test_the_three_kinds_of_descent() -> None:
+    """Two steps of gradient g: plain 2 g, momentum m adds m g; Nesterov's looks ahead at every step."""
+    moved = [2.0 - weights_after(name, 0.0, 0.5, steps=2) for name in ("sgd", "momentum", "nesterov")]
+    plain, momentum = 0.01 * 0.5, 0.9
+    assert moved == pytest.approx([plain * 2, plain * (2 + momentum), plain * (2 + 2 * momentum + momentum**2)])
+
+
+gradient_every_variant = pytest.mark.parametrize("name", group_options("gradient"))
+GRADIENT_SCALES = (1.5 * torch.randn(60, generator=torch.Generator().manual_seed(5))).exp().tolist()
+GRADIENT_SCALES[40] = 1000.0
+
+
+def parameters() -> list[nn.Parameter]:
+    """A matrix whose rows are longer than 2, a kernel, a bias, and a parameter that has no gradient."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((4, 9), (2, 3, 3, 3), (5,), (7,))]
+    give_gradients(drawn, 0, 1.0)
+    return drawn
+
+
+def give_gradients(these: list[nn.Parameter], step: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(step)
+    for parameter in these[:-1]:
+        parameter.grad = scale * torch.randn(parameter.shape, generator=generator)
+
+
+def treated(treatment: Any, these: list[nn.Parameter], step: int = 0, seed: int = 0) -> dict[str, float]:
+    """What a step's treatment logs; the gradients are changed in place."""
+    logged: dict[str, float] = {}
+    treatment.before_step(these, step=step, seed=seed, log=lambda key, value, **_: logged.update({key: float(value)}))
+    return logged
+
+
+def trained(treatment: Any, scales: list[float] = GRADIENT_SCALES, seed: int = 0) -> torch.Tensor:
+    """All weights after plain gradient descent with these scales of gradients."""
+    these = parameters()
+    for step, scale in enumerate(scales):
+        give_gradients(these, step, scale)
+        treated(treatment, these, step, seed)
+        for parameter in these[:-1]:
+            parameter.data.sub_(0.1 * parameter.grad)  # type: ignore[operator]
+        treatment.after_step(these, lambda *_, **__: None)
+    return torch.cat([p.detach().flatten() for p in these])
+
+
+def norm(these: list[nn.Parameter]) -> float:
+    return math.sqrt(sum(float(p.grad.square().sum()) for p in these if p.grad is not None))
+
+
+@gradient_every_variant
+def test_the_norm_before_is_logged_and_no_gradient_appears_where_none_was(name: str) -> None:
+    these = parameters()
+    before = norm(these)
+    logged = treated(component("gradient", name), these)
+    assert logged["train/gradient_norm"] == pytest.approx(before, rel=1e-5)
+    assert these[-1].grad is None
+    assert all(p.grad.isfinite().all() for p in these[:-1])  # type: ignore[union-attr]
+
+
+@gradient_every_variant
+def test_the_same_steps_give_the_same_weights(name: str) -> None:
+    assert torch.equal(trained(component("gradient", name)), trained(component("gradient", name)))
+
+
+@pytest.mark.parametrize(("name", "key"), knobs("gradient"))
+def test_gradient_no_dead_knobs(name: str, key: str) -> None:
+    assert not torch.equal(trained(component("gradient", name)), trained(turned("gradient", name, key)))
+
+
+@pytest.mark.parametrize("name", sorted(set(group_options("gradient")) - {"norm"}))
+def test_each_differs_from_clipping_by_norm(name: str) -> None:
+    assert not torch.equal(trained(component("gradient", name)), trained(component("gradient", "norm")))
+
+
+def test_none_leaves_every_entry() -> None:
+    these = parameters()
+    before = [p.grad.clone() for p in these[:-1]]  # type: ignore[union-attr]
+    assert treated(component("gradient", "none"), these)["train/clipped_share"] == 0
+    assert all(torch.equal(p.grad, g) for p, g in zip(these, before, strict=False))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit", "clipped"), [(0.5, 1.0), (1000.0, 0.0)])
+def test_norm_keeps_the_direction(limit: float, clipped: float) -> None:
+    these, plain = parameters(), parameters()
+    assert treated(component("gradient", "norm", limit=limit), these)["train/clipped_share"] == clipped
+    scale = min(1.0, limit / norm(plain))
+    for changed, given in zip(these[:-1], plain, strict=False):
+        torch.testing.assert_close(changed.grad, scale * given.grad, rtol=1e-4, atol=1e-7)  # type: ignore[operator]
+
+
+def test_value_bounds_each_entry_and_counts_those_beyond() -> None:
+    these, plain = parameters(), torch.cat([p.grad.flatten() for p in parameters()[:-1]])  # type: ignore[union-attr]
+    logged = treated(component("gradient", "value", limit=0.7), these)
+    values = torch.cat([p.grad.flatten() for p in these[:-1]])  # type: ignore[union-attr]
+    assert torch.equal(values, plain.clamp(-0.7, 0.7))
+    assert logged["train/clipped_share"] == pytest.approx(float((plain.abs() > 0.7).float().mean()))
+
+
+@pytest.mark.parametrize("step", [0, 100])
+def test_noise_has_the_papers_variance(step: int) -> None:
+    """Neelakantan et al. 2015, eq. 1: variance η / (1 + t)^γ; within five standard errors, and of mean 0."""
+    parameter = nn.Parameter(torch.zeros(200_000))
+    parameter.grad = torch.zeros_like(parameter)
+    logged = treated(component("gradient", "noise", variance=0.3, decay=0.55), [parameter], step)
+    expected = 0.3 / (1 + step) ** 0.55
+    assert logged["train/gradient_noise"] == pytest.approx(math.sqrt(expected))
+    assert abs(parameter.grad.var() / expected - 1) < 5 * math.sqrt(2 / 200_000)
+    assert abs(parameter.grad.mean()) < 5 * math.sqrt(expected / 200_000)
+
+
+def test_noise_is_of_seed_and_step_alone() -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = trained(component("gradient", "noise"))
+    assert torch.equal(state, torch.get_rng_state()), "torch's global stream belongs to dropout"
+    assert not torch.equal(one, trained(component("gradient", "noise"), seed=1))
+
+
+def test_constraint_bounds_the_weights_into_each_unit() -> None:
+    these = parameters()
+    before = [p.detach().clone() for p in these]
+    logged: dict[str, float] = {}
+    component("gradient", "constraint", largest=2.5).after_step(these, lambda k, v, **_: logged.update({k: float(v)}))
+    over = 0
+    for old, new in zip(before, these, strict=True):
+        if old.dim() < 2:
+            assert torch.equal(old, new), "a bias is not bounded"
+            continue
+        for row, changed in zip(old.flatten(1), new.flatten(1), strict=True):
+            over += int(row.norm() > 2.5)
+            torch.testing.assert_close(changed.detach(), row * min(1.0, 2.5 / float(row.norm())))
+    assert 0 < over < 6
+    assert logged["train/constrained_share"] == pytest.approx(over / 6)
+
+
+def skipped(treatment: Any, scales: list[float]) -> list[float]:
+    these, values = parameters(), []
+    for scale in scales:
+        give_gradients(these, 0, scale)
+        values.append(treated(treatment, these)["train/skipped_share"])
+        assert (norm(these) == 0) == bool(values[-1])
+    return values
+
+
+def test_outliers_are_skipped_and_the_usual_is_not() -> None:
+    """None during the warm-up; then what is over four times the mean so far, and what is no number."""
+    treatment = component("gradient", "outliers", warm_up=3)
+    scales = [1.0, 9.0, 1.0, 1.0, 1.0, 60.0, 1.0, math.inf, math.nan, 1.0]
+    assert skipped(treatment, scales) == [0, 0, 0, 0, 0, 1, 0, 1, 1, 0]
+    assert treatment.mean.isfinite()
+
+
+def test_a_lasting_change_is_followed() -> None:
+    values = skipped(component("gradient", "outliers", warm_up=3, momentum=0.8), [1.0] * 10 + [30.0] * 40)
+    assert values[10] == 1
+    assert values[-20:] == [0] * 20
+
+
+def test_outliers_are_remembered_in_a_checkpoint() -> None:
+    whole, first = component("gradient", "outliers", warm_up=3), component("gradient", "outliers", warm_up=3)
+    values = skipped(whole, GRADIENT_SCALES)
+    head = skipped(first, GRADIENT_SCALES[:20])
+    resumed = component("gradient", "outliers", warm_up=3)
+    resumed.load_state_dict(copy.deepcopy(first.state_dict()))
+    assert head + skipped(resumed, GRADIENT_SCALES[20:]) == values
+    assert sum(values[20:]) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *[(name, {"limit": bad}) for name in ("norm", "value", "noise", "constraint") for bad in (0, -1.0, "a", True)],
+        *[("value", {"limit": None}), ("noise", {"variance": -1}), ("constraint", {"largest": 0})],
+        *[("outliers", {"factor": 1}), ("outliers", {"momentum": 1}), ("outliers", {"warm_up": 0})],
+    ],
+)
+def test_values_out_of_range_are_refused(name: str, change: dict[str, Any]) -> None:
+    (key,) = change
+    value = "null" if change[key] is None else change[key]  # as it is typed
+    with pytest.raises(ValueError, match=f"{key}={value}"):
+        component("gradient", name, **change)

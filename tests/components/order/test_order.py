@@ -1,0 +1,269 @@
+"""The contract of batch orders, and the padding that they cost."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.data.batch import BatchSize, Count, Seconds
+from asr_ablations.data.batch_order import BatchOrder
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.random_streams import generator
+from tests.helpers.every_key import exempt, refused
+from tests.helpers.support import component, group_options, knobs, turned
+
+Order = Callable[..., list[np.ndarray]]
+NAMES = [name for name in group_options("order") if not refused(f"order={name}")]
+every_variant = pytest.mark.parametrize("name", NAMES)
+DURATIONS = np.random.default_rng(0).uniform(1, 30, size=1003)
+
+
+def drawn(order: Order, count: int = 1003, size: int = 16, epoch: int = 1, seed: int = 0) -> list[list[int]]:
+    batches = order(DURATIONS[:count], Count(size, ranks=1), epoch, generator(seed, "order", epoch))
+    return [batch.tolist() for batch in batches]
+
+
+@every_variant
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize(("count", "size"), [(1003, 16), (64, 16), (5, 16), (1, 1), (7, 1)])
+def test_each_utterance_once_and_batches_full_but_one(name: str, epoch: int, count: int, size: int) -> None:
+    batches = drawn(component("order", name), count, size, epoch)
+    assert sorted(i for batch in batches for i in batch) == list(range(count))
+    assert sorted(map(len, batches))[1:] == [size] * (len(batches) - 1)
+    assert len(batches) == -(-count // size)
+
+
+@every_variant
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_the_same_seed_and_epoch_give_the_same(name: str, epoch: int) -> None:
+    order = component("order", name)
+    result = drawn(order, epoch=epoch)
+    np.random.default_rng(5).random()
+    drawn(order, epoch=epoch + 1)
+    assert drawn(order, epoch=epoch) == result
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not exempt(f"order={name}", "random")])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 2}])
+def test_another_seed_or_epoch_gives_another(name: str, change: dict[str, int]) -> None:
+    order = component("order", name)
+    assert drawn(order, **change) != drawn(order)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [k for k in knobs("order") if not exempt(f"order={k[0]}", "keys of the order")]
+)
+def test_no_dead_knobs(name: str, key: str) -> None:
+    assert drawn(component("order", name)) != drawn(turned("order", name, key))
+
+
+def in_sequence(batches: list[list[int]]) -> np.ndarray:
+    return DURATIONS[[i for batch in batches for i in batch]]
+
+
+@pytest.mark.parametrize(("name", "epoch", "expected"), [("sorted", 0, True), ("sorted", 3, True),
+                                                         ("sortagrad", 0, True), ("sortagrad", 1, False),
+                                                         ("shuffled", 0, False), ("bucketed", 0, False)])  # fmt: skip
+def test_which_epochs_are_sorted(name: str, epoch: int, expected: bool) -> None:
+    assert bool((np.diff(in_sequence(drawn(component("order", name), epoch=epoch))) >= 0).all()) == expected
+
+
+def test_sortagrad_is_bucketed_after_its_first_epoch() -> None:
+    assert drawn(component("order", "sortagrad"), epoch=1) == drawn(component("order", "bucketed"), epoch=1)
+
+
+def padding(name: str) -> float:
+    """The share of padding over an epoch."""
+    batches = drawn(component("order", name))
+    padded = sum(DURATIONS[batch].max() * len(batch) for batch in batches)
+    return 1 - DURATIONS.sum() / padded
+
+
+def test_bucketed_pads_far_less_than_shuffled_and_sorted_least() -> None:
+    """Uniform durations of 1 to 30 s: the longest of 16 lies near 28 s, so shuffling pads nearly half."""
+    assert padding("sorted") < padding("bucketed") < 0.25 * padding("shuffled")
+    assert padding("shuffled") > 0.4
+
+
+def test_sortagrad_goes_by_the_longest_of_each_batch() -> None:
+    """Amodei et al. 2016, §3.2: increasing order of the length of the longest utterance in the minibatch."""
+    for size in (Count(16, 1), Seconds(200.0, 1)):
+        batches = component("order", "sortagrad")(DURATIONS, size, 0, generator(0, "order", 0))
+        assert (np.diff([DURATIONS[batch].max() for batch in batches]) >= 0).all()
+
+
+@every_variant
+@pytest.mark.parametrize("seconds", [30.0, 200.0, 1e6])
+@pytest.mark.parametrize("count", [1003, 17, 1])
+def test_batches_of_so_many_seconds(name: str, seconds: float, count: int) -> None:
+    """Each utterance once, no batch with more audio than allowed (exempt: than the others, but for an utterance), and
+    equally many batches every epoch, which the schedule of the learning rate counts on.
+    """
+    durations, numbers = DURATIONS[:count], set()
+    for epoch in range(4):
+        batches = component("order", name)(durations, Seconds(seconds, 1), epoch, generator(0, "order", epoch))
+        numbers.add(len(batches))
+        assert sorted(np.concatenate(batches).tolist()) == list(range(count))
+        if exempt(f"order={name}", "seconds including padding"):
+            whole = durations.sum() / len(batches)
+            assert all(abs(durations[batch].sum() - whole) <= 30 for batch in batches)
+            assert len(batches) == 1 or seconds <= whole < 2 * seconds
+        else:
+            assert all(durations[batch].max() * len(batch) <= seconds for batch in batches)
+    assert len(numbers) == 1
+
+
+@pytest.mark.parametrize("name", ["bucketed", "sorted", "sortagrad"])
+def test_batches_of_so_many_seconds_are_filled_in_multiples_of_eight(name: str) -> None:
+    durations = np.random.default_rng(1).uniform(4, 5, size=3000)
+    batches = component("order", name)(durations, Seconds(200.0, 1), 1, generator(0, "order", 1))
+    odd = [len(batch) for batch in batches if len(batch) % 8]
+    assert len(odd) <= 1, "but for the last that are left"
+    assert np.median([durations[batch].sum() for batch in batches]) > 0.8 * 200
+
+
+@pytest.mark.parametrize(("length", "overlap"), [(100, 50), (100, 0), (7, 6), (1, 0), (1000, 999)])
+def test_chunks_are_those_of_a_loop(length: int, overlap: int) -> None:
+    """Begun every length - overlap frames until the utterance is covered, the last as long as what is left."""
+    order = component("order", "chunked", length=length, overlap=overlap)
+    lengths = [0, 1, 99, 100, 101, 150, 151, 1003]
+    expected = []
+    for utterance, frames in enumerate(lengths):
+        start = 0
+        while True:
+            expected.append((utterance, start, min(length, frames - start)))
+            if start + length >= frames:
+                break
+            start += length - overlap
+    assert list(zip(*(part.tolist() for part in order.chunks(torch.tensor(lengths))), strict=True)) == expected
+
+
+@pytest.mark.parametrize(("length", "overlap"), [(0, 0), (100, 100), (100, -1), (1.5, 1)])
+def test_a_chunk_has_frames_of_its_own(length: object, overlap: object) -> None:
+    with pytest.raises(UsageError, match=r"order.length.*order.overlap.*less than the length"):
+        component("order", "chunked", length=length, overlap=overlap)
+
+
+def test_a_chunk_without_an_overlap_is_refused_by_its_key() -> None:
+    with pytest.raises(UsageError, match=r"order\.overlap=null: expected"):
+        component("order", "chunked", length=100, overlap=None)
+
+
+def sampler(name: str, rank: int, ranks: int, count: int = 1003, seconds: float | None = None) -> BatchOrder:
+    size = Seconds(seconds, ranks) if seconds else Count(16, ranks)
+    return BatchOrder(DURATIONS[:count], size, component("order", name), 3, rank, ranks)
+
+
+@every_variant
+@pytest.mark.parametrize("seconds", [None, 100.0])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [1003, 65, 16, 9, 8])
+def test_ranks_share_an_epoch(name: str, ranks: int, count: int, seconds: float | None) -> None:
+    """As many batches on every rank, each utterance on one rank, once, and no batch empty."""
+    samplers = [sampler(name, rank, ranks, count, seconds) for rank in range(ranks)]
+    for epoch in range(2):
+        for order in samplers:
+            order.set_epoch(epoch)
+        shares = [list(order) for order in samplers]
+        assert {len(share) for share in shares} == {len(order) for order in samplers} == {len(shares[0])}
+        assert sorted(i for share in shares for batch in share for i in batch) == list(range(count))
+        assert all(batch for share in shares for batch in share)
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_ranks_have_batches_of_similar_duration_at_the_same_step(ranks: int) -> None:
+    shares = [list(sampler("bucketed", rank, ranks)) for rank in range(ranks)]
+    for step in zip(*shares, strict=True):
+        durations = [DURATIONS[batch] for batch in step]
+        assert max(map(len, durations)) - min(map(len, durations)) <= 1
+        whole = np.concatenate(durations)
+        # neighbours by duration go to different ranks, so their means differ by less than the step's range a batch
+        means = [d.mean() for d in durations]
+        assert max(means) - min(means) <= (whole.max() - whole.min()) / min(map(len, durations)) + 1e-9
+
+
+def test_two_ranks_make_the_steps_that_one_makes_with_batches_twice_as_large() -> None:
+    one = BatchOrder(DURATIONS, Count(32, 1), component("order", "bucketed"), 3, 0, 1)
+    two = [sampler("bucketed", rank, 2) for rank in range(2)]
+    assert [sorted(a + b) for a, b in zip(*two, strict=True)] == [sorted(batch) for batch in one]
+
+
+@every_variant
+def test_resuming_leaves_out_what_was_done_once(name: str) -> None:
+    order = sampler(name, 0, 1)
+    whole = {}
+    for epoch in (2, 3):
+        order.set_epoch(epoch)
+        whole[epoch] = list(order)
+    again = sampler(name, 0, 1)
+    again.resume(2, 10)
+    assert len(again) == len(whole[2])
+    assert list(again) == whole[2][10:]
+    assert list(again) == whole[2]
+    again.resume(2, 10)
+    again.set_epoch(3)
+    assert list(again) == whole[3]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not exempt(f"order={name}", "random")])
+def test_set_epoch_changes_the_order_and_back(name: str) -> None:
+    order = sampler(name, 1, 2)
+    first = list(order)
+    order.sampler.set_epoch(1)  # the way Lightning calls it
+    second = list(order)
+    order.sampler.set_epoch(0)
+    assert second != first
+    assert list(order) == first
+
+
+UTTERANCES = 281_241
+QUANTILES = [
+    (0, 1.3), (0.05, 3.3), (0.1, 5.2), (0.25, 11.0), (0.5, 13.75), (0.75, 15.2), (0.95, 16.6), (0.999, 17.5),
+    (1, 24.5),
+]  # fmt: skip
+"""Shares of the utterances and the seconds that they stay under: our guess at a curve through LibriSpeech's known mean
+of 12.3 s, 95 % up to 16.8 s, and longest of 24.5 s."""
+
+
+@pytest.fixture(scope="module")
+def durations() -> np.ndarray:
+    shares, seconds = zip(*QUANTILES, strict=True)
+    drawn = np.interp(np.linspace(0, 1, UTTERANCES), shares, seconds)
+    return generator(0, "durations").permutation(drawn)
+
+
+def padding_padding(durations: np.ndarray, name: str, size: BatchSize, epoch: int = 1) -> float:
+    """The share of padding over an epoch."""
+    batches = component("order", name)(durations, size, epoch, generator(0, "order", epoch))
+    return float(1 - durations.sum() / sum(durations[batch].max() * len(batch) for batch in batches))
+
+
+def test_the_list_is_like_librispeechs(durations: np.ndarray) -> None:
+    assert durations.mean() == pytest.approx(12.3, abs=0.05)
+    assert (durations <= 16.8).mean() >= 0.95
+    assert durations.max() == 24.5
+
+
+@pytest.mark.parametrize(
+    "size",
+    [Count(16, 1), Count(64, 1), Count(256, 1), Seconds(800, 1), Seconds(3200, 1)],
+    ids=["16", "64", "256", "800 s", "3200 s"],
+)
+def test_padding_of_every_order(durations: np.ndarray, size: BatchSize) -> None:
+    """Under 4 % in buckets, hardly any when sorted; random batches waste a fifth to a third."""
+    assert padding_padding(durations, "bucketed", size) < 0.04
+    assert padding_padding(durations, "sortagrad", size, epoch=0) < 0.04
+    assert padding_padding(durations, "sorted", size) < 0.01
+    assert padding_padding(durations, "shuffled", size) > 0.15
+
+
+def test_the_sampler_of_960_hours_stays_under_a_gigabyte(durations: np.ndarray) -> None:
+    tracemalloc.start()
+    order = BatchOrder(durations, Count(64, 1), component("order", "bucketed"), 0, 0, 1)
+    first = next(iter(order))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(first) == 64
+    assert peak < 1e9

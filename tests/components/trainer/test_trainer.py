@@ -1,0 +1,361 @@
+"""Trainers, averaged weights, and debug modes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from asr_ablations.components.averaging.base import weights_of
+from asr_ablations.config.build import build
+from asr_ablations.data.batch import batch_size
+from asr_ablations.data.batch_order import BatchOrder
+from asr_ablations.data.dataset import collate
+from asr_ablations.experiment import run as experiment
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble, device_count
+from tests.helpers.fits import fit, model_of, same
+from tests.helpers.ranks import run_ranks
+from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
+
+PLAIN = ("width=8", "layers=1", "dropout=0", "gpus=0", "max_epochs=2", "batch.size=2", "schedule=constant")
+
+WORKER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+sys.path[:0] = [{source!r}, {tests!r}]
+from pathlib import Path
+from asr_ablations.training.callbacks import resume
+from tests.helpers.fits import fit
+resume.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
+fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
+"""
+
+
+def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subprocess.CompletedProcess[str]:
+    """`fit` in two processes, anew or from a checkpoint."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "worker.py"
+    paths = {"source": str(REPOSITORY / "src"), "tests": str(REPOSITORY)}
+    script.write_text(
+        WORKER.format(corpus=str(corpus), folder=str(folder), overrides=overrides, resume=resume, **paths)
+    )
+    return run_ranks(script)
+
+
+COUNTED = """
+from torch import distributed
+from pytorch_lightning import Callback
+counts = []
+
+class Count(Callback):
+    def on_train_batch_start(self, *_):
+        counts.append(0)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if not batch_idx:
+            distributed.barrier()  # planted: it must be seen
+
+def counting(plain):
+    def counted(*arguments, **keywords):
+        if counts:
+            counts[-1] += 1
+        return plain(*arguments, **keywords)
+    return counted
+
+for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list", "_broadcast_coalesced"):
+    setattr(distributed, name, counting(getattr(distributed, name)))
+resume.LastCheckpoint._agreed = lambda *_: (False, None)
+task = fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
+losses = [float(task.trainer.callback_metrics[f"train/loss_{{kind}}"]) for kind in ("step", "epoch")]
+print(f"met {{counts}} {{losses}}\\n", end="")  # in one piece: two ranks write at once
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "local_sgd"])
+def test_a_step_exchanges_nothing_but_the_gradient(
+    trainer: str, tiny_corpus: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """One epoch of batches: only the last, at whose end means and weights are averaged, makes them meet. torch's own
+    wrapper reduces the gradients of ddp, where Python does not see it.
+    """
+    head = WORKER[: WORKER.index("resume.SECONDS")]
+    monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
+    done = ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1")
+    assert done.returncode == 0, done.stderr
+    lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]
+    assert len(lines_of_ranks) == 2
+    counts, losses = zip(*(json.loads(f"[{line[4:].replace('] [', '], [')}]") for line in lines_of_ranks), strict=True)
+    for first, *between, last in counts:
+        assert first == 1, "the planted barrier"
+        assert between
+        assert not any(between), done.stdout
+        assert last > 0
+    if trainer == "ddp":
+        (step, epoch), (other_step, other_epoch) = losses
+        assert step != other_step, "each rank its own"
+        assert epoch == other_epoch, "the mean over both"
+
+
+def by_hand(corpus: Path, every: int | None, *overrides: str) -> list[dict[str, torch.Tensor]]:
+    """The model's state after each epoch: two tasks that step on their own and are averaged now and then."""
+    cfg = compose(*tiny_overrides(corpus), *overrides)
+    workers = [assemble(cfg, build(cfg.data))[0] for _ in range(2)]
+    _, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    train = data.sets["train"]
+    optimizers = [task.make_optimizer(task.model.parameters()) for task in workers]
+    after, step = [], 0
+    for epoch in range(cfg.max_epochs):
+        size = batch_size(cfg.batch.size, None, ranks=2)
+        orders = [BatchOrder(train.durations, size, data.order, cfg.seed, rank, 2) for rank in range(2)]
+        for order in orders:
+            order.set_epoch(epoch)
+        batches = [[collate(train.__getitems__(indices)) for indices in order] for order in orders]
+        for number in range(len(batches[0])):
+            for task, optimizer, mine in zip(workers, optimizers, batches, strict=True):
+                step_of(task, optimizer, mine[number])
+            step += 1
+            if number == len(batches[0]) - 1 or (every and step % every == 0):
+                average(workers)
+        after.append({f"model.{key}": value.clone() for key, value in workers[0].model.state_dict().items()})
+    return after
+
+
+def step_of(task: Any, optimizer: torch.optim.Optimizer, batch: Any) -> None:
+    task.train()
+    task.log = lambda *_, **__: None
+    optimizer.zero_grad()
+    task.training_step(batch, 0).backward()
+    task.configure_gradient_clipping(optimizer)
+    optimizer.step()
+
+
+def average(workers: list[Any]) -> None:
+    states = [task.model.state_dict() for task in workers]
+    for key, value in states[0].items():
+        if value.is_floating_point():
+            mean = (value + states[1][key]) / 2
+            for state in states:
+                state[key].copy_(mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [None, 2])
+def test_two_ranks_are_two_workers_averaged_by_hand(every: int | None, tiny_corpus: Path, tmp_path: Path) -> None:
+    """Weights and running statistics, after every epoch of three steps: once an epoch, or after every second step."""
+    options = (*PLAIN, "optimizer=momentum", "layers=2")
+    done = ranks(tiny_corpus, tmp_path, *options, "trainer=local_sgd", f"trainer.every={every or 'null'}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    for epoch, expected in enumerate(by_hand(tiny_corpus, every, *options)):
+        result = model_of(tmp_path, epoch)
+        assert result.keys() == expected.keys()
+        for key in result:
+            torch.testing.assert_close(result[key], expected[key], rtol=1e-5, atol=1e-6, msg=key)
+    other = by_hand(tiny_corpus, 1 if every else 2, *options)[-1]
+    assert not same(other, expected), "how often they are averaged makes a difference"
+
+
+@pytest.mark.slow
+def test_workers_go_on_as_they_were_each_with_its_own_optimizer(tiny_corpus: Path, tmp_path: Path) -> None:
+    """From a checkpoint within an epoch, where weights differ between the ranks too."""
+    options = [*PLAIN, "trainer=local_sgd", "layers=2", "averaging=last"]
+    assert ranks(tiny_corpus, tmp_path / "whole", *options).returncode == 0
+    kept = torch.load(tmp_path / "whole" / "step=4.ckpt", weights_only=True)
+    weights = [torch.cat([t.flatten() for t in worker["trained_weights"]]) for worker in kept["workers"]]
+    assert not torch.equal(*weights)
+    resumed = ranks(tiny_corpus, tmp_path / "again", *options, resume=str(tmp_path / "whole" / "step=4.ckpt"))
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert same(model_of(tmp_path / "again", 1), model_of(tmp_path / "whole", 1))
+
+
+@pytest.mark.slow
+def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corpus: Path, tmp_path: Path) -> None:
+    """torch's wrapper stops at a layer without a gradient, unless it knows of it."""
+    options = (*PLAIN, "layers=2", "pretrain=layers", "averaging=ema", "trainer=ddp")
+    done = ranks(tiny_corpus, tmp_path, *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, last = model_of(tmp_path, 0), model_of(tmp_path, 1)
+    grown = [key for key in first if ".recurrent.1." in key]
+    assert grown
+    assert not any(torch.equal(first[key], last[key]) for key in grown)
+
+
+@pytest.mark.slow
+def test_a_common_average_of_independent_workers_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    done = ranks(tiny_corpus, tmp_path, *PLAIN, "trainer=local_sgd", "averaging=ema")
+    assert done.returncode != 0
+    assert "averaging=ema: trainer=local_sgd has no common weights" in done.stderr
+
+
+def test_one_worker_trains_as_ever(tiny_corpus: Path, tmp_path: Path) -> None:
+    alone = fit(tiny_corpus, tmp_path / "alone", "trainer=local_sgd", "max_epochs=1")
+    plain = fit(tiny_corpus, tmp_path / "plain", "max_epochs=1")
+    assert same(dict(alone.state_dict()), dict(plain.state_dict()))
+
+
+def test_the_machines_that_were_started_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="nodes=2: this run was started on 1"):
+        device_count(compose("gpus=0", "nodes=2"))
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert device_count(compose("gpus=0", "nodes=2")) == 0
+    with pytest.raises(UsageError, match="nodes=1: this run was started on 2"):
+        device_count(compose("gpus=0"))
+
+
+def test_no_steps_between_averagings_are_refused() -> None:
+    for every in (0, 2.5):
+        with pytest.raises(ValueError, match=f"every={every}: expected a whole number"):
+            component("trainer", "local_sgd", every=every)
+
+
+class Watch(pl.Callback):
+    """The weights after every step, and those that validation saw."""
+
+    def __init__(self) -> None:
+        self.trained: list[torch.Tensor] = []
+        self.ends: list[int] = []
+        self.validated: list[torch.Tensor] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        self.trained.append(flat(pl_module.model))
+        if trainer.is_last_batch:
+            self.ends.append(len(self.trained) - 1)
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        self.validated.append(flat(pl_module.model))
+
+
+def flat(model: torch.nn.Module) -> torch.Tensor:
+    """Parameters and running statistics, one behind another."""
+    return torch.cat([t.flatten().double() for t in weights_of(model)])
+
+
+def watched(corpus: Path, folder: Path, *overrides: str) -> tuple[Watch, torch.Tensor]:
+    watch = Watch()
+    task = fit(corpus, folder, *overrides, callbacks=(watch,))
+    return watch, flat(task.model)
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Watch:
+    return watched(tiny_corpus, tmp_path_factory.mktemp("plain"))[0]
+
+
+def expected_ema(plain: Watch, decay: float) -> list[torch.Tensor]:
+    averages = [plain.trained[0]]
+    for weights in plain.trained[1:]:
+        averages.append(decay * averages[-1] + (1 - decay) * weights)
+    return [averages[i] for i in plain.ends]
+
+
+def expected_last(plain: Watch, count: int) -> list[torch.Tensor]:
+    ends = [plain.trained[i] for i in plain.ends]
+    return [torch.stack(ends[max(0, i + 1 - count) : i + 1]).mean(dim=0) for i in range(len(ends))]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("averaging=ema", "averaging.decay=0.7"), lambda plain: expected_ema(plain, 0.7)),
+        (("averaging=last", "averaging.count=2"), lambda plain: expected_last(plain, 2)),
+    ],
+    ids=["ema", "last"],
+)
+def test_validation_checkpoints_and_the_end_have_the_average_and_training_does_not(
+    overrides: tuple[str, ...], expected: Any, plain: Watch, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    watch, final = watched(tiny_corpus, tmp_path, *overrides)
+    assert all(torch.equal(a, b) for a, b in zip(watch.trained, plain.trained, strict=True)), "training is untouched"
+    averages = expected(plain)
+    batches = len(watch.validated) // len(averages)
+    for epoch, average in enumerate(averages):
+        torch.testing.assert_close(watch.validated[epoch * batches], average, rtol=1e-5, atol=1e-6)
+        names = [key for key, value in model_of(tmp_path, epoch).items() if value.is_floating_point()]
+        kept = model_of(tmp_path, epoch)
+        total = sum(float(kept[key].double().sum()) for key in names)
+        assert total == pytest.approx(float(average.sum()), rel=1e-5)
+    torch.testing.assert_close(final, averages[-1], rtol=1e-5, atol=1e-6)
+    assert not torch.equal(averages[-1], plain.trained[-1])
+
+
+def test_none_is_the_weights_as_trained(plain: Watch) -> None:
+    batches = len(plain.validated) // len(plain.ends)
+    for epoch, end in enumerate(plain.ends):
+        assert torch.equal(plain.validated[epoch * batches], plain.trained[end])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("ema", {"decay": 1.0}), ("ema", {"decay": 0}), ("last", {"count": 0}), ("last", {"count": 2.5})],
+)
+def test_values_out_of_range_are_refused(name: str, change: dict[str, Any]) -> None:
+    (key,) = change
+    with pytest.raises(ValueError, match=f"{key}={change[key]}"):
+        component("averaging", name, **change)
+
+
+SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv", "sweep=s")
+
+
+def ran(corpus: Path, outputs: Path, *more: str) -> tuple[Path, Any]:
+    folder = experiment.run(compose(*tiny_overrides(corpus), *SMALL, f"outputs={outputs}", *more))
+    return folder, json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "utterances"),
+    [(["batch.size=2"], 4), (["batch.size=null", "batch.seconds=2"], 0)],
+)
+def test_fast_takes_some_batches_of_every_set(overrides: list[str], utterances: int, tiny_corpus: Path) -> None:
+    """As many utterances as two batches hold; of seconds, as much audio as that at the most."""
+    cfg = compose(*tiny_overrides(tiny_corpus), *SMALL, "debug=fast", "debug.batches=2", *overrides)
+    _, data = assemble(cfg, build(cfg.data))
+    data.setup()
+    assert cfg.max_epochs == 1
+    for name in ("train", "dev"):
+        speech = data.sets[name]
+        if utterances:
+            assert len(speech) == utterances
+        else:
+            assert 0 < speech.durations.sum() <= 4
+            assert len(speech) < len(data.screened[name].kept)
+
+
+def test_overfit_ends_when_the_batch_is_learnt_and_says_so(
+    tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A CER of less than 10 is reached at once."""
+    _, summary = ran(tiny_corpus, tmp_path, "debug=overfit", "debug.cer=10", "max_epochs=4")
+    assert (summary["epochs"], summary["steps"], summary["train_utterances"]) == (1, 1, 4)
+    assert "learnt: CER" in capsys.readouterr().out
+
+
+def test_overfit_says_how_far_it_got(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, summary = ran(tiny_corpus, tmp_path, "debug=overfit", "max_epochs=2")
+    assert summary["epochs"] == 2
+    assert "not learnt: CER 1" in capsys.readouterr().out
+
+
+def test_profile_leaves_a_table_and_a_trace_of_its_steps(tiny_corpus: Path, tmp_path: Path) -> None:
+    folder, summary = ran(tiny_corpus, tmp_path, "debug=profile", "debug.wait=1", "debug.steps=1", "batch.size=2")
+    assert summary["train_utterances"] == 4
+    assert "aten::convolution" in (folder / "profile.txt").read_text()
+    trace = json.loads((folder / "profile.json").read_text())
+    steps = [event for event in trace["traceEvents"] if event.get("name", "").startswith("Optimizer.step#")]
+    assert len(steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [("fast", "batches", 0), ("overfit", "cer", -1), ("profile", "wait", -1), ("profile", "steps", 0)],
+)
+def test_a_wrong_value_is_refused(name: str, key: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=rf"debug\.{key}={value}: expected"):
+        component("debug", name, **{key: value})(None)

@@ -1,0 +1,287 @@
+"""Texts of a comparison in the terminal."""
+
+import csv
+import io
+import json
+import re
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from rich.console import Console
+
+from asr_ablations.comparison.comparison import compare, compare_runs
+from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.metrics.error_counts import align, word_errors
+from asr_ablations.report.figures.inspected import as_address, draw_inspected
+from asr_ablations.report.files import write_texts
+from asr_ablations.report.formats import escape, latex, markdown, table
+from asr_ablations.report.inspection import (
+    Inspected,
+    chosen,
+    error_spans,
+    letter_confusions,
+    word_confusions,
+)
+from asr_ablations.report.page.content import DEFINITIONS
+from asr_ablations.report.sections import sections
+from asr_ablations.report.sweep_command import sweep_commands
+from asr_ablations.report.tables import contrast_row, interval_text
+from asr_ablations.report.terminal import print_comparison
+from asr_ablations.tools.files import REPOSITORY
+from tests.helpers.invented_records import record, records
+from tests.helpers.run_folders import write_run, write_sweep
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
+    runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
+    return compare_runs(records(runs), Options(baseline="lstm"), "test")
+
+
+def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
+    rows = [contrast_row(verdict) for verdict in comparison.verdicts]
+    assert [row["outcome"] for row in rows] == ["worse", "no difference shown"]
+    assert [row["low"] > 0 or row["high"] < 0 for row in rows] == [row["outcome"] in SHOWN for row in rows]
+    assert all(row["low"] < row["difference"] < row["high"] for row in rows)
+    low, high = interval_text(comparison.verdicts[0]).split(" to ")
+    assert (float(low), float(high)) == pytest.approx((100 * rows[0]["low"], 100 * rows[0]["high"]), abs=0.005)
+
+
+def test_a_contrast_without_noise_has_no_interval() -> None:
+    runs = [record(f"rnn={name}", 0, 0.2) for name in ("lstm", "gru")]
+    (verdict,) = compare_runs(records(runs), Options(), "test").verdicts
+    row = contrast_row(verdict)
+    assert (row["low"], row["high"], row["p"], row["standard_error"]) == (None, None, None, None)
+    assert interval_text(verdict) == "NA"
+
+
+def test_the_documentation_holds_every_definition() -> None:
+    text = " ".join(Path(REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+    assert [term for term, definition in DEFINITIONS.items() if f"| {term} | {definition} |" not in text] == []
+
+
+def runs(*overrides: str, ablation: Any = None) -> list[Any]:
+    """Records of runs whose overrides are given as lines."""
+    return [SimpleNamespace(overrides=line.split(), config={"ablation": ablation}) for line in overrides]
+
+
+PRODUCT = [f"rnn={rnn} seed={seed}" for rnn in ("rnn", "lstm", "gru") for seed in (0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("shared", "expected"), [("", ""), (" data=an4 max_epochs=3", " data=an4 max_epochs=3"), (" outputs=/tmp/x", "")]
+)
+def test_a_sweep_file_with_what_all_arms_share(shared: str, expected: str) -> None:
+    lines = sweep_commands(
+        Path("outputs/rnn_type"), runs(*(line + shared for line in PRODUCT), ablation={"factor": "rnn"})
+    )
+    assert lines == [f"python src/train.py -m -cd sweeps -cn rnn_type{expected}"]
+
+
+def test_what_differs_from_the_sweep_file_is_part_of_the_command() -> None:
+    lines = sweep_commands(
+        Path("outputs/rnn_type"), runs("rnn=lstm seed=0", "rnn=gru seed=0", ablation={"factor": "rnn"})
+    )
+    assert lines == ["python src/train.py -m -cd sweeps -cn rnn_type rnn=lstm,gru seed=0"]
+
+
+def test_a_sweep_file_of_the_users_own() -> None:
+    lines = sweep_commands(Path("outputs/mine"), runs("seed=0", "seed=1", ablation={"factor": "rnn"}))
+    assert lines == ["python src/train.py -m -cd <folder> -cn mine seed=0,1"]
+
+
+def test_combinations_are_a_single_line_and_others_a_line_per_run() -> None:
+    folder = Path("outputs/rnn-lstm-gru")
+    assert sweep_commands(folder, runs("rnn=lstm precision=16", "rnn=gru precision=16")) == [
+        "python src/train.py -m rnn=lstm,gru precision=16"
+    ]
+    assert sweep_commands(folder, runs("rnn=lstm", "rnn=gru dropout=0.2")) == [
+        "python src/train.py rnn=lstm", "python src/train.py rnn=gru dropout=0.2",
+    ]  # fmt: skip
+    assert sweep_commands(folder, runs("")) == ["python src/train.py"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "data.root=/home/me/an4", "outputs=/tmp/x"],
+        [f"{REPOSITORY}/src/train.py", "-m", "-cd", f"{REPOSITORY}/sweeps", "-cn", "rnn_type", "data.root=/a/b"],
+        ["/usr/bin/python", "/else/src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "data.root=/c"],
+    ],
+)
+def test_the_manifest_is_preferred(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text(json.dumps({"command": command}))
+    expected = "python src/train.py -m -cd sweeps -cn rnn_type data.root=<folder>"
+    assert sweep_commands(tmp_path, runs("rnn=lstm", "rnn=gru")) == [expected]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "\x00"])
+def test_a_broken_manifest_is_passed_over(text: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    assert sweep_commands(tmp_path, runs("rnn=lstm", "rnn=gru")) == ["python src/train.py -m rnn=lstm,gru"]
+
+
+def test_values_are_quoted_for_the_shell_and_paths_are_the_readers() -> None:
+    (line,) = sweep_commands(Path("x"), runs("data.train=[a,b]", "data.train=[/a/b,c]")[:1])
+    assert line == "python src/train.py 'data.train=[a,b]'"
+    assert sweep_commands(Path("x"), runs("data.train=[/a/b,c]")) == ["python src/train.py data.train=[<folder>,c]"]
+
+
+@pytest.fixture(scope="module")
+def text_comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    outputs = tmp_path_factory.mktemp("outputs")
+    ablation = {"question": "50 % of_what?", "factor": "rnn", "baseline": "lstm"}
+    sweep = write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, ablation=ablation)
+    write_run(outputs, "rnn=rnn", ablation=ablation, status="failed")
+    return compare([sweep], Options())
+
+
+def terminal(text_comparison: Comparison) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    print_comparison(text_comparison, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_all_formats_hold_every_cell(text_comparison: Comparison) -> None:
+    shown = terminal(text_comparison)
+    for section in sections(text_comparison):
+        for cell in (cell for row in section.rows for cell in row):
+            assert cell in markdown(text_comparison)
+            assert escape(cell) in latex(text_comparison)
+            assert cell in shown
+        if not section.rows:
+            assert all(line in markdown(text_comparison) and line in shown for line in section.lines)
+
+
+def test_validation_sets_have_rates_and_no_verdicts(text_comparison: Comparison) -> None:
+    """Baunsgaard2020 table 5 shows both kinds of sets."""
+    assert [(row["arm"], row["set"], row["n"]) for row in text_comparison.validated] == [
+        (arm.name, "dev", 2) for arm in text_comparison.arms
+    ]
+    for arm, row in zip(text_comparison.arms, text_comparison.validated, strict=True):
+        assert row["wer"] == pytest.approx(sum(run.summary.sets["dev"].wer for run in arm.runs) / 2)
+    assert {contrast.set for contrast in text_comparison.contrasts} == {"test"}
+    (section,) = [
+        each for each in sections(text_comparison) if each.heading.startswith("Error rates on validation sets")
+    ]
+    assert [row[1] for row in section.rows] == ["dev", "dev"]
+    by_loss = compare([text_comparison.runs[0].folder.parent], Options(metric="loss"))  # which is judged on dev itself
+    assert by_loss.validated == []
+
+
+def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tmp_path: Path) -> None:
+    written = {path.suffix: path for path in write_texts(text_comparison, tmp_path / "new" / "folder")}
+    with written[".csv"].open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["wer"]) for row in rows] == [row["wer"] for row in text_comparison.rows]
+    content = json.loads(written[".json"].read_text())
+    assert content["differences"][0]["difference"] == text_comparison.contrasts[0].difference
+    assert [len(arm["runs"]) for arm in content["arms"]] == [2, 2]
+    assert "utterances" not in content["arms"][0]["runs"][0]
+    assert content["unfinished"][0]["reason"] == "failed: out of memory"
+
+
+def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
+    write_run(tmp_path, "rnn=lstm")
+    write_run(tmp_path, "rnn=gru")
+    text_comparison = compare([tmp_path / "sweep"], Options())
+    text = (write_texts(text_comparison, tmp_path / "out")[-1]).read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_markdown_table_has_as_many_cells_everywhere() -> None:
+    lines = table(["a", "b"], [["x|y", "1"], ["", "2"]]).splitlines()
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [3, 3, 3, 3]
+
+
+def test_latex_is_escaped_and_balanced(text_comparison: Comparison) -> None:
+    assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
+    text = latex(text_comparison)
+    assert text.count(r"\begin{") == text.count(r"\end{") > 4
+    for body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
+        rows = [line for line in body[1].splitlines() if line.endswith(r"\\")]
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in rows} == {len(body[0])}
+
+
+def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) -> None:
+    verdict = replace(text_comparison.verdicts[0], sentence="x[bold] is worse")
+    odd = replace(text_comparison, rows=[{**text_comparison.rows[0], "arm": "data.train=[a]"}], verdicts=[verdict])
+    assert "data.train=[a]" in terminal(odd)
+    assert "x[bold] is worse" in terminal(odd)
+
+
+def row(id_: str, reference: str, hypothesis: str, seconds: float = 1.0) -> dict[str, Any]:
+    """As utterances.csv has it, as far as it is read here."""
+    words = word_errors(reference, hypothesis)
+    return {
+        "id": id_, "set": "test", "reference": reference, "hypothesis": hypothesis, "duration": seconds,
+        "words": words.total, "substitutions": words.substitutions, "deletions": words.deletions,
+        "insertions": words.insertions,
+    }  # fmt: skip
+
+
+ROWS = [
+    row("a", "a cab", "a cab"), row("b", "dad had a cab", "dad had a cab"), row("c", "a bad bed", "a bad dad"),
+    row("d", "be a dab", "cab"), row("e", "a bee", "dad cab"),
+]  # fmt: skip
+
+
+def test_the_worst_the_median_and_the_best_are_chosen_each_once() -> None:
+    """Among equals the longest."""
+    assert {kind: chosen_row["id"] for kind, chosen_row in chosen(ROWS).items()} == {
+        "worst": "d", "median": "c", "best": "b",
+    }  # fmt: skip
+    assert list(chosen(ROWS[:1])) == ["worst"]
+    assert chosen([]) == {}
+
+
+def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> Inspected:
+    log_probs = np.log(np.full((10, 4), 0.02))
+    log_probs[:, 0] = np.log(0.94)
+    log_probs[3] = np.log([0.04, 0.9, 0.03, 0.03])
+    pairs = align(reference.split(), hypothesis.split())
+    return Inspected("worst", row("d", reference, hypothesis), pairs, np.eye(20, 8), log_probs, list("ab "), 0.1, spans)
+
+
+def test_errors_stand_where_the_hypothesis_has_them() -> None:
+    """A word that is missing stands between its neighbours, at the end until the end."""
+    spans = error_spans(seen("a bad bed cab", "a dad cab now", [(0.0, 0.1), (0.2, 0.4), (0.6, 0.8), (0.8, 0.9)]))
+    assert [(tuple(map(float, span)), text) for span, text in spans] in (
+        [((0.2, 0.4), "bad → dad"), ((0.4, 0.6), "bed → –"), ((0.8, 0.9), "– → now")],
+        [((0.1, 0.2), "bad → –"), ((0.2, 0.4), "bed → dad"), ((0.8, 0.9), "– → now")],
+    )
+    assert error_spans(seen("a cab", "a", [(0.0, 0.2)])) == [((0.2, 1.0), "cab → –")]
+    assert error_spans(seen("a", "a", [(0.0, 0.2)])) == []
+
+
+def test_confusions_are_counted_the_most_frequent_first() -> None:
+    rows = [row("a", "a cab", "a dab"), row("b", "cab", "dab"), row("c", "be", "b e")]
+    assert word_confusions(rows)[0] == {"reference": "cab", "hypothesis": "dab", "times": 2}
+    assert letter_confusions(rows) == [
+        {"reference": "c", "hypothesis": "d", "times": 2},
+        {"reference": "–", "hypothesis": "␣", "times": 1},
+    ]
+
+
+@pytest.mark.parametrize("hypothesis", ["a", "", "b a"])
+def test_an_utterance_is_drawn(hypothesis: str, tmp_path: Path) -> None:
+    spans = [(0.1 * number, 0.1 * number + 0.1) for number in range(len(hypothesis.split()))]
+    utterance = seen("a", hypothesis, spans)
+    paths = draw_inspected([utterance], tmp_path)
+    assert {path.name for path in paths} == {f"utterance_worst.{kind}" for kind in ("png", "svg", "pdf")}
+    text = (tmp_path / "utterance_worst.svg").read_text()
+    assert "posterior, best path" in text
+    if hypothesis != "a":
+        assert "→" in text
+    kind, _, content = as_address(utterance).partition(",")
+    assert kind == "data:image/png;base64"
+    assert np.ptp(imread(io.BytesIO(b64decode(content)))[..., :3]) > 0.5

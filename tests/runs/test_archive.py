@@ -1,0 +1,299 @@
+"""Archives, looks and topologies of runs."""
+
+import io
+import lzma
+import tarfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
+from asr_ablations.report.formats import body
+from asr_ablations.report.sections import sections
+from asr_ablations.runs.archive import keep, unpack
+from asr_ablations.runs.environment import buses, links, topology
+from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
+from asr_ablations.runs.record import as_json
+from asr_ablations.runs.records import read_run
+from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
+from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.until.ablation import take_over
+from asr_ablations.tools.files import write_json
+from tests.helpers.run_folders import write_run, write_sweep
+
+ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    return write_sweep(tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION)
+
+
+def said(folder: Path) -> dict[str, list[str]]:
+    """The sections of the comparison of a sweep."""
+    return {section.heading: body(section) for section in sections(compare([folder], Options()))}
+
+
+def members(archive: Path) -> dict[str, str]:
+    with tarfile.open(archive) as tar:
+        return {one.name: file.read().decode() for one in tar if (file := one.isfile() and tar.extractfile(one))}
+
+
+def test_a_sweep_says_the_same_from_its_archive(sweep: Path, tmp_path: Path) -> None:
+    archive = keep(sweep, tmp_path / "records")
+    assert archive == tmp_path / "records" / "sweep.tar.xz"
+    (unpacked,) = unpack([archive], tmp_path / "elsewhere")
+    before = said(sweep)
+    assert "Verdicts" in before
+    assert "Error rates" in " ".join(before)
+    assert said(unpacked) == before
+
+
+def test_neither_weights_nor_paths_of_the_machine_are_in_it(sweep: Path, tmp_path: Path) -> None:
+    run = next(sweep.glob("*/status.json")).parent
+    environment = read_environment(run)
+    write_json(
+        run / "environment.json", {**as_json(environment), "command": [str(tmp_path / "src/train.py"), "rnn=lstm"]}
+    )
+    (run / "checkpoints").mkdir(exist_ok=True)
+    (run / "checkpoints" / "last.ckpt").write_bytes(b"weights")
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    files = members(archive)
+    assert not [name for name in files if "checkpoint" in name or "losses" in name]
+    text = "\n".join(files.values())
+    assert str(tmp_path) not in text
+    assert str(Path.home()) + "/" not in text
+    assert '"host"' not in text
+    assert "<folder>" in files[f"sweep/{run.name}/environment.json"]
+
+
+def test_the_same_results_are_the_same_bytes(sweep: Path, tmp_path: Path) -> None:
+    first, second = keep(sweep, tmp_path / "a"), keep(sweep, tmp_path / "b")
+    assert first is not None
+    assert second is not None
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_record_with_more_runs_stays(sweep: Path, tmp_path: Path) -> None:
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    content = archive.read_bytes()
+    run = next(sweep.glob("*/status.json")).parent
+    write_json(run / "status.json", {**as_json(read_status(run)), "status": "failed", "reason": "out of memory"})
+    assert keep(sweep, tmp_path / "records") is None
+    assert archive.read_bytes() == content
+
+
+def test_a_run_of_another_sweep_stays_a_link_and_comes_along(sweep: Path, tmp_path: Path) -> None:
+    other = write_run(sweep.parent, "rnn=rnn", ablation=ABLATION, sweep="other")
+    (sweep / other.name).symlink_to(Path("..", "other", other.name), target_is_directory=True)
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    (unpacked,) = unpack([archive], tmp_path / "elsewhere")
+    link = unpacked / other.name
+    assert link.is_symlink()
+    assert link.resolve() == tmp_path / "elsewhere" / "other" / other.name
+    assert read_run(link).summary == read_run(other).summary
+
+
+def test_what_was_unpacked_is_taken_over_by_a_sweep_and_not_trained_again(sweep: Path, tmp_path: Path) -> None:
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    (unpacked,) = unpack([archive], tmp_path / "elsewhere")
+    run = next(unpacked.glob("*/status.json")).parent
+    folder = tmp_path / "elsewhere" / "another" / run.name
+    config = tmp_path / "frozen.yaml"
+    config.write_text((run / "config.yaml").read_text())
+    overrides = tuple(read_config(run)["overrides"])
+    arm = FrozenArm("an arm", str(read_environment(run).id), config, folder, 0, 1, overrides)
+    assert take_over(arm) == run.resolve()
+
+
+def test_what_is_there_already_stays(sweep: Path, tmp_path: Path) -> None:
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    before = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()}
+    unpack([archive], sweep.parent)
+    assert {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file()} == before
+
+
+def _file(name: str) -> tarfile.TarInfo:
+    return tarfile.TarInfo(name)
+
+
+def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _file("../x/y"), _file("/etc/x"), _file("a/../../y"), _file("alone"), _link("a/b", "/etc/passwd"),
+        _link("a/b", "../../x"), _link("a/b", "../x/.."), _link("a/b", "../c/d", tarfile.LNKTYPE),
+        _link("a/b", "", tarfile.FIFOTYPE),
+    ],
+    ids=lambda member: f"{member.name} {member.linkname}".replace("/", "|"),
+)  # fmt: skip
+def test_an_archive_from_elsewhere_writes_nowhere_else(member: tarfile.TarInfo, tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        tar.addfile(member)
+    _refused(tmp_path, lzma.compress(raw.getvalue()), "is no file of a sweep")
+
+
+@pytest.mark.parametrize(
+    "damaged", [lambda content: content[:-20], lambda content: b"", lambda content: b"x" * 100], ids=["cut", "0", "x"]
+)
+def test_a_damaged_archive_is_named(damaged: Callable[[bytes], bytes], sweep: Path, tmp_path: Path) -> None:
+    archive = keep(sweep, tmp_path / "records")
+    assert archive is not None
+    _refused(tmp_path, damaged(archive.read_bytes()), "cannot be read")
+
+
+def _refused(tmp_path: Path, content: bytes, words: str) -> None:
+    archive = tmp_path / "bad.tar.xz"
+    archive.write_bytes(content)
+    with pytest.raises(UnreadableFileError, match=words) as error:
+        unpack([archive], tmp_path / "elsewhere")
+    assert str(archive) in str(error.value)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+LOOK = Look("2026-01-01T00:00:00+00:00", {"lstm": 3, "gru": 2}, evidence(["a", "b"]), True, "lstm", "wer", "test", "t")
+
+
+def launch(arms: list[str], search: bool) -> dict[str, object]:
+    return {"started": "2026-01-01T00:00:00+00:00", "command": ["train.py"], "arms": arms, "search": search}
+
+
+@pytest.mark.parametrize(
+    ("launches", "expected"),
+    [
+        ([launch(["a", "b"], search=False), launch(["c"], search=False)], {"a", "b"}),
+        ([launch(["a"], search=True), launch(["b"], search=False)], None),
+        ([], None),
+        ([{"arms": ["a"]}], None),
+        ("damaged", None),
+    ],
+)
+def test_the_first_launch_is_what_was_declared(launches: object, expected: set[str] | None, tmp_path: Path) -> None:
+    write_json(tmp_path / "sweep.json", {"launches": launches, "arms": []})
+    assert declared(tmp_path) == expected
+
+
+def test_without_a_manifest_nothing_was_declared(tmp_path: Path) -> None:
+    assert declared(tmp_path) is None
+
+
+def test_looks_are_kept_in_their_order(tmp_path: Path) -> None:
+    later = replace(LOOK, runs=evidence(["a", "b", "c"]), arms={"lstm": 3, "gru": 3})
+    assert looks(tmp_path) == []
+    assert [record_look(tmp_path, look) for look in (LOOK, later)] == [None, None]
+    assert looks(tmp_path) == [LOOK, later]
+
+
+def test_the_same_question_to_the_same_evidence_is_one_look(tmp_path: Path) -> None:
+    other_question = replace(LOOK, baseline="gru")
+    for look in (LOOK, replace(LOOK, when="2026-02-02T00:00:00+00:00"), other_question):
+        assert record_look(tmp_path, look) is None
+    assert looks(tmp_path) == [LOOK, other_question]
+
+
+def test_evidence_is_the_set_of_runs() -> None:
+    assert evidence(["a", "b"]) == evidence(["b", "a"])
+    assert len({evidence(ids) for ids in (["a", "b"], ["ab"], ["a"], [], ["a", "b", "c"])}) == 5
+
+
+def look_at(request: tuple[Path, int]) -> str | None:
+    folder, number = request
+    return record_look(folder, replace(LOOK, runs=evidence([str(number)])))
+
+
+def test_no_look_is_lost_between_several_processes(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(3) as pool:
+        assert list(pool.map(look_at, [(tmp_path, number) for number in range(12)])) == [None] * 12
+    assert {look.runs for look in looks(tmp_path)} == {evidence([str(number)]) for number in range(12)}
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    """Permissions do not hold for root: a file where the folder of locks belongs refuses everybody."""
+    (tmp_path / ".leases").touch()
+    warning = record_look(tmp_path, LOOK)
+    assert warning is not None
+    assert "looks.json" in warning
+    assert "File exists" in warning
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"looks": [{"when": "now"}]}', '{"looks": 3}'])
+def test_a_damaged_history_is_no_empty_one(text: str, tmp_path: Path) -> None:
+    (tmp_path / "looks.json").write_text(text)
+    with pytest.raises(UnreadableFileError):
+        looks(tmp_path)
+    assert "not recorded" in str(record_look(tmp_path, LOOK))
+    assert (tmp_path / "looks.json").read_text() == text
+
+
+MATRIX = """\
+\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV2\tPHB\tSYS\tPIX\t0-19,40-59\t0\t\tN/A
+GPU1\tNV2\t X \tSYS\tNV1\tNODE\t0-19,40-59\t0\t\tN/A
+GPU2\tPHB\tSYS\t X \tNV2\tSYS\t20-39,60-79\t1\t\tN/A
+GPU3\tSYS\tNV1\tNV2\t X \tSYS\t20-39,60-79\t1\t\tN/A
+NIC0\tPIX\tNODE\tSYS\tSYS\t X \t\t\t\t
+
+Legend:
+
+  X    = Self
+  NV#  = Connection traversing a bonded set of # NVLinks
+
+NIC Legend:
+
+  NIC0: mlx5_0
+"""
+
+
+def test_every_pair_has_its_link() -> None:
+    assert links(MATRIX) == {
+        "GPU0-GPU1": "NV2", "GPU0-GPU2": "PHB", "GPU0-GPU3": "SYS",
+        "GPU1-GPU2": "SYS", "GPU1-GPU3": "NV1",
+        "GPU2-GPU3": "NV2",
+    }  # fmt: skip
+
+
+def test_two_digits_are_no_other_gpu() -> None:
+    """Of eleven GPUs: GPU1 and GPU10 are two."""
+    names = [f"GPU{number}" for number in range(11)]
+    rows = ["\t".join([row, *("X" if row == name else f"NV{len(row) + len(name)}" for name in names)]) for row in names]
+    pairs = links("\n".join(["\t" + "\t".join(names), *rows]))
+    assert len(pairs) == 11 * 10 // 2
+    assert (pairs["GPU0-GPU1"], pairs["GPU1-GPU10"]) == ("NV8", "NV9")
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-15\t0\n", "Unable to determine topology\n"]
+)
+def test_where_there_is_no_pair_there_is_no_link(answer: str) -> None:
+    assert links(answer) == {}
+
+
+def test_a_bus_has_generation_width_and_address() -> None:
+    answer = "00000000:06:00.0, 3, 16\n00000000:07:00.0, [N/A], [N/A]\n"
+    assert buses(answer) == ["PCIe 3 x16 at 00000000:06:00.0", "00000000:07:00.0"]
+    assert buses("") == []
+
+
+def test_a_machine_whose_tool_fails_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert topology() == ([], {})
+    tool.unlink()
+    assert topology() == ([], {})
