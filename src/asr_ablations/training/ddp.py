@@ -1,4 +1,4 @@
-"""Exchange between the ranks of distributed training (DDP), and Lightning's warnings about choices that are deliberate here."""
+"""Exchange between the ranks of distributed training (DDP), and the warnings of Lightning that do not apply here."""
 
 import logging
 import warnings
