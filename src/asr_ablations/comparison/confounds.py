@@ -25,6 +25,12 @@ Differing = dict[str, list[object]]
 References = dict[str, list[str]]
 """Keys with the keys and groups that their values follow from."""
 
+SET_BY_CHOICES: References = {
+    "alphabet.characters": ["data.language"], "width": ["model"], "layers": ["model"], "dropout": ["data", "model"],
+    "batch.size": ["data"], "max_epochs": ["data"], "weights_sha256": ["weights"],
+}  # fmt: skip
+"""The keys that other choices set in runs that did not record their derived keys, as in sweeps/records."""
+
 
 class ConfoundedError(UsageError):
     """The arms differ in more than the factor; `keys` are the other keys with their values."""
@@ -152,11 +158,11 @@ def _set_differently(runs: Sequence[RunRecord], key: str) -> bool:
 
 
 def references(runs: Sequence[RunRecord]) -> References:
-    """The derived keys that the runs recorded. In a record without them, a key follows from the top-level key of the
-    same last name whose value it has in all runs, as model.dropout from dropout.
+    """The derived keys that the runs recorded. For a record without them, SET_BY_CHOICES, and every key that has the
+    value of the top-level key of its last name in all runs, as model.dropout has of dropout.
     """
     recorded = [run.environment.derived for run in runs]
-    known = _of_one_name(runs) if None in recorded else {}
+    known = {**SET_BY_CHOICES, **_of_one_name(runs)} if None in recorded else {}
     for of_run in recorded:
         known |= of_run or {}
     return known

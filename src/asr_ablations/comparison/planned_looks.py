@@ -13,12 +13,12 @@ from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Outcome, 
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.evidence import ANYTIME, Evidence
 from asr_ablations.comparison.sequential_result import Course, PlannedLook
+from asr_ablations.runs.identity import Config
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan, arm_content
 from asr_ablations.statistics.alpha_spending import GroupSequential
 from asr_ablations.statistics.power import levers_to_equal
-from asr_ablations.tools.files import Json
 
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
@@ -53,7 +53,7 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
     return arms, [f"{names}: no run of the plan, left out"] if others else []
 
 
-def _belongs(config: Json, content: Json, plan: VerdictPlan) -> bool:
+def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
     return arm_content(config, plan.belongs) == content
 
 

@@ -15,7 +15,7 @@ from asr_ablations.report.formats import latex, markdown
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.verdict_plan import VerdictPlan
-from asr_ablations.tools.files import Json, write, write_csv, write_json
+from asr_ablations.tools.files import write, write_csv, write_json
 
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
@@ -29,7 +29,7 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     return paths
 
 
-def as_json(comparison: Comparison) -> Json:
+def as_json(comparison: Comparison) -> dict[str, object]:
     """The comparison without the records of its runs, which lie in their own folders."""
     return {
         "title": comparison.title,
@@ -70,18 +70,18 @@ def as_json(comparison: Comparison) -> Json:
     }
 
 
-def _plan(plan: VerdictPlan) -> Json:
+def _plan(plan: VerdictPlan) -> dict[str, object]:
     """The plan with its arms by name: their configs lie in the manifest."""
     return {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 
 
-def _spent(comparison: Comparison) -> Json | None:
+def _spent(comparison: Comparison) -> dict[str, object] | None:
     if comparison.plan is None or comparison.course is None:
         return None
     return asdict(spent(comparison.plan, comparison.course, comparison.arms))
 
 
-def _arm(arm: Arm) -> Json:
+def _arm(arm: Arm) -> dict[str, object]:
     runs = [{"folder": run.folder, "seed": run.seed, "id": run.summary.id} for run in arm.runs]
     return {"name": arm.name, "runs": runs}
 

@@ -8,7 +8,6 @@ from rich.table import Table
 
 from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Cause, FirstDifference
 from asr_ablations.reproduction.seed_tolerance import FEWEST_SEEDS, SeedTolerance
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.terminal import console
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
@@ -26,7 +25,7 @@ class ReproductionVerdict:
     causes: Sequence[Cause]
     noise: Mapping[str, SeedTolerance]
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         """The verdict as reproduction.json holds it."""
         evidence = self.evidence
         return {
@@ -45,7 +44,7 @@ class ReproductionVerdict:
         }
 
 
-def _first_difference(difference: FirstDifference | None) -> Json | None:
+def _first_difference(difference: FirstDifference | None) -> dict[str, object] | None:
     if difference is None:
         return None
     losses = {"original": difference.original, "reproduction": difference.reproduction}

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from asr_ablations.runs.layout import LEASES
-from asr_ablations.tools.files import Json, read_json
+from asr_ablations.tools.files import read_json
 
 HEARTBEAT = 5.0
 """Seconds between two heartbeats."""
@@ -136,7 +136,7 @@ def _age(lease: Path) -> float:
     return now - lease.stat().st_mtime
 
 
-def _this_process() -> Json:
+def _this_process() -> dict[str, object]:
     process = psutil.Process()
     return {
         "host": socket.gethostname(),

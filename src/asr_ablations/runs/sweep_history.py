@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TypedDict
 
+from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LEASES, LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, read_looks, read_standing, read_sweep
 from asr_ablations.runs.verdict_plan import arm_content, read_plan
-from asr_ablations.tools.files import Json, write_json
+from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import one_at_a_time
 
 
@@ -148,11 +149,11 @@ class PlannedRun:
     arm: str
     state: str
 
-    def as_json(self) -> Json:
+    def as_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def planned_run(folder: Path, config: Json) -> PlannedRun | None:
+def planned_run(folder: Path, config: Config) -> PlannedRun | None:
     """The part that the plan beside a run's folder gives it; None where there is no plan, or it does not name the run.
 
     config: the run's, resolved. A damaged plan gives none either: it is the sweep that cannot go on then, not the run.

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from asr_ablations.runs.identity import determining, differences
+from asr_ablations.runs.identity import Config, determining, differences
 from asr_ablations.runs.layout import SWEEP
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_ablations.tools.files import Json
 
 KEY = "plan"
 """The key in the manifest."""
@@ -24,7 +23,7 @@ class PlannedArm:
     name: str
     levels: dict[str, str]
     overrides: list[str]
-    content: Json
+    content: Config
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class VerdictPlan:
     notes: list[str] = field(default_factory=list)
     hours: float | None = None
 
-    def as_json(self) -> Json:
+    def as_json(self) -> Config:
         return asdict(self)
 
     @property
@@ -133,7 +132,7 @@ def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]
 
 
-def arm_content(config: Json, belongs: Iterable[str]) -> Json:
+def arm_content(config: Config, belongs: Iterable[str]) -> Config:
     """Everything in a resolved config that determines an arm's results, without what belongs to the seed.
 
     belongs: dotted keys.
@@ -147,5 +146,5 @@ def arm_content(config: Json, belongs: Iterable[str]) -> Json:
     return content
 
 
-def _copy(node: Json) -> Json:
+def _copy(node: Config) -> Config:
     return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}

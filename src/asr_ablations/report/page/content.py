@@ -24,7 +24,6 @@ from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
 from asr_ablations.runs.record import RunRecord, as_json
-from asr_ablations.tools.files import Json
 
 DEFINITIONS = {
     "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "
@@ -72,7 +71,7 @@ Numbers = list[float | None]
 Series = dict[str, Numbers]
 
 
-def content(comparison: Comparison) -> Json:
+def content(comparison: Comparison) -> dict[str, object]:
     """Everything except the page's own code. Values from run folders are text or numbers, never markup."""
     metrics = [*metric_names(comparison, "validation/"), *metric_names(comparison, "train/")]
     return {
@@ -109,7 +108,7 @@ def content(comparison: Comparison) -> Json:
     }
 
 
-def _plan(comparison: Comparison) -> Json | None:
+def _plan(comparison: Comparison) -> dict[str, object] | None:
     """The plan's values for the chart of the looks, and its cost; None without a plan."""
     plan, rows = comparison.plan, look_rows(comparison)
     if plan is None or not rows:
@@ -118,7 +117,7 @@ def _plan(comparison: Comparison) -> Json | None:
     return {"margin": plan.margin, "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 
 
-def _run(run: RunRecord, metrics: Sequence[str]) -> Json:
+def _run(run: RunRecord, metrics: Sequence[str]) -> dict[str, object]:
     series: dict[str, Series] = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
@@ -130,14 +129,14 @@ def _run(run: RunRecord, metrics: Sequence[str]) -> Json:
     return {"seed": run.seed, "series": series}
 
 
-def _times_to_accuracy(comparison: Comparison) -> list[Json]:
+def _times_to_accuracy(comparison: Comparison) -> list[dict[str, object]]:
     groups: dict[tuple[str, float, str], list[TimeToAccuracy]] = defaultdict(list)
     for time in comparison.times_to_accuracy:
         groups[time.metric, time.target, time.arm].append(time)
     rows = []
     for (metric, target, arm), times in groups.items():
         count = sum(time.steps is not None for time in times)
-        row: Json = {"arm": arm, "metric": metric, "target": target, "seeds": f"{count} of {len(times)}"}
+        row: dict[str, object] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{count} of {len(times)}"}
         row["relative"] = ratio_text(relative_time(comparison.times_to_accuracy, arm, comparison.baseline, target))
         for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
             known = [value for time in times if (value := getattr(time, key)) is not None]
@@ -147,7 +146,7 @@ def _times_to_accuracy(comparison: Comparison) -> list[Json]:
     return rows
 
 
-def _epochs(times: EpochTimes) -> Json:
+def _epochs(times: EpochTimes) -> dict[str, object]:
     return {
         "arm": times.arm,
         "n": times.runs,
@@ -160,7 +159,7 @@ def _epochs(times: EpochTimes) -> Json:
     }
 
 
-def _scaled(row: Scaling) -> Json:
+def _scaled(row: Scaling) -> dict[str, object]:
     """The row as the tables show it: minutes, seconds of audio per second, efficiency in percent."""
     return {
         **({"series": row.series} if row.series else {}),
@@ -210,7 +209,7 @@ def _config(comparison: Comparison) -> list[dict[str, str]]:
     return rows
 
 
-def _networks(comparison: Comparison) -> list[Json]:
+def _networks(comparison: Comparison) -> list[dict[str, object]]:
     """Every different drawing of a model, with the arms that have it; of the first seed of each arm."""
     drawings: dict[str, list[str]] = {}
     for arm in comparison.arms:
@@ -220,15 +219,16 @@ def _networks(comparison: Comparison) -> list[Json]:
     return [{"arms": names, "drawing": text} for text, names in drawings.items()]
 
 
-def _texts(node: Json) -> dict[str, str]:
+def _texts(node: dict[str, object]) -> dict[str, str]:
     """The leaves of a config or an environment by dotted key, as text."""
     leaves = flatten(node).items()
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in leaves}
 
 
-def _environments(comparison: Comparison) -> list[Json]:
+def _environments(comparison: Comparison) -> list[dict[str, object]]:
     """Every different environment, with the runs that ran in it."""
-    environments: dict[str, Json] = {}
+    runs: dict[str, list[str]] = {}
+    values: dict[str, dict[str, str]] = {}
     for run in comparison.runs:
         environment = {
             "versions": run.environment.versions,
@@ -237,8 +237,9 @@ def _environments(comparison: Comparison) -> list[Json]:
             "uncommitted changes": bool(run.environment.code.dirty_diff),
         }
         key = json.dumps(environment, sort_keys=True, default=str)
-        environments.setdefault(key, {"runs": [], "values": _texts(environment)})["runs"].append(run.folder.name)
-    return list(environments.values())
+        values[key] = _texts(environment)
+        runs.setdefault(key, []).append(run.folder.name)
+    return [{"runs": names, "values": values[key]} for key, names in runs.items()]
 
 
 def _series(x: ArrayLike, y: ArrayLike) -> Series:
