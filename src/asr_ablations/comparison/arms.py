@@ -1,4 +1,4 @@
-"""Runs grouped into arms, and names for the arms."""
+"""An arm of a comparison: runs that are grouped, and a name."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The metrics that a comparison can be about. Lower is better in all of them."""
+"""The metrics of a comparison, of which lower is better, and ratios of times."""
 
 import json
 from collections.abc import Mapping, Sequence

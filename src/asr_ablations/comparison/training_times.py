@@ -1,4 +1,4 @@
-"""Seconds of training per epoch (Ambroszczyk2019 §2.1 and §2.5)."""
+"""Seconds of training per epoch, and their scaling over processes (Ambroszczyk2019 §2.1 and §2.5)."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Many utterances in little memory: their fields in columns, and an Utterance made of a row when it is needed."""
+"""An utterance; and many of them in little memory, as columns from which an Utterance is made when it is needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

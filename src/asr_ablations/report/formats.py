@@ -1,4 +1,4 @@
-"""A comparison in Markdown."""
+"""A comparison in Markdown and in LaTeX, for `booktabs`."""
 
 import re
 from collections.abc import Sequence

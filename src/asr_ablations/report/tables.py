@@ -1,4 +1,4 @@
-"""The contrasts of a comparison as flat rows, as comparison.json, the page and W&B have them."""
+"""Sections beside the main table of a comparison: contrasts, one arm over seeds, gradients, losses, search, times."""
 
 from collections.abc import Sequence
 

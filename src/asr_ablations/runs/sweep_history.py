@@ -1,4 +1,4 @@
-"""The launches of a sweep, as its manifest has them: which runs, and whether a search proposed them."""
+"""The history of a sweep: its launches, its declaration before the first result, and every look since."""
 
 import hashlib
 import os

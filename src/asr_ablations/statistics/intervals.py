@@ -1,4 +1,4 @@
-"""Confidence intervals of Student's t."""
+"""Confidence intervals: by Student's t, and by bootstrap over speakers."""
 
 import functools
 from dataclasses import dataclass

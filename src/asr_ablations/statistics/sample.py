@@ -1,4 +1,4 @@
-"""The measurements of one arm on one test set."""
+"""Measurements of arms: samples, means and deviations over seeds, and their spread."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One arm of a sweep: a frozen config, and the folder of its run."""
+"""One arm of a sweep: its frozen config, the folder of its run, and its state while the sweep runs."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""The arms of a sweep while it runs: a live table in a terminal, one line per change elsewhere."""
+"""The arms of a sweep in a terminal: a live table, one line per change elsewhere, and the closing table."""
 
 from collections.abc import Sequence
 from pathlib import Path

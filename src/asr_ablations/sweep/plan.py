@@ -1,4 +1,4 @@
-"""A table of what a sweep would cost on this machine. Every arm runs a few steps; nothing is trained."""
+"""A table of the cost of a sweep on this machine. Every arm runs a few measured steps; nothing is trained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

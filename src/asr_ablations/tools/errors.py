@@ -1,4 +1,4 @@
-"""Errors for the user's own mistakes, which are shown as one line with exit code 2 and no traceback."""
+"""Errors for the user's own mistakes: one line, exit code 2, no traceback. A missing extra is named with its install."""
 
 import errno
 import signal

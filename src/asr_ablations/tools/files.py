@@ -1,4 +1,4 @@
-"""Files that are whole whenever they are there, and names that are safe for them."""
+"""Files that are written whole or not at all, safe file names, and the paths of the repository."""
 
 import csv
 import errno

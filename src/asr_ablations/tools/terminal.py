@@ -1,4 +1,4 @@
-"""The console that tables and messages go to."""
+"""The console for tables and messages, and progress bars for work beside training."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The usual loop in plain PyTorch: no logging, no clipping, and the loss is read once per epoch."""
+"""Training loops beside RETURNN: plain PyTorch, this project's, and a minimal one."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Values of decoders, checked where they are used."""
+"""Shared parts of the beam decoders: checks of their values, rows of a batch, prefixes."""
 
 import math
 from collections.abc import Iterator

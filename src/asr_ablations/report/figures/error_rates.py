@@ -1,4 +1,4 @@
-"""One arm over seeds: a dot per run, with mean and standard deviation (Ambroszczyk2019 §2.7.2)."""
+"""Figures of error rates: seeds as dots, differences with intervals, rates by set, looks."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The trials of a search, by each hyperparameter (Ambroszczyk2019 §2.9)."""
+"""Figures of a search by each hyperparameter, and of loss against WER (Ambroszczyk2019 §2.1 and §2.9)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Time to accuracy: what each arm took to reach a target (Baunsgaard2020 tables 4 and 6)."""
+"""Figures of time: time to accuracy, scaling over GPUs, and the phases of a batch (Baunsgaard2020 §5)."""
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
