@@ -1,4 +1,4 @@
-"""Errors for the user's own mistakes: one line, exit code 2, no traceback. A missing extra is named with its install."""
+"""Errors for the user's own mistakes: one line, exit code 2, no traceback. A missing extra comes with its install."""
 
 import errno
 import signal
