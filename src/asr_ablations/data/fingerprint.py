@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.utterance_selection import Screened
 from asr_ablations.data.utterances import Utterance, Utterances
+
+if TYPE_CHECKING:
+    from asr_ablations.data.utterance_selection import Screened
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
@@ -58,7 +60,7 @@ class DataDescription(TypedDict):
     separation: str
 
 
-def describe_set(screened: Screened) -> SetDescription:
+def describe_set(screened: "Screened") -> SetDescription:
     """Describe what is used of a set, by counts and a hash, and what is not."""
     utterances = screened.kept
     words, vocabulary = 0, set[str]()

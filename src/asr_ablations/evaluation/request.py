@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,7 +14,9 @@ from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
 from asr_ablations.tools.errors import UsageError, choices, require
 from asr_ablations.tools.files import typed
-from asr_ablations.training.contracts import Decoder
+
+if TYPE_CHECKING:
+    from asr_ablations.training.contracts import Decoder
 
 
 def decoder_name(cfg: DictConfig) -> str:
@@ -21,18 +24,18 @@ def decoder_name(cfg: DictConfig) -> str:
     return str(cfg.decoder._target_).split(".")[-2]
 
 
-def tuned_weights(decoder: Decoder) -> tuple[str, ...]:
+def tuned_weights(decoder: "Decoder") -> tuple[str, ...]:
     """Names of the attributes that are tuned on a validation set; empty for a decoder without weights."""
     return tuple(getattr(decoder, "tuned", ()))
 
 
-def files(decoder: Decoder) -> Mapping[str, Path]:
+def files(decoder: "Decoder") -> Mapping[str, Path]:
     """The files that the decoder reads, by key of its config."""
     paths: Mapping[str, Path] = getattr(decoder, "files", {})
     return paths
 
 
-def searches(decoder: Decoder) -> bool:
+def searches(decoder: "Decoder") -> bool:
     """True if the decoder is a beam search, which is slow where the model is unsure of everything."""
     return bool(getattr(decoder, "searches", False))
 
