@@ -5,7 +5,7 @@ python src/benchmark.py benchmark=input                the loader alone: every c
 python src/benchmark.py benchmark=loop model=ds2 data=an4 data.root=<folder>
 """
 
-from asr_ablations.commands.hydra_commands import benchmark
+from asr_ablations.commands.hydra_commands import benchmark as main
 
 if __name__ == "__main__":
-    benchmark()
+    main()

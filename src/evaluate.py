@@ -6,7 +6,7 @@ python src/evaluate.py run=<folder> decoder=beam_lm decoder.lm=<folder> tune.tri
 python src/evaluate.py --help                                                   groups, keys, values
 """
 
-from asr_ablations.commands.hydra_commands import evaluate_runs
+from asr_ablations.commands.hydra_commands import evaluate_runs as main
 
 if __name__ == "__main__":
-    evaluate_runs()
+    main()

@@ -5,7 +5,7 @@ python src/export.py run=<folder> samples=int16    it takes samples as they lie 
 python src/export.py --help                        keys, values
 """
 
-from asr_ablations.commands.hydra_commands import export
+from asr_ablations.commands.hydra_commands import export as main
 
 if __name__ == "__main__":
-    export()
+    main()

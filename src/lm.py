@@ -7,7 +7,7 @@ python src/lm.py lm=librispeech lm.name=4-gram           one that came with Libr
 python src/lm.py --help                                  groups, keys, values
 """
 
-from asr_ablations.commands.hydra_commands import make_language_model
+from asr_ablations.commands.hydra_commands import make_language_model as main
 
 if __name__ == "__main__":
-    make_language_model()
+    main()

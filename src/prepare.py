@@ -5,7 +5,7 @@ python src/prepare.py data=librispeech data.root=<folder> data.train=clean100
 python src/prepare.py --help
 """
 
-from asr_ablations.commands.hydra_commands import prepare
+from asr_ablations.commands.hydra_commands import prepare as main
 
 if __name__ == "__main__":
-    prepare()
+    main()

@@ -7,7 +7,7 @@ python src/transcribe.py run=<folder> serve=true                            a pa
 python src/transcribe.py --help                                             groups, keys, values
 """
 
-from asr_ablations.commands.hydra_commands import transcribe
+from asr_ablations.commands.hydra_commands import transcribe as main
 
 if __name__ == "__main__":
-    transcribe()
+    main()

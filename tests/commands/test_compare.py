@@ -384,7 +384,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
          "(max_epochs: 3 then, 2 now)"),
         (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"], "commit ffffffff is not in"),
         (lambda run: wrong(run, "commit", "--help"), ["--checkout"], "names no commit"),
-        (lambda run: wrong(run, "commit", None), ["--checkout"], "code.commit is no text"),
+        (lambda run: wrong(run, "commit", None), ["--checkout"], "names no commit"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
