@@ -19,6 +19,7 @@ from asr_ablations.experiment.run import run, set_up
 from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.record import SetResult, Summary
 from asr_ablations.runs.status import DIVERGED
 from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.errors import UsageError
@@ -222,7 +223,7 @@ def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
 
 
 PLANNED = PlannedRun(look=2, looks=3, arm="rnn=gru", state="open")
-SUMMARY = {"sets": {"test": {"wer": 0.25, "cer": 0.125, "cer_longer": 0.1, "loss": 0.5}}, "test_sets": ["test"]}
+SUMMARY = Summary(sets={"test": SetResult(wer=0.25, cer=0.125, cer_longer=0.1, loss=0.5)}, test_sets=["test"])
 
 
 @pytest.fixture
@@ -333,7 +334,7 @@ def test_an_evaluation_stands_beside_its_run(logger: str, tmp_path: Path, monkey
     cfg = compose_file(CONF, words, name="config", folder=None)
     run = Run(cfg)
     write_run_files(run)
-    rates = final_rates({"test": {"wer": 0.5, "cer": 0.25, "words": 4}})
+    rates = final_rates({"test": SetResult(wer=0.5, cer=0.25, words=4)})
     command = log_afterwards(run.folder, "evaluation", "beam", rates, {"evaluation": "beam-1"})
     wandb.teardown()
     files = [*run.folder.rglob("*.wandb")]

@@ -32,6 +32,7 @@ from asr_ablations.reproduction.verdict import (
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.record import Environment, parse
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
@@ -232,7 +233,7 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
 )
 def test_code_is_compared_by_its_files(code: dict[str, Any], expected: list[str]) -> None:
     original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
-    result = environment_causes({"code": original}, {"code": code})
+    result = environment_causes(*(parse(Environment, {"code": content}) for content in (original, code)))
     assert [cause_line(cause) for cause in result] == [f"code: {line}" for line in expected]
 
 
