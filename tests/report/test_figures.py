@@ -188,7 +188,7 @@ def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -
     alone = replace(handmade, arms=handmade.arms[:1])
     assert {path.stem for path in write_figures(alone, tmp_path, [error_rates.draw_seeds])} == {"seeds"}
     text = (tmp_path / "seeds.svg").read_text()
-    assert text.count("(n = 3)") == 4  # WER and CER on two test sets
+    assert text.count("(n = 3)") == 6  # WER and both CERs on two test sets
     assert write_figures(handmade, tmp_path / "compared", [error_rates.draw_seeds]) == []
 
 
