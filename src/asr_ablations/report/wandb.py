@@ -193,4 +193,9 @@ def wandb_of(node: object) -> Json | None:
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
     """Rates by set, under the names that a training logs them by."""
-    return {f"final/{name}/{rate}": getattr(result, rate) for name, result in sets.items() for rate in RATES}
+    return {
+        f"final/{name}/{rate}": value
+        for name, result in sets.items()
+        for rate in RATES
+        if (value := getattr(result, rate)) is not None
+    }
