@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.comparison.arms import Arm, find_arm
-from asr_ablations.comparison.contrast import SHOWN, Question, Verdict
-from asr_ablations.comparison.identical_arms import did_nothing
-from asr_ablations.comparison.result import TableRow
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
+
+if TYPE_CHECKING:
+    from asr_ablations.comparison.contrast import Question, Verdict
+    from asr_ablations.comparison.result import TableRow
 
 Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
@@ -117,8 +118,8 @@ def beside_the_literature(
     declared: Declaration,
     arms: Sequence[Arm],
     baseline: Arm,
-    rows: Sequence[TableRow],
-    verdicts: Sequence[Verdict],
+    rows: "Sequence[TableRow]",
+    verdicts: "Sequence[Verdict]",
 ) -> list[str]:
     """Lines of text: what the source says, every published rate with the measured one, and whether directions agree."""
     published = _by_arm(declared.published, arms)
@@ -130,7 +131,7 @@ def beside_the_literature(
     ]
 
 
-def expectation(question: Question, expected: Expected, arms: Sequence[Arm]) -> list[str]:
+def expectation(question: "Question", expected: Expected, arms: Sequence[Arm]) -> list[str]:
     """The verdicts that `ablation.expected` has for a question; empty where it says nothing."""
     if question.kind != "arm":
         return expected.get(question.name, [])
@@ -138,16 +139,18 @@ def expectation(question: Question, expected: Expected, arms: Sequence[Arm]) -> 
     return named.get(question.name, [])
 
 
-def agreement(verdict: Verdict, expected: Sequence[str], arms: Sequence[Arm]) -> Agreement:
+def agreement(verdict: "Verdict", expected: Sequence[str], arms: Sequence[Arm]) -> Agreement:
     """True if a verdict is an expected one. What decides nothing neither agrees nor disagrees, nor does a choice that
     did nothing.
     """
+    from asr_ablations.comparison.identical_arms import did_nothing
+
     if verdict.outcome not in EXPECTABLE or did_nothing(verdict.contrast.question, arms):
         return "cannot tell"
     return "agrees" if verdict.outcome in expected else "disagrees"
 
 
-def unmatched(expected: Expected, questions: Sequence[Question], arms: Sequence[Arm]) -> list[str]:
+def unmatched(expected: Expected, questions: "Sequence[Question]", arms: Sequence[Arm]) -> list[str]:
     """Warnings about expectations of what is no question of the comparison."""
     names = ", ".join(question.name for question in questions)
     return [
@@ -162,7 +165,7 @@ def _statement(declared: Declaration) -> list[str]:
     return [f"claim{source}: {declared.claim}"] if declared.claim else []
 
 
-def _rates(published: Published, rows: Sequence[TableRow]) -> list[str]:
+def _rates(published: Published, rows: "Sequence[TableRow]") -> list[str]:
     wer = {(row["arm"], row["set"]): row["wer"] for row in rows}
     lines = []
     for arm, rates in published.items():
@@ -173,8 +176,10 @@ def _rates(published: Published, rows: Sequence[TableRow]) -> list[str]:
     return lines
 
 
-def _direction(verdict: Verdict, published: Published, baseline: str) -> str | None:
+def _direction(verdict: "Verdict", published: Published, baseline: str) -> str | None:
     """True if the measured difference has the sign of the published one; None without a published one."""
+    from asr_ablations.comparison.contrast import SHOWN
+
     contrast = verdict.contrast
     own, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
     if own is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":
@@ -188,7 +193,7 @@ def _direction(verdict: Verdict, published: Published, baseline: str) -> str | N
     return f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"
 
 
-def _expectation(verdict: Verdict, expected: Expected, arms: Sequence[Arm]) -> str | None:
+def _expectation(verdict: "Verdict", expected: Expected, arms: Sequence[Arm]) -> str | None:
     contrast = verdict.contrast
     verdicts = expectation(contrast.question, expected, arms) if contrast.primary else []
     if not verdicts:
