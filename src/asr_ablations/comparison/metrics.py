@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.time_to_accuracy import ratio
 from asr_ablations.tools.errors import UsageError, choices
 
 LARGEST_RATE = 2.0
@@ -145,6 +142,10 @@ def ratio_of_times(arm: Sequence[float], baseline: Sequence[float], *, itself: b
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
+    import numpy as np
+
+    from asr_ablations.statistics.time_to_accuracy import ratio  # imports scipy: a sweep checks its metric without it
+
     known = None if itself else ratio(arm, baseline)
     if known is None:
         return Ratio(float(np.exp(np.mean(np.log(arm)) - np.mean(np.log(baseline)))), None, None)
