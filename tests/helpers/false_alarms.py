@@ -108,7 +108,7 @@ def _estimates(design: Design, samples: list[Sample]) -> list[Estimate]:
     if design.question == "interaction":
         measured = [contrast_estimate(list(zip((1.0, -1.0, -1.0, 1.0), samples, strict=True)))]
     elif design.question == "decoders":
-        measured = [paired_estimate(arm, baseline) for arm in others]
+        measured = [paired_estimate([(1.0, arm), (-1.0, baseline)]) for arm in others]
     else:
         trimmed = design.question == "trimmed"
         measured = [contrast_estimate([(1.0, arm), (-1.0, baseline)], trimmed=trimmed) for arm in others]

@@ -4,14 +4,16 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 from asr_ablations.comparison.arms import Arm, find_arm
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, beside_the_literature, unmatched
+from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on, unmatched
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
+from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.identical_arms import alike_warnings
 from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.planned_looks import follow, planned_evidence
@@ -178,12 +180,29 @@ def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     if course is None:
-        family = Family(there, design.baseline, questions, evidence.procedure, design.size)
+        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_claims(design))
         return contrasts(family, design.sets, design.primary, design.metric.name)
-    family = Family(there, design.baseline, questions, ANYTIME)
+    family = Family(there, design.baseline, questions, ANYTIME, **_claims(design))
     others = [name for name in design.sets if name != design.primary]
     measured, warnings = contrasts(family, others, design.primary, design.metric.name)
     return [*course.contrasts, *measured], warnings
+
+
+class _Claims(TypedDict):
+    rule: FailureRule
+    scale: Scale
+    margin: float | None
+
+
+def _claims(design: Design) -> _Claims:
+    """What the claims are about, as the sweep file declares it."""
+    declared = design.declared
+    margin = declared.margin
+    return _Claims(
+        rule=FailureRule.parse(declared.failed),
+        scale=declared.scale,
+        margin=None if margin is None else margin_on(margin, declared.scale, design.metric.scale, "ablation.margin"),
+    )
 
 
 def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:

@@ -23,11 +23,12 @@ TOTALS = {"wer": "words", "cer": "characters"}
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction. runs, arms, sweeps: how
-    many it comes from; it has runs − arms degrees of freedom.
+    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of those rates.
+    runs, arms, sweeps: how many it comes from; it has runs − arms degrees of freedom.
     """
 
     deviation: float
+    mean: float
     runs: int
     arms: int
     sweeps: int
@@ -74,7 +75,8 @@ def noise_of_set(
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
     sweeps = {sweep for group in groups for _, sweep in group}
-    return SeedNoise(deviation, sum(map(len, groups)), len(groups), len(sweeps))
+    rates = [rate for group in groups for rate, _ in group]
+    return SeedNoise(deviation, sum(rates) / len(rates), sum(map(len, groups)), len(groups), len(sweeps))
 
 
 def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
