@@ -12,13 +12,13 @@ from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on, unmatched
 from asr_ablations.comparison.design import Design, Options, design_of
-from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
+from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look, shared_baseline
 from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.identical_arms import alike_warnings
 from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.planned_looks import follow, planned_evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.seed_variance import known_noise
+from asr_ablations.comparison.seed_variance import known_noise, quiet_by_luck
 from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
@@ -134,6 +134,7 @@ def compare_runs(
             *_without_test_set(design),
             *unmatched(declared.expected, design.questions, design.arms),
             *alike_warnings(arms),
+            *_about_noise(evidence.folder, arms, design),
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
@@ -151,6 +152,14 @@ def compare_runs(
         claim=design.declared.claim,
         expected=declared.expected,
     )
+
+
+def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
+    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
+    if folder is None or not folder.is_dir():
+        return []
+    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
+    return [note for note in notes if note]
 
 
 def _expected(design: Design) -> dict[str, list[str]]:

@@ -65,8 +65,25 @@ def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) ->
             if all(arm in samples.samples for arm in question.weights)
         ]
         measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
-        warnings += samples.warnings
+        warnings += [*samples.warnings, *_without_partner(family.questions, samples, name)]
     return measured, warnings
+
+
+def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
+    """Warnings about replicates, such as folds, that an arm of a question lacks: the others are compared."""
+    warnings: dict[str, None] = {}
+    for question in questions:
+        if not samples.replicates or not all(arm in samples.models for arm in question.weights):
+            continue
+        common = common_replicates(question, samples)
+        for arm in question.weights:
+            alone = [one for one in samples.models[arm] if one not in common]
+            if alone:
+                seeds, names = ", ".join(alone), " and ".join(question.weights)
+                warnings[f"{set_}: seed {seeds} of {arm} has no partner: compared on the {len(common)} of {names}"] = (
+                    None
+                )
+    return list(warnings)
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
