@@ -163,6 +163,13 @@ SETTINGS = {
     "10 % of both at twice the WER, 1 sd, means": Setting(
         replace(PURE, fails=(0.1,), effects=(0.0, ONE)), robust=False
     ),
+    "seeds 0.7, 10 % of both at twice the WER": Setting(replace(PURE, seeds=(0.007,), fails=(0.1,))),
+    "seeds 0.7, 10 % of both at twice the WER, 1 margin": Setting(
+        replace(PURE, seeds=(0.007,), fails=(0.1,), effects=(0.0, ONE))
+    ),
+    "seeds 0.7, 10 % of both at twice the WER, means": Setting(
+        replace(PURE, seeds=(0.007,), fails=(0.1,)), robust=False
+    ),
     "10 % of both at twice the WER, means": Setting(replace(PURE, fails=(0.1,)), robust=False),
     "3 arms: 0, 1, 3 sd": Setting(replace(PURE, effects=(0.0, 0.0, ONE, THREE)), arms=4),
     "7 equal arms": Setting(PURE, arms=8), "10 speakers": Setting(World(speakers=10)),

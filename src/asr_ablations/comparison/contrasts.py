@@ -79,10 +79,8 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
         for arm in question.weights:
             alone = [one for one in samples.models[arm] if one not in common]
             if alone:
-                seeds, names = ", ".join(alone), " and ".join(question.weights)
-                warnings[f"{set_}: seed {seeds} of {arm} has no partner: compared on the {len(common)} of {names}"] = (
-                    None
-                )
+                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
+                warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
     return list(warnings)
 
 

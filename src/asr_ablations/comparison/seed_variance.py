@@ -35,7 +35,7 @@ def known_noise(sweep: Path | None, arms: Sequence[Arm], set_: str, metric: Metr
 
 
 FEW, QUIET = 5, 2.0
-"""Seeds of an arm up to which its deviation may be small by luck, and how many times smaller than earlier ones is told."""
+"""Seeds up to which a deviation may be small by luck, and how many times smaller than earlier ones it has to be."""
 
 
 def quiet_by_luck(sweep: Path, arms: Sequence[Arm], set_: str, metric: Metric) -> str | None:
@@ -55,7 +55,7 @@ def quiet_by_luck(sweep: Path, arms: Sequence[Arm], set_: str, metric: Metric) -
         return None
     return (
         f"the seeds move {metric.label} by {metric.text(own)} here (standard deviation), and by "
-        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few seeds can lie close by luck"
+        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few may lie close by luck"
     )
 
 
