@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.comparison.arms import Arm, find_arm
+from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, beside_the_literature, unmatched
+from asr_ablations.comparison.declaration import Declaration, beside_the_literature
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
 from asr_ablations.comparison.identical_arms import alike_warnings
@@ -21,6 +22,7 @@ from asr_ablations.comparison.seed_variance import known_noise
 from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
+from asr_ablations.comparison.withdrawal import withdrawn, without_withdrawn
 from asr_ablations.runs.record import Environment
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
@@ -110,11 +112,14 @@ def compare_runs(
     rows = table_rows(arms, design.sets)
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     times, untimed = times_to_accuracy(arms, metric, targets)
-    declared = replace(design.declared, expected=_expected(design))
+    commentary = options.commentary or design.declared
+    invalid = withdrawn(verdicts, commentary.withdrawn, arms)
+    verdicts = without_withdrawn(verdicts, invalid)
+    declared = replace(commentary, claims=_claims(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
-        source=design.declared.source,
+        source=commentary.source,
         factor=design.factor,
         baseline=design.baseline.name,
         arms=arms,
@@ -130,7 +135,7 @@ def compare_runs(
             *_overruled(design.overruled),
             *design.warnings,
             *_without_test_set(design),
-            *unmatched(declared.expected, design.questions, design.arms),
+            *unmatched(declared.claims, design.questions, design.arms),
             *alike_warnings(arms),
             *circumstance_warnings(arms),
             *uncompared,
@@ -146,15 +151,18 @@ def compare_runs(
         changes=design.changes,
         plan=plan if course else None,
         course=course,
-        claim=design.declared.claim,
-        expected=declared.expected,
+        claims=declared.claims,
+        withdrawn=invalid,
+        earlier=declared.earlier,
     )
 
 
-def _expected(design: Design) -> dict[str, list[str]]:
-    """The verdicts that the source predicts, for the baseline that was declared with it."""
-    declared = design.declared.baseline
-    return design.declared.expected if declared is None or find_arm(declared, design.arms) is design.baseline else {}
+def _claims(design: Design, commentary: Declaration) -> list[Claim]:
+    """The claims of the source; what they make one expect is against the baseline that was declared with them."""
+    declared = commentary.baseline
+    if declared is None or find_arm(declared, design.arms) is design.baseline:
+        return commentary.claims
+    return [replace(claim, expected={}) for claim in commentary.claims]
 
 
 def _without_test_set(design: Design) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import ALPHA, Contrast, Outcome, Question
+from asr_ablations.comparison.contrast import ALPHA, NOT_LEARNED, Contrast, Outcome, Question
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate, weighted
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
@@ -13,8 +13,6 @@ from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
 from asr_ablations.statistics.sample import Sample
 
-NOT_LEARNED = 0.9
-"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
 TRIMMED_FROM = 5
 """Seeds an arm from which Yuen's trimmed test is used where a run diverged; it drops one at each end of five."""
 DIFFERENCES = (0.005, 0.01, 0.02)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.claims import Claim
 from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.sequential_result import Course
@@ -90,8 +91,8 @@ class Comparison:
     of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
-    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claim, expected: of the source,
-    as declared.
+    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. withdrawn:
+    why an answer does not hold, by question; earlier: what was answered the first time, where it was asked twice.
     """
 
     title: str
@@ -117,8 +118,9 @@ class Comparison:
     changes: dict[str, str] = field(default_factory=dict)
     plan: VerdictPlan | None = None
     course: Course | None = None
-    claim: str | None = None
-    expected: dict[str, list[str]] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    withdrawn: dict[str, str] = field(default_factory=dict)
+    earlier: dict[str, str] = field(default_factory=dict)
 
     @property
     def answer(self) -> list[Verdict]:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Verdict
-from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
+from asr_ablations.comparison.contrast import NOT_LEARNED, SHOWN, AtLook, Contrast, Verdict
+from asr_ablations.comparison.contrasts import has_learned
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.statistics.distributions import fisher
 

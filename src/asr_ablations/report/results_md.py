@@ -9,9 +9,10 @@ from textwrap import indent
 import numpy as np
 from rich.progress import track
 
+from asr_ablations.comparison.claims import agreements
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import Contrast, Verdict
-from asr_ablations.comparison.declaration import agreement, expectation
+from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.identical_arms import did_nothing
@@ -27,7 +28,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, keep, unpack
 from asr_ablations.runs.layout import runs_in
-from asr_ablations.runs.reader import read_standing
+from asr_ablations.runs.reader import read_standing, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
@@ -72,8 +73,13 @@ def _question(contrast: Contrast) -> str:
 
 
 def _outcome(verdict: Verdict, comparison: Comparison) -> str:
+    name = verdict.contrast.question.name
+    if reason := comparison.withdrawn.get(name):
+        return f"withdrawn: {reason}"
     nothing = did_nothing(verdict.contrast.question, comparison.arms)
-    return f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
+    outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
+    earlier = comparison.earlier.get(name)
+    return f"{outcome} (asked before: {earlier})" if earlier else outcome
 
 
 def _difference(contrast: Contrast) -> str:
@@ -88,9 +94,11 @@ def _difference(contrast: Contrast) -> str:
 
 
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
-    """The prediction of the source, and its agreement."""
-    verdicts = expectation(verdict.contrast.question, comparison.expected, comparison.arms)
-    return [" or ".join(verdicts), agreement(verdict, verdicts, comparison.arms)] if verdicts else ["–", "–"]
+    """The effect that the source makes one expect, and the agreement with it; of every claim about the question."""
+    held = agreements(verdict, comparison.claims, comparison.arms)
+    if not held or verdict.contrast.question.name in comparison.withdrawn:
+        return ["–", "–"]
+    return ["; ".join(one.expected for one in held), "; ".join(one.outcome for one in held)]
 
 
 def _runs(comparison: Comparison) -> str:
@@ -222,7 +230,7 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     terminal = console(stderr=True)
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
         try:
-            comparison = compare([sweep], Options())
+            comparison = compare([sweep], Options(commentary=_commentary(target.parent / f"{sweep.name}.yaml")))
         except UsageError as error:
             parts += [f"## {sweep.name}", "Not compared:", indent(str(error), "    ")]
             continue
@@ -236,6 +244,11 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
             figures += drawn
             compared.append((sweep.name, comparison))
     return parts, figures, compared
+
+
+def _commentary(file: Path) -> Declaration | None:
+    """What a sweep file says today of the sweep's answers; None without the file."""
+    return parse(read_yaml(file).get("ablation") or {}) if file.exists() else None
 
 
 def finished_sweeps(outputs: Path) -> list[Path]:
