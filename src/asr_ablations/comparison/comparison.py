@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.comparison.arms import Arm, find_arm
 from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.declaration import Declaration, beside_the_literature
+from asr_ablations.comparison.derived_tables import is_search
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
 from asr_ablations.comparison.identical_arms import alike_warnings
@@ -115,6 +117,7 @@ def compare_runs(
     commentary = options.commentary or design.declared
     invalid = withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = without_withdrawn(verdicts, invalid)
+    differences = _differences(design, arms)
     declared = replace(commentary, claims=_claims(design, commentary))
     return Comparison(
         title=title,
@@ -136,6 +139,7 @@ def compare_runs(
             *design.warnings,
             *_without_test_set(design),
             *unmatched(declared.claims, design.questions, design.arms),
+            *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
             *circumstance_warnings(arms),
             *uncompared,
@@ -154,6 +158,7 @@ def compare_runs(
         claims=declared.claims,
         withdrawn=invalid,
         earlier=declared.earlier,
+        differences=differences,
     )
 
 
@@ -163,6 +168,14 @@ def _claims(design: Design, commentary: Declaration) -> list[Claim]:
     if declared is None or find_arm(declared, design.arms) is design.baseline:
         return commentary.claims
     return [replace(claim, expected={}) for claim in commentary.claims]
+
+
+def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
+    """The keys in which arms differ from the baseline; of a search's arms they are a table of their own."""
+    if design.baseline not in arms or is_search(arms):
+        return []
+    configs = {arm.name: arm.results[0].config for arm in arms}
+    return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
 
 
 def _without_test_set(design: Design) -> list[str]:

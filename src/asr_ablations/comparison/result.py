@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from asr_ablations.comparison.arm_differences import ArmDifference
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim
 from asr_ablations.comparison.contrast import Contrast, Verdict
@@ -93,6 +94,7 @@ class Comparison:
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
     plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. withdrawn:
     why an answer does not hold, by question; earlier: what was answered the first time, where it was asked twice.
+    differences: the keys in which arms differ from the baseline.
     """
 
     title: str
@@ -121,6 +123,7 @@ class Comparison:
     claims: list[Claim] = field(default_factory=list)
     withdrawn: dict[str, str] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
+    differences: list[ArmDifference] = field(default_factory=list)
 
     @property
     def answer(self) -> list[Verdict]:

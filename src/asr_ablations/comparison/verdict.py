@@ -8,6 +8,8 @@ from asr_ablations.comparison.contrast import NOT_LEARNED, SHOWN, AtLook, Contra
 from asr_ablations.comparison.contrasts import has_learned
 from asr_ablations.comparison.metrics import Metric, find_metric
 from asr_ablations.statistics.distributions import fisher
+from asr_ablations.statistics.estimate import UTTERANCES
+from asr_ablations.statistics.sample import SPEAKERS
 
 
 def verdict(contrast: Contrast, arms: Sequence[Arm], noise: str) -> Verdict:
@@ -66,13 +68,20 @@ def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
     needed = look.levers
     if needed is None:
         return f"no noise is known, so nothing tells what would; {contrast.reason}"
+    units = f"test {units_text(contrast)}"
     ways = {
-        "seeds": f"{margin} would take about {needed.seeds} seeds an arm; test speakers are not the limit",
-        "speakers": f"{margin} would take about {needed.speakers} test speakers; seeds are not the limit",
-        "neither": f"{margin} is out of reach of more seeds alone and of more test speakers alone: widen the margin",
+        "seeds": f"{margin} would take about {needed.seeds} seeds an arm; {units} are not the limit",
+        "speakers": f"{margin} would take about {needed.speakers} {units}; seeds are not the limit",
+        "neither": f"{margin} is out of reach of more seeds alone and of more {units} alone: widen the margin",
         "none": f"so many runs mostly decide within {margin}: the true difference is probably near it",
     }
     return ways[needed.cheaper]
+
+
+def units_text(contrast: Contrast) -> str:
+    """What the utterances of a test set were drawn with: speakers, or voices that speakers share."""
+    estimate = contrast.estimate
+    return SPEAKERS if estimate is None or estimate.unit == UTTERANCES else estimate.unit
 
 
 def _size(contrast: Contrast, metric: Metric) -> str:
@@ -130,10 +139,10 @@ def _extent(contrast: Contrast) -> str:
             if not estimate.paired
             else "each with speakers of its own"
         )
-    elif estimate.unit == "utterances":
+    elif estimate.unit == UTTERANCES:
         speakers = "one speaker, whose utterances stand in for speakers"
     else:
-        speakers = f"{estimate.speakers} speakers"
+        speakers = f"{estimate.speakers} {estimate.unit}"
     return f"{models}{trimmed}, {speakers}"
 
 

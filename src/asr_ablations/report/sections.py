@@ -5,6 +5,7 @@ import math
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison, TableRow
+from asr_ablations.comparison.verdict import units_text
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.section import Section, number, spread
 from asr_ablations.report.tables import (
@@ -25,6 +26,7 @@ def sections(comparison: Comparison) -> list[Section]:
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
         Section("Arms", ["arm", "changes"], [[arm, changes] for arm, changes in comparison.changes.items()]),
+        Section("Keys that differ", lines=[difference.text for difference in comparison.differences]),
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),
@@ -150,6 +152,7 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
     """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.contrast.levers:
         return None
+    units = f"test {units_text(verdict.contrast)}"
     parts = []
     for size, levers in verdict.contrast.levers.items():
         if levers.cheaper == "none":
@@ -157,10 +160,10 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
             continue
         ways = [
             f"{count:,} {name}"
-            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, "test speakers"))
+            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, units))
             if count is not None
         ]
-        parts.append(f"{metric.text(size)}: {' or '.join(ways) or 'more seeds and more test speakers'}")
+        parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
     return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
 
 

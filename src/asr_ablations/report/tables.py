@@ -50,6 +50,7 @@ def contrast_row(verdict: Verdict) -> Json:
         "error_over_seeds": None if seeds is None else seeds.standard_error,
         "error_over_speakers": None if speakers is None else speakers.standard_error,
         "speakers": None if estimate is None else estimate.speakers,
+        "unit": None if estimate is None else estimate.unit,
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,

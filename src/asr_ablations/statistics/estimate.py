@@ -4,13 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval
-from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.sample import SPEAKERS, Sample
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     return Part(sqrt(variance), degrees)
 
 
-Unit = Literal["speakers", "utterances"]
+UTTERANCES = "utterances"
+"""The unit of a set that has one speaker or names none."""
 
 FEWEST_TRIMMED = 5
 """Runs an arm below which 20 % of them is less than one."""
@@ -89,8 +89,8 @@ class Estimate:
     precision, 1 / Σ weight² / runs, which is n / 2 for two arms of n runs and n for n pairs.
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
-    of. speakers: how many units were drawn, 0 where no speakers are known; unit: what a unit is, utterances where the
-    set has one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired
+    of. speakers: how many units were drawn, 0 where no speakers are known; unit: what a unit is, such as speakers or
+    voices, and utterances where the set has one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired
     estimate, which is then about this model and holds no noise of seeds.
     """
 
@@ -102,7 +102,7 @@ class Estimate:
     over_speakers: Part | None
     arms: tuple[RunNoise, ...]
     speakers: int
-    unit: Unit
+    unit: str
     models: int
     paired: bool = False
     trimmed: bool = False
@@ -206,7 +206,7 @@ def _differences(arm: Sample, baseline: Sample, rates_only: bool) -> Sample:
     if rates_only or arm.errors is None or baseline.errors is None:
         return Sample(rates)
     _require_same_utterances([arm, baseline])
-    return Sample(rates, arm.errors - baseline.errors, arm.totals, arm.speakers, arm.grain)
+    return Sample(rates, arm.errors - baseline.errors, arm.totals, arm.speakers, arm.grain, arm.unit)
 
 
 def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
@@ -231,11 +231,11 @@ def _kept(sample: Sample) -> Sample:
     return sample.of_runs(order[cut : runs - cut])
 
 
-def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, int, Unit]:
+def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, int, str]:
     """The noise of speakers in a weighted sum of mean errors, how many units are drawn, and what they are."""
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):
-        return None, 0, "speakers"
+        return None, 0, SPEAKERS
     _require_same_utterances([sample for _, sample in terms])
     first = terms[0][1]
     assert first.totals is not None
@@ -243,28 +243,32 @@ def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, 
     interval = speaker_interval(np.sum(means, axis=0), first.totals, first.units)
     named = first.speakers is not None and len(np.unique(first.speakers)) > 1
     noise = Part(interval.standard_error, max(1.0, interval.degrees))  # one unit: its error is infinite
-    return noise, round(interval.degrees) + 1, "speakers" if named else "utterances"
+    return noise, round(interval.degrees) + 1, first.unit if named else UTTERANCES
 
 
 def _noise_of_own_speakers(
     terms: Sequence[tuple[float, Sample]],
-) -> tuple[Part | None, int, Literal["speakers", "utterances"]]:
+) -> tuple[Part | None, int, str]:
     """The noise of speakers where every arm has others: the variances add up, Satterthwaite's degrees of freedom; how
     many were drawn over all arms, and what they are.
     """
     parts: list[Part] = []
-    drawn, named = 0, True
+    drawn, units = 0, set[str]()
     for weight, sample in terms:
         part, count, unit = _speaker_noise([(1.0, sample)])
         if part is None:
-            return None, 0, "speakers"
+            return None, 0, SPEAKERS
         parts.append(Part(abs(weight) * part.standard_error, part.degrees))
-        drawn, named = drawn + count, named and unit == "speakers"
+        drawn, units = drawn + count, units | {unit}
     total = sum(part.variance for part in parts)
     degrees = min(part.degrees for part in parts)
     if total and np.isfinite(total):
         degrees = total**2 / sum(part.variance**2 / part.degrees for part in parts)
-    return Part(float(np.sqrt(total)), degrees), drawn, "speakers" if named else "utterances"
+    return (
+        Part(float(np.sqrt(total)), degrees),
+        drawn,
+        UTTERANCES if UTTERANCES in units else " and ".join(sorted(units)),
+    )
 
 
 def weighted(terms: Sequence[tuple[float, Sample]]) -> Sample:
@@ -276,7 +280,7 @@ def weighted(terms: Sequence[tuple[float, Sample]]) -> Sample:
         return Sample(rates, grain=first.grain)
     _require_same_utterances([sample for _, sample in terms])
     summed = np.sum([weight * of_sample for weight, of_sample in errors], axis=0)
-    return Sample(rates, summed, first.totals, first.speakers, first.grain)
+    return Sample(rates, summed, first.totals, first.speakers, first.grain, first.unit)
 
 
 def _require_same_utterances(samples: Sequence[Sample]) -> None:
