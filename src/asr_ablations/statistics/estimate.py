@@ -90,8 +90,8 @@ class Estimate:
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
     of. speakers: how many units were drawn, 0 where no speakers are known; unit: what a unit is, such as speakers or
-    voices, and utterances where the set has one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired
-    estimate, which is then about this model and holds no noise of seeds.
+    voices, and utterances where the set has one speaker or none is named. models: trained models of the arm with the
+    fewest; 1 only for a paired estimate, which is then about this model and holds no noise of seeds.
     """
 
     value: float
