@@ -19,9 +19,9 @@ from asr_ablations.comparison.identical_arms import alike_warnings
 from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.planned_looks import follow, planned_evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.samples import table_rows
 from asr_ablations.comparison.seed_variance import known_noise
 from asr_ablations.comparison.sequential_result import Course
+from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.comparison.withdrawal import withdrawn, without_withdrawn

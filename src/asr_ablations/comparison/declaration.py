@@ -11,7 +11,7 @@ from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.contrast import Verdict
-    from asr_ablations.comparison.result import TableRow
+    from asr_ablations.comparison.table_columns import TableRow
 
 Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
@@ -139,7 +139,9 @@ def beside_the_literature(
 
 
 def _rates(published: Published, rows: "Sequence[TableRow]") -> list[str]:
-    wer = {(row["arm"], row["set"]): row["wer"] for row in rows}
+    from asr_ablations.comparison.table_columns import value_of
+
+    wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rows}
     lines = []
     for arm, rates in published.items():
         for set_, rate in rates.items():

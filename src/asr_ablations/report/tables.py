@@ -6,16 +6,13 @@ from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.derived_tables import (
     Description,
     LossAgainstWer,
-    descriptions,
-    gradients,
     is_search,
-    loss_against_wer,
     ranked,
 )
 from asr_ablations.comparison.metrics import WER, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.comparison.training_times import Scaling, epoch_times, scaling
+from asr_ablations.comparison.training_times import Scaling
 from asr_ablations.report.section import Section, mean, number, ratio_text, spread
 from asr_ablations.tools.files import Json
 
@@ -70,7 +67,7 @@ def interval_text(verdict: Verdict) -> str:
 
 def description_section(comparison: Comparison) -> Section:
     """Mean, deviation with its interval, best and worst; empty where arms are compared."""
-    rows = [_row(description) for description in descriptions(comparison.arms)]
+    rows = [_row(description) for description in comparison.one_arm]
     head = ["metric", "set", "n", "mean", "sd", "sd, 95 %", "best", "worst"]
     line = (
         "The last weights of runs that differ in the seed alone. Rates in percent, losses in nats. Nothing but chance "
@@ -107,7 +104,7 @@ def gradient_section(comparison: Comparison) -> Section:
             number(row.not_finite),
             "" if row.diverged_at is None else number(row.diverged_at),
         ]
-        for row in gradients(comparison.arms)
+        for row in comparison.gradients
     ]
     head = ["arm", "seed", "steps", "median", "95 %", "largest", "at step", "not finite", "diverged at step"]
     return Section("Norm of the gradient before clipping, first seed and diverged runs", head, rows)
@@ -115,7 +112,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 def loss_section(comparison: Comparison) -> Section:
     """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
-    rows = [_loss_row(measured) for measured in loss_against_wer(comparison.arms, comparison.sets)]
+    rows = [_loss_row(measured) for measured in comparison.loss_against_wer]
     line = (
         "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs as "
         "independent, although seeds of an arm are alike."
@@ -227,7 +224,7 @@ def epochs_section(comparison: Comparison) -> Section:
             number(times.over_runs, 1),
             ratio_text(times.ratio),
         ]
-        for times in epoch_times(comparison.arms, comparison.baseline)
+        for times in comparison.epochs
     ]
     head = ["arm", "n", "epochs", "first s", "s per epoch", "sd over epochs", "sd over seeds"]
     line = (
@@ -240,7 +237,7 @@ def epochs_section(comparison: Comparison) -> Section:
 
 def scaling_section(comparison: Comparison) -> Section:
     """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
-    rows = scaling(comparison.arms)
+    rows = comparison.scaling
     priced, named = any(row.price is not None for row in rows), any(row.series for row in rows)
     head = [
         *(["runs"] if named else []),

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, Outcome, Verdict
-from asr_ablations.comparison.derived_tables import Description, descriptions, final_values
+from asr_ablations.comparison.derived_tables import Description, final_values
 from asr_ablations.comparison.metrics import METRICS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.looks import furthest, look_rows, margin_text
@@ -24,7 +24,7 @@ from asr_ablations.tools.plotting import COLOURS, bar, legend, line, marker, pan
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
     """seeds: a panel per metric with a strip of dots per set, by seed; nothing where arms are compared."""
     by_metric: dict[str, list[Description]] = {}
-    for description in descriptions(comparison.arms):
+    for description in comparison.one_arm:
         by_metric.setdefault(description.metric.name, []).append(description)
     if not by_metric:
         return []
