@@ -21,6 +21,7 @@ from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import COMMON, SetNoise, noise_of_runs
 from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.report import scale
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_seeds
 from asr_ablations.report.formats import body, preamble, table
@@ -36,7 +37,9 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 from asr_ablations.tools.terminal import console
 
-ANSWERS_HEAD = ("question", "difference", "verdict", "seeds", "the source expects", "agreement", "runs")
+ANSWERS_HEAD = (
+    *("question", "difference", *scale.HEAD, "verdict", "seeds", "the source expects", "agreement", "runs"),
+)
 
 
 def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
@@ -49,7 +52,12 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
     return [
         "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
-        "with other sweeps.",
+        "with other sweeps. Each sweep allows 5 % of false claims; sweeps that share runs of a baseline err together.",
+        scale.EXPLANATION,
+        "Agreement goes by the interval; *not comparable*: the claim is about other runs than these. *Asked before*: "
+        "the answer of a first round, whose runs are lost, by speakers. *With*: keys in which the arms differ, too, "
+        "beside what their names say. *Open*: by voices the plan asks for further runs.",
+        scale.summary([comparison for _, comparison in comparisons]),
         table(ANSWERS_HEAD, rows),
     ]
 
@@ -59,6 +67,7 @@ def _rows(name: str, comparison: Comparison) -> list[list[str]]:
         [
             f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
             _difference(verdict.contrast),
+            *scale.cells(verdict.contrast, comparison),
             _outcome(verdict, comparison),
             " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
             *_source(verdict, comparison),
@@ -287,7 +296,8 @@ def _commits(comparison: Comparison) -> str:
     codes = [run.environment.code for run in comparison.runs]
     changes = [" with uncommitted changes" if code.dirty_diff else "" for code in codes]
     commits = [(code.commit or "unknown")[:8] + change for code, change in zip(codes, changes, strict=True)]
-    return f"Commit: {', '.join(dict.fromkeys(commits))}."
+    about = f"{scale.training(comparison.runs)}; {scale.days(comparison.runs)}"
+    return f"Commit: {', '.join(dict.fromkeys(commits))}. Runs: {about}."
 
 
 def _light(drawn: Sequence[Path]) -> list[Path]:

@@ -5,7 +5,8 @@ import math
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER_LONGER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.table_columns import COLUMNS, Column, TableRow, value_of
+from asr_ablations.comparison.same_hour import WARNING, of_one_hour
+from asr_ablations.comparison.table_columns import COLUMNS, TRAIN_SECONDS, Column, TableRow, value_of
 from asr_ablations.comparison.verdict import units_text
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.section import Section, number, spread
@@ -72,11 +73,17 @@ def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]
 
 def _training(comparison: Comparison) -> Section:
     columns = _shown("training", comparison.rows)
+    timed = of_one_hour(comparison.arms)
     rows = {
-        row["arm"]: [str(row["arm"]), str(row["n"]), *(_cell(row, column) for column in columns)]
+        row["arm"]: [
+            str(row["arm"]),
+            str(row["n"]),
+            *(_cell(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
+        ]
         for row in comparison.rows
     }
-    return Section("Training", ["arm", "n", *(column.heading for column in columns)], list(rows.values()))
+    head = ["arm", "n", *(column.heading for column in columns)]
+    return Section("Training", head, list(rows.values()), [] if timed or not rows else [f"train s: {WARNING}."])
 
 
 def _shown(table: str, rows: list[TableRow]) -> list[Column]:
