@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison.claims import Claim, Effect, agreement
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.confounds import ConfoundedError
-from asr_ablations.comparison.declaration import Declaration, agreement, parse
+from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import descriptions, one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
@@ -82,8 +83,8 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
             write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=expected)
     comparison = compare([tmp_path / "sweep"], Options())
     named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
-    verdicts = ["better", "equivalent"]
-    assert agreement(named["newbob"], verdicts, comparison.arms) == "cannot tell"
+    effects = [Effect("better"), Effect("equivalent", 1, 1)]
+    assert agreement(named["newbob"].contrast, effects, comparison.arms) == "cannot tell"
     rows = [line for line in answers([("sweep", comparison)])[1].splitlines() if "newbob against constant" in line]
     assert len(rows) == 1
     assert ": the choice did nothing | " in rows[0]
@@ -319,10 +320,13 @@ def test_a_whole_declaration() -> None:
         "question": "?", "source": "Shi2016 §4", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
         "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2], "published": {"a": {"test": 5}},
         "expected": {0.2: "better", "b": ["worse", "equivalent"]},
+        "withdrawn": {"01234567": {"b": "it was of another arm"}}, "earlier": {"b": "worse, +1.00"},
     }  # fmt: skip
     assert parse(node) == Declaration(
-        "?", "Shi2016 §4", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
-        {"a": {"test": 5.0}}, {"0.2": ["better"], "b": ["worse", "equivalent"]},
+        "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
+        {"a": {"test": 5.0}},
+        [Claim("yes", expected={"0.2": [Effect("better")], "b": [Effect("worse"), Effect("equivalent")]})],
+        {"01234567": {"b": "it was of another arm"}}, {"b": "worse, +1.00"},
     )  # fmt: skip
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
 
@@ -337,6 +341,12 @@ def test_a_whole_declaration() -> None:
         ({"published": {"a": {"test": "x"}}}, r"ablation\.published="),
         ({"expected": {"a": "good"}}, r"ablation\.expected=.*better, worse, equivalent"),
         ({"expected": "worse"}, r"ablation\.expected=worse"),
+        ({"expected": {"a": {"worse": [2, 1]}}}, r"ablation\.expected=.*\{worse: 1\.4\}"),
+        ({"claim": {"about": "LibriSpeech"}}, "ablation.claim=.*expected a key `says`"),
+        ({"claim": {"says": "yes", "abuot": "?"}}, "ablation.claim=abuot: expected one of says, about"),
+        ({"claim": {"says": "yes", "where": {"max_epochs": {"atleast": 3}}}}, r"ablation\.claim\.where=.*least: 10"),
+        ({"withdrawn": ["a"]}, r"ablation\.withdrawn=\['a'\]: expected \{commit"),
+        ({"earlier": {"a": 3}}, r"ablation\.earlier="),
     ],
 )
 def test_mistakes_are_one_line(node: object, message: str) -> None:

@@ -26,7 +26,7 @@ from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_sea
 ABLATION: dict[str, Any] = {
     "question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm", "claim": "it is",
     "published": {"lstm": {"test": 5.0}, "gru": {"test": 6.0}, "rnn": {"test": 4.0}},
-    "expected": {"gru": "equivalent", "rnn": "worse"}, "targets": [0.3, 0.01],
+    "expected": {"gru": {"equivalent": 2}, "rnn": "worse"}, "targets": [0.3, 0.01],
 }  # fmt: skip
 
 
@@ -92,13 +92,14 @@ def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
     assert any(line.startswith("gru on test: published 6.00 WER, measured 2") for line in lines)
     assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
     assert any("published 1.00 better; here no difference is shown" in line for line in lines)
-    assert "gru: expected equivalent, measured worse: disagrees" in lines
+    assert "gru: expected equivalent within 2, measured worse: disagrees" in lines
     assert "rnn: expected worse, measured no difference shown: cannot tell" in lines
 
 
 def test_what_is_expected_is_of_the_declared_baseline_alone(sweep: Path) -> None:
     turned = compare([sweep], Options(baseline="gru"))
-    assert (turned.expected, [line for line in turned.literature if "expected" in line]) == ({}, [])
+    assert ([claim.says for claim in turned.claims], [claim.expected for claim in turned.claims]) == (["it is"], [{}])
+    assert not [line for line in turned.literature if "expected" in line]
 
 
 def test_an_expectation_of_no_question_is_said(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """RESULTS.md, and published numbers beside it."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -108,7 +109,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
 ) -> None:
     """Two looks, of which one is enough for 40 points: 4 of 6 runs. Each run trained for 50 s."""
     outputs, rates = tmp_path / "outputs", {"rnn=lstm": 0.1, "rnn=gru": 0.5}
-    ablation = {**ABLATION, "expected": {"gru": "equivalent"}}
+    ablation = {**ABLATION, "claim": {"says": "it is", "expected": {"gru": "equivalent"}}}
     sweep = write_sweep(outputs, rates, seeds=2, ablation=ablation, sweep="planned")
     configs = {choice: read_config(next(sweep.glob(f"*{choice.replace('=', '-')}*"))) for choice in rates}
     arms = [
@@ -165,6 +166,7 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     for archive in archives[:FEW]:
         shutil.copy(archive, tmp_path / "records")
+        shutil.copy(PUBLISHED / f"{archive.name.removesuffix('.tar.xz')}.yaml", tmp_path)
     write_results(None, tmp_path / "RESULTS.md")
     anew, page = ((folder / "RESULTS.md").read_text(encoding="utf-8") for folder in (tmp_path, PUBLISHED))
     compared = {name: content for name, content in sections(anew).items() if name != HEADING}  # that is about all
@@ -172,3 +174,22 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
     for name, content in compared.items():
         assert content == published[name]
         assert answers(anew, name) == answers(page, name)
+
+
+def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path: Path) -> None:
+    """And not the one that the runs were started from: a misread source is mended without another run."""
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+    before = {**ABLATION, "claim": "misread", "expected": {"gru": "better"}}
+    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=before, sweep="rnn_type")
+    assert "expected better, measured worse: disagrees" in text_of(outputs, target)
+    claim = {"says": "read again", "about": "long trainings", "where": {"max_epochs": {"least": 100}}}
+    after = {**ABLATION, "claim": {**claim, "expected": {"gru": "worse"}}, "earlier": {"gru": "worse, +3.00"}}
+    (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": after}), encoding="utf-8")
+    text = text_of(outputs, target)
+    assert "misread" not in text
+    assert (
+        "| worse (asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
+    )
+    withdrawn = {**after, "withdrawn": {"01234567": {"gru": "the baseline clips"}}}
+    (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": withdrawn}), encoding="utf-8")
+    assert "| withdrawn: the baseline clips | 3 | – | – |" in text_of(outputs, target)

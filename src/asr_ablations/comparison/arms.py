@@ -64,11 +64,11 @@ def group(
     keys = [key for key in differing if not within(key, [FINGERPRINT])]
     by_choice: dict[str, _Members] = {}
     for run in records.runs:
-        by_choice.setdefault(_choice_of(content(run), keys), _Members()).runs.append(run)
+        by_choice.setdefault(_content_of(content(run), keys), _Members()).runs.append(run)
     for run in records.diverged:
-        by_choice.setdefault(_choice_of(content(run), keys), _Members()).diverged.append(run)
+        by_choice.setdefault(_content_of(content(run), keys), _Members()).diverged.append(run)
     for unfinished in records.unfinished:
-        if unfinished.config is not None and (choice := _choice_of(leaves(unfinished.config), keys)) in by_choice:
+        if unfinished.config is not None and (choice := _content_of(leaves(unfinished.config), keys)) in by_choice:
             by_choice[choice].absent.append(unfinished)
     named = [key for key in keys if not within(key, explained)]
     names, levels = _names([members.first for members in by_choice.values()], factor, named)
@@ -88,7 +88,7 @@ def group(
     return arms, warnings
 
 
-def _choice_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
+def _content_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
     return json.dumps([leaves_.get(key) for key in keys], default=str)
 
 
@@ -151,7 +151,7 @@ def _names(
     # the seed is the factor of a sweep that asks what chance does: its runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
-    levels = [{root: _choice(run, root) for root in roots} for run in runs]
+    levels = [{root: choice_of(run, root) for root in roots} for run in runs]
     names = [
         ", ".join(value if _is_named(run, root) else f"{root}={value}" for root, value in choices.items()) or EVERYTHING
         for run, choices in zip(runs, levels, strict=True)
@@ -177,7 +177,7 @@ def _is_named(run: RunRecord, root: str) -> bool:
     return root == OWN or isinstance(_node(run, root), dict)
 
 
-def _choice(run: RunRecord, root: str) -> str:
+def choice_of(run: RunRecord, root: str) -> str:
     """The option of a group as the user named it, else by its class; the value of a plain key."""
     node = _node(run, root)
     if not isinstance(node, dict):

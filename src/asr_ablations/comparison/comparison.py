@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.comparison.arms import Arm, find_arm
+from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on, unmatched
+from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on
+from asr_ablations.comparison.derived_tables import is_search
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look, shared_baseline
 from asr_ablations.comparison.failures import FailureRule
@@ -23,6 +26,7 @@ from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
+from asr_ablations.comparison.withdrawal import withdrawn, without_withdrawn
 from asr_ablations.runs.record import Environment
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
@@ -112,11 +116,15 @@ def compare_runs(
     rows = table_rows(arms, design.sets)
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     times, untimed = times_to_accuracy(arms, metric, targets)
-    declared = replace(design.declared, expected=_expected(design))
+    commentary = options.commentary or design.declared
+    invalid = withdrawn(verdicts, commentary.withdrawn, arms)
+    verdicts = without_withdrawn(verdicts, invalid)
+    differences = _differences(design, arms)
+    declared = replace(commentary, claims=_claims(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
-        source=design.declared.source,
+        source=commentary.source,
         factor=design.factor,
         baseline=design.baseline.name,
         arms=arms,
@@ -132,7 +140,8 @@ def compare_runs(
             *_overruled(design.overruled),
             *design.warnings,
             *_without_test_set(design),
-            *unmatched(declared.expected, design.questions, design.arms),
+            *unmatched(declared.claims, design.questions, design.arms),
+            *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
             *_about_noise(evidence.folder, arms, design),
             *circumstance_warnings(arms),
@@ -149,8 +158,10 @@ def compare_runs(
         changes=design.changes,
         plan=plan if course else None,
         course=course,
-        claim=design.declared.claim,
-        expected=declared.expected,
+        claims=declared.claims,
+        withdrawn=invalid,
+        earlier=declared.earlier,
+        differences=differences,
     )
 
 
@@ -162,10 +173,20 @@ def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> li
     return [note for note in notes if note]
 
 
-def _expected(design: Design) -> dict[str, list[str]]:
-    """The verdicts that the source predicts, for the baseline that was declared with it."""
-    declared = design.declared.baseline
-    return design.declared.expected if declared is None or find_arm(declared, design.arms) is design.baseline else {}
+def _claims(design: Design, commentary: Declaration) -> list[Claim]:
+    """The claims of the source; what they make one expect is against the baseline that was declared with them."""
+    declared = commentary.baseline
+    if declared is None or find_arm(declared, design.arms) is design.baseline:
+        return commentary.claims
+    return [replace(claim, expected={}) for claim in commentary.claims]
+
+
+def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
+    """The keys in which arms differ from the baseline; of a search's arms they are a table of their own."""
+    if design.baseline not in arms or is_search(arms):
+        return []
+    configs = {arm.name: arm.results[0].config for arm in arms}
+    return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
 
 
 def _without_test_set(design: Design) -> list[str]:
@@ -189,25 +210,25 @@ def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     if course is None:
-        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_claims(design))
+        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_decided_by(design))
         return contrasts(family, design.sets, design.primary, design.metric.name)
-    family = Family(there, design.baseline, questions, ANYTIME, **_claims(design))
+    family = Family(there, design.baseline, questions, ANYTIME, **_decided_by(design))
     others = [name for name in design.sets if name != design.primary]
     measured, warnings = contrasts(family, others, design.primary, design.metric.name)
     return [*course.contrasts, *measured], warnings
 
 
-class _Claims(TypedDict):
+class _DecidedBy(TypedDict):
     rule: FailureRule
     scale: Scale
     margin: float | None
 
 
-def _claims(design: Design) -> _Claims:
-    """What the claims are about, as the sweep file declares it."""
+def _decided_by(design: Design) -> _DecidedBy:
+    """The scale, the margin and the rule of failing, as the sweep file declares them."""
     declared = design.declared
     margin = declared.margin
-    return _Claims(
+    return _DecidedBy(
         rule=FailureRule.parse(declared.failed),
         scale=declared.scale,
         margin=None if margin is None else margin_on(margin, declared.scale, design.metric.scale, "ablation.margin"),

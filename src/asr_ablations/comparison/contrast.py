@@ -12,6 +12,9 @@ from asr_ablations.statistics.power import Levers
 ALPHA = 0.05
 """The rate of false alarms that verdicts are held to, over all arms and sets of a comparison."""
 
+NOT_LEARNED = 0.9
+"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
+
 Outcome = Literal[
     "better",
     "worse",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import ALPHA, Contrast, Outcome, Question
+from asr_ablations.comparison.contrast import ALPHA, NOT_LEARNED, Contrast, Outcome, Question
 from asr_ablations.comparison.failures import DEFAULT, FailureRule
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
@@ -17,8 +17,6 @@ from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
 from asr_ablations.statistics.sample import Sample
 
-NOT_LEARNED = 0.9
-"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
 TRIMMED_FROM = 5
 """Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
 DIFFERENCES = (0.005, 0.01, 0.02)

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.comparison.arms import Arm, find_arm
+from asr_ablations.comparison.claims import Claim, agreement_lines, claim_lines, parse_claims
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
-    from asr_ablations.comparison.contrast import Question, Verdict
+    from asr_ablations.comparison.contrast import Verdict
     from asr_ablations.comparison.table_columns import TableRow
 
 Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
-
-EXPECTABLE = ("better", "worse", "equivalent", "interaction shown")
-"""The claims of a source, in the words of the verdicts."""
 
 Scale = Literal["points", "relative"]
 
@@ -33,14 +31,15 @@ class Declaration:
     the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
     every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
     difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
-    (comparison.failures). targets: rates for the time to accuracy,
-    0.2 is 20 %. published: of the source, under the names of its own arms. expected: what the source says of a
-    question (an arm, or an effect as tables call it): the verdict, or a list of those that agree (EXPECTABLE).
+    (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %. published: of the source, under the
+    names of its own arms. claim, expected: comparison.claims, read into `claims`.
+
+    About answers that were published: withdrawn: {commit: {question: why it does not hold}}, of runs of this commit;
+    earlier: {question: what was answered the first time}, where a sweep was asked twice and the runs are lost.
     """
 
     question: str | None = None
     source: str | None = None
-    claim: str | None = None
     factor: list[str] = field(default_factory=list)
     baseline: str | None = None
     set: str | None = None
@@ -51,7 +50,12 @@ class Declaration:
     failed: object = None
     targets: list[float] = field(default_factory=list)
     published: Published = field(default_factory=dict)
-    expected: dict[str, list[str]] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    withdrawn: dict[str, dict[str, str]] = field(default_factory=dict)
+    earlier: dict[str, str] = field(default_factory=dict)
+
+
+READ_INTO_CLAIMS = ("claim", "expected")
 
 
 def declaration(runs: Sequence[RunRecord]) -> Declaration:
@@ -70,15 +74,13 @@ def parse(node: object) -> Declaration:
     """The declaration in a config's `ablation`. Raises UsageError for what is none."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
-    known = [one.name for one in fields(Declaration)]
+    known = [name for one in fields(Declaration) for name in (READ_INTO_CLAIMS if one.name == "claims" else [one.name])]
     for key in node:
         if key not in known:
             raise choices("ablation", key, f"one of {', '.join(known)}")
     given = {str(key): value for key, value in node.items() if value is not None}
     return Declaration(
-        **{
-            key: str(given[key]) for key in ("question", "source", "claim", "baseline", "set", "metric") if key in given
-        },
+        **{key: str(given[key]) for key in ("question", "source", "baseline", "set", "metric") if key in given},
         factor=_texts(given.get("factor")),
         contrasts=_texts(given.get("contrasts")),
         scale=_scale(given.get("scale"), given.get("margin")),
@@ -86,7 +88,9 @@ def parse(node: object) -> Declaration:
         failed=given.get("failed"),
         targets=_numbers(given.get("targets")),
         published=_published(given.get("published")),
-        expected=_expected(given.get("expected")),
+        claims=parse_claims(given.get("claim"), given.get("expected")),
+        withdrawn=_withdrawn(given.get("withdrawn")),
+        earlier=_texts_by_name("earlier", given.get("earlier")),
     )
 
 
@@ -116,6 +120,22 @@ def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
     return math.log1p(value / 100) if scale == "relative" else value / unit
 
 
+def _withdrawn(value: object) -> dict[str, dict[str, str]]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"ablation.withdrawn={value}: expected {{commit: {{question: why}}}}")
+    return {str(commit): _texts_by_name("withdrawn", questions) for commit, questions in value.items()}
+
+
+def _texts_by_name(key: str, value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or any(not isinstance(text, str) for text in value.values()):
+        raise UsageError(f"ablation.{key}={value}: expected {{question: a text}}")
+    return {str(name): " ".join(text.split()) for name, text in value.items()}
+
+
 def _texts(value: object) -> list[str]:
     return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
@@ -137,20 +157,6 @@ def _published(value: object) -> Published:
         raise UsageError(f"ablation.published={value}: expected {{arm: {{set: WER in percent}}}}") from error
 
 
-def _expected(value: object) -> dict[str, list[str]]:
-    if value is None:
-        return {}
-    verdicts = {str(name): _texts(of) for name, of in value.items()} if isinstance(value, Mapping) else {"": [""]}
-    if not {one for of in verdicts.values() for one in of} <= set(EXPECTABLE):
-        raise UsageError(f"ablation.expected={value}: expected {{question: one or several of {', '.join(EXPECTABLE)}}}")
-    return verdicts
-
-
-Agreement = Literal["agrees", "disagrees", "cannot tell"]
-Expected = Mapping[str, list[str]]
-"""`ablation.expected`: the verdicts that agree with the source, by question."""
-
-
 def beside_the_literature(
     declared: Declaration,
     arms: Sequence[Arm],
@@ -161,45 +167,11 @@ def beside_the_literature(
     """Lines of text: what the source says, every published rate with the measured one, and whether directions agree."""
     published = _by_arm(declared.published, arms)
     return [
-        *_statement(declared),
+        *claim_lines(declared.claims, declared.source),
         *_rates(published, rows),
         *(line for verdict in verdicts if (line := _direction(verdict, published, baseline.name))),
-        *(line for verdict in verdicts if (line := _expectation(verdict, declared.expected, arms))),
+        *(line for verdict in verdicts for line in agreement_lines(verdict, declared.claims, arms)),
     ]
-
-
-def expectation(question: "Question", expected: Expected, arms: Sequence[Arm]) -> list[str]:
-    """The verdicts that `ablation.expected` has for a question; empty where it says nothing."""
-    if question.kind != "arm":
-        return expected.get(question.name, [])
-    named = {arm.name if (arm := find_arm(name, arms)) else name: verdicts for name, verdicts in expected.items()}
-    return named.get(question.name, [])
-
-
-def agreement(verdict: "Verdict", expected: Sequence[str], arms: Sequence[Arm]) -> Agreement:
-    """True if a verdict is an expected one. What decides nothing neither agrees nor disagrees, nor does a choice that
-    did nothing.
-    """
-    from asr_ablations.comparison.identical_arms import did_nothing
-
-    if verdict.outcome not in EXPECTABLE or did_nothing(verdict.contrast.question, arms):
-        return "cannot tell"
-    return "agrees" if verdict.outcome in expected else "disagrees"
-
-
-def unmatched(expected: Expected, questions: "Sequence[Question]", arms: Sequence[Arm]) -> list[str]:
-    """Warnings about expectations of what is no question of the comparison."""
-    names = ", ".join(question.name for question in questions)
-    return [
-        f"ablation.expected: {name} is no question here; expected one of {names}"
-        for name, verdicts in expected.items()
-        if not any(expectation(question, {name: verdicts}, arms) for question in questions)
-    ]
-
-
-def _statement(declared: Declaration) -> list[str]:
-    source = f" ({declared.source})" if declared.source else ""
-    return [f"claim{source}: {declared.claim}"] if declared.claim else []
 
 
 def _rates(published: Published, rows: "Sequence[TableRow]") -> list[str]:
@@ -230,15 +202,6 @@ def _direction(verdict: "Verdict", published: Published, baseline: str) -> str |
         return f"{line}; here no difference is shown, which neither agrees nor disagrees"
     agreement = "agrees" if verdict.outcome == sign else "differs"
     return f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"
-
-
-def _expectation(verdict: "Verdict", expected: Expected, arms: Sequence[Arm]) -> str | None:
-    contrast = verdict.contrast
-    verdicts = expectation(contrast.question, expected, arms) if contrast.primary else []
-    if not verdicts:
-        return None
-    claimed = " or ".join(verdicts)
-    return f"{contrast.arm}: expected {claimed}, measured {verdict.outcome}: {agreement(verdict, verdicts, arms)}"
 
 
 def _by_arm(published: Published, arms: Sequence[Arm]) -> Published:

@@ -8,7 +8,7 @@ import numpy as np
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.metrics.error_counts import COLUMNS, recorded_errors
 from asr_ablations.runs.record import RunRecord, UtteranceRow
-from asr_ablations.statistics.sample import Array, Sample
+from asr_ablations.statistics.sample import SPEAKERS, Array, Sample
 
 SHARE = 0.9
 """Least share of the utterances that runs must have in common to be compared on these."""
@@ -60,13 +60,22 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
             totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
         ]
-        speakers = np.array([described[key]["speaker"] for key in keys])
-        result.samples[arm.name] = Sample.of_errors(np.array(errors), totals, speakers)
+        units, kind = units_of_rows([described[key] for key in keys])
+        result.samples[arm.name] = Sample.of_errors(np.array(errors), totals, np.array(units), kind)
         result.models[arm.name] = [run.model for run in arm.results]
         if not tested.apart:
             result.hypotheses[arm.name] = [[rows[id(run)][key]["hypothesis"] for key in keys] for run in arm.runs]
             result.references[:] = [text for _, text in keys]
     return result
+
+
+def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
+    """What each utterance was drawn with, and what that is: its speaker, or the voice that several speakers share."""
+    named = [row.get("unit") or "" for row in rows]
+    if not all(named):
+        return [str(row["speaker"]) for row in rows], SPEAKERS
+    kinds = {unit.partition(" ")[0] for unit in named}
+    return named, f"{kinds.pop()}s" if len(kinds) == 1 else "units"
 
 
 def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:

@@ -64,6 +64,8 @@ def _last(values: Sequence[float]) -> float | None:
     return values[-1] if values else None
 
 
+TRAIN_SECONDS = "train_seconds"
+
 COLUMNS = (
     _rate(WER),
     _rate(CER),
@@ -78,7 +80,7 @@ COLUMNS = (
     Column("epochs", lambda run, _: run.summary.epochs, "training", "epochs", 1),
     Column("steps", lambda run, _: run.summary.steps, "training", "steps", 1),
     Column("audio_hours", lambda run, _: run.summary.audio_hours_seen, "training", "audio h", 2),
-    Column("train_seconds", lambda run, _: run.summary.seconds.get("train"), "training", "train s", 1, deviation=True),
+    Column(TRAIN_SECONDS, lambda run, _: run.summary.seconds.get("train"), "training", "train s", 1, deviation=True),
     _validation("best", WER, lambda run: run.summary.best_validation_wer),
     _validation("last", WER, lambda run: _last(validation_values(run, WER))),
     _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),

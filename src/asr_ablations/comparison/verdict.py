@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import EQUIVALENT, SHOWN, AtLook, Contrast, Verdict
-from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
+from asr_ablations.comparison.contrast import EQUIVALENT, NOT_LEARNED, SHOWN, AtLook, Contrast, Verdict
+from asr_ablations.comparison.contrasts import has_learned
 from asr_ablations.comparison.failures import counts_text, missed
 from asr_ablations.comparison.metrics import Metric, find_metric, margin_text
 from asr_ablations.statistics.distributions import fisher
+from asr_ablations.statistics.estimate import UTTERANCES
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.statistics.sample import SPEAKERS
 
 
 def verdict(contrast: Contrast, arms: Sequence[Arm], noise: str) -> Verdict:
@@ -136,13 +138,20 @@ def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
     needed = look.levers
     if needed is None:
         return f"no noise is known, so nothing tells what would; {contrast.reason}"
+    units = f"test {units_text(contrast)}"
     ways = {
-        "seeds": f"{margin} would take about {needed.seeds} seeds an arm; test speakers are not the limit",
-        "speakers": f"{margin} would take about {needed.speakers} test speakers; seeds are not the limit",
-        "neither": f"{margin} is out of reach of more seeds alone and of more test speakers alone: widen the margin",
+        "seeds": f"{margin} would take about {needed.seeds} seeds an arm; {units} are not the limit",
+        "speakers": f"{margin} would take about {needed.speakers} {units}; seeds are not the limit",
+        "neither": f"{margin} is out of reach of more seeds alone and of more {units} alone: widen the margin",
         "none": f"so many runs mostly decide within {margin}: the true difference is probably near it",
     }
     return ways[needed.cheaper]
+
+
+def units_text(contrast: Contrast) -> str:
+    """What the utterances of a test set were drawn with: speakers, or voices that speakers share."""
+    estimate = contrast.estimate
+    return SPEAKERS if estimate is None or estimate.unit == UTTERANCES else estimate.unit
 
 
 def _size(contrast: Contrast, metric: Metric) -> str:
@@ -205,12 +214,12 @@ def _extent(contrast: Contrast) -> str:
             if not estimate.paired
             else "each with speakers of its own"
         )
-    elif estimate.unit == "utterances":
+    elif estimate.unit == UTTERANCES:
         speakers = "one speaker, whose utterances stand in for speakers"
     else:
-        speakers = f"{estimate.speakers} speakers"
+        speakers = f"{estimate.speakers} {estimate.unit}"
         if estimate.effective < FEW * estimate.speakers:
-            speakers = f"{speakers}, who count as {estimate.effective:.0f}, since few carry the errors"
+            speakers = f"{speakers}, which count as {estimate.effective:.0f}, since few carry the errors"
     return f"{models}{trimmed}, {speakers}"
 
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, times, texts and the bytes of the audio files. It does not depend on where
-    the files are, nor on the order of the utterances.
+    """Return a SHA-256 over ids, speakers, their units, times, texts and the bytes of the audio files. It does not
+    depend on where the files are, nor on the order of the utterances.
     """
     columns = Utterances.of(utterances)
-    strings = [columns.strings(name) for name in ("id", "speaker", "text", "content")]
+    strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
     lines = [
-        f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}".encode()
-        for id_, speaker, text, content, offset, duration in zip(*strings, *numbers, strict=True)
+        f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}".encode()
+        for id_, speaker, text, content, unit, offset, duration in zip(*strings, *numbers, strict=True)
     ]
     lines.sort()
     digest = hashlib.sha256(lines[0] if lines else b"")
@@ -39,11 +39,14 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 class SetDescription(TypedDict):
-    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason."""
+    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason. units:
+    how many were drawn independently, such as voices; as many as speakers where the corpus knows of no other.
+    """
 
     utterances: int
     hours: float
     speakers: int
+    units: int
     words: int
     vocabulary: int
     sha256: str
@@ -72,6 +75,9 @@ def describe_set(screened: "Screened") -> SetDescription:
         "utterances": len(utterances),
         "hours": sum(utterances.column("duration").tolist()) / 3600,
         "speakers": len(set(utterances.strings("speaker"))),
+        "units": len(
+            {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
+        ),
         "words": words,
         "vocabulary": len(vocabulary),
         "sha256": content_hash(utterances),

@@ -17,6 +17,9 @@ class Utterance:
     A corpus that lists an utterance without a duration sets infinity, for the end of the file; Corpus.read replaces it
     with a number. content: a hash of the whole audio file; fault: why the utterance cannot be used, "<reason>:
     <detail>", empty if it can.
+
+    unit: what was drawn independently, where it is not the speaker: a kind and a name, such as "voice en-us+f3" for
+    speakers that share a synthetic voice. Statistics draw units with all their utterances; empty for the speaker.
     """
 
     id: str
@@ -27,9 +30,10 @@ class Utterance:
     text: str
     content: str = ""
     fault: str = ""
+    unit: str = ""
 
 
-TEXTS = ("id", "speaker", "audio", "text", "content", "fault")
+TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "size": np.int64, "changed": np.int64}
 MISSING = FileState(-1, -1)
 """State of a file that is not there, or that nobody has looked at."""
@@ -84,9 +88,9 @@ class Columns:
         return Columns(texts, {name: arrays[name] for name in NUMBERS})
 
     def utterance(self, row: int) -> Utterance:
-        id_, speaker, audio, text, content, fault = (self.texts[name][row] for name in TEXTS)
+        id_, speaker, audio, text, content, fault, unit = (self.texts[name][row] for name in TEXTS)
         offset, duration = float(self.numbers["offset"][row]), float(self.numbers["duration"][row])
-        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault)
+        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault, unit)
 
 
 class Utterances(Sequence[Utterance]):

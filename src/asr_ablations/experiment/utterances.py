@@ -56,6 +56,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "set": name,
         "id": utterance.id,
         "speaker": utterance.speaker,
+        "unit": utterance.unit,
         "reference": reference,
         "hypothesis": hypothesis,
         "words": words.total,

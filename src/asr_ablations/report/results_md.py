@@ -9,9 +9,11 @@ from textwrap import indent
 import numpy as np
 from rich.progress import track
 
+from asr_ablations.comparison.arm_differences import keys_text
+from asr_ablations.comparison.claims import agreements
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import EQUIVALENT, Contrast, Verdict
-from asr_ablations.comparison.declaration import agreement, expectation
+from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.identical_arms import did_nothing
@@ -19,6 +21,7 @@ from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import COMMON, SetNoise, noise_of_runs
 from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.report import scale
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_seeds
 from asr_ablations.report.formats import body, preamble, table
@@ -27,14 +30,16 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, keep, unpack
 from asr_ablations.runs.layout import runs_in
-from asr_ablations.runs.reader import read_standing
+from asr_ablations.runs.reader import read_standing, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write
 from asr_ablations.tools.terminal import console
 
-ANSWERS_HEAD = ("question", "difference", "verdict", "seeds", "the source expects", "agreement", "runs")
+ANSWERS_HEAD = (
+    *("question", "difference", *scale.HEAD, "verdict", "seeds", "the source expects", "agreement", "runs"),
+)
 
 
 def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
@@ -47,7 +52,12 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
     return [
         "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
-        "with other sweeps.",
+        "with other sweeps. Each sweep allows 5 % of false claims; sweeps that share runs of a baseline err together.",
+        scale.EXPLANATION,
+        "Agreement goes by the interval; *not comparable*: the claim is about other runs than these. *Asked before*: "
+        "the answer of a first round, whose runs are lost, by speakers. *With*: keys in which the arms differ, too, "
+        "beside what their names say. *Open*: by voices the plan asks for further runs.",
+        scale.summary([comparison for _, comparison in comparisons]),
         table(ANSWERS_HEAD, rows),
     ]
 
@@ -55,8 +65,9 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
 def _rows(name: str, comparison: Comparison) -> list[list[str]]:
     return [
         [
-            f"[{name}](#{name}): {_question(verdict.contrast)}",
+            f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
             _difference(verdict.contrast),
+            *scale.cells(verdict.contrast, comparison),
             _outcome(verdict, comparison),
             " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
             *_source(verdict, comparison),
@@ -71,9 +82,21 @@ def _question(contrast: Contrast) -> str:
     return f"{question.arm} against {question.baseline}{f', {question.within}' if question.within else ''}"
 
 
+def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
+    """The keys in which the arms differ, beside what their names say."""
+    arms = [difference for difference in comparison.differences if contrast.question.weights.get(difference.arm, 0) > 0]
+    keys = {key: difference.keys[key] for difference in arms for key in difference.unsaid}
+    return f" (with {keys_text(keys)})" if keys else ""
+
+
 def _outcome(verdict: Verdict, comparison: Comparison) -> str:
+    name = verdict.contrast.question.name
+    if reason := comparison.withdrawn.get(name):
+        return f"withdrawn: {reason}"
     nothing = did_nothing(verdict.contrast.question, comparison.arms)
-    return f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
+    outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
+    earlier = comparison.earlier.get(name)
+    return f"{outcome} (asked before: {earlier})" if earlier else outcome
 
 
 def _difference(contrast: Contrast) -> str:
@@ -88,9 +111,11 @@ def _difference(contrast: Contrast) -> str:
 
 
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
-    """The prediction of the source, and its agreement."""
-    verdicts = expectation(verdict.contrast.question, comparison.expected, comparison.arms)
-    return [" or ".join(verdicts), agreement(verdict, verdicts, comparison.arms)] if verdicts else ["–", "–"]
+    """The effect that the source makes one expect, and the agreement with it; of every claim about the question."""
+    held = agreements(verdict, comparison.claims, comparison.arms)
+    if not held or verdict.contrast.question.name in comparison.withdrawn:
+        return ["–", "–"]
+    return ["; ".join(one.expected for one in held), "; ".join(one.outcome for one in held)]
 
 
 def _runs(comparison: Comparison) -> str:
@@ -160,8 +185,8 @@ HEAD = """# Results
 Generated by `python src/compare.py --results` from the records in `records/`. Do not edit."""
 RECORDS = "records"
 SHOWN = (
-    "Verdicts", "Looks", "Cost", "One arm", "What the search tried", "Error rates", "Training", "The literature",
-    "Warnings", "Not finished",
+    "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "What the search tried", "Error rates", "Training",
+    "The literature", "Warnings", "Not finished",
 )  # fmt: skip
 """Sections of a comparison that the page has, by the beginning of their headings."""
 
@@ -222,7 +247,7 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     terminal = console(stderr=True)
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
         try:
-            comparison = compare([sweep], Options())
+            comparison = compare([sweep], Options(commentary=_commentary(target.parent / f"{sweep.name}.yaml")))
         except UsageError as error:
             parts += [f"## {sweep.name}", "Not compared:", indent(str(error), "    ")]
             continue
@@ -236,6 +261,11 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
             figures += drawn
             compared.append((sweep.name, comparison))
     return parts, figures, compared
+
+
+def _commentary(file: Path) -> Declaration | None:
+    """What a sweep file says today of the sweep's answers; None without the file."""
+    return parse(read_yaml(file).get("ablation") or {}) if file.exists() else None
 
 
 def finished_sweeps(outputs: Path) -> list[Path]:
@@ -266,7 +296,8 @@ def _commits(comparison: Comparison) -> str:
     codes = [run.environment.code for run in comparison.runs]
     changes = [" with uncommitted changes" if code.dirty_diff else "" for code in codes]
     commits = [(code.commit or "unknown")[:8] + change for code, change in zip(codes, changes, strict=True)]
-    return f"Commit: {', '.join(dict.fromkeys(commits))}."
+    about = f"{scale.training(comparison.runs)}; {scale.days(comparison.runs)}"
+    return f"Commit: {', '.join(dict.fromkeys(commits))}. Runs: {about}."
 
 
 def _light(drawn: Sequence[Path]) -> list[Path]:

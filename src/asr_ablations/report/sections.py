@@ -5,7 +5,9 @@ import math
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER_LONGER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.table_columns import COLUMNS, Column, TableRow, value_of
+from asr_ablations.comparison.same_hour import WARNING, of_one_hour
+from asr_ablations.comparison.table_columns import COLUMNS, TRAIN_SECONDS, Column, TableRow, value_of
+from asr_ablations.comparison.verdict import units_text
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.section import Section, number, spread
 from asr_ablations.report.tables import (
@@ -26,6 +28,7 @@ def sections(comparison: Comparison) -> list[Section]:
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
         Section("Arms", ["arm", "changes"], [[arm, changes] for arm, changes in comparison.changes.items()]),
+        Section("Keys that differ", lines=[difference.text for difference in comparison.differences]),
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),
@@ -70,11 +73,17 @@ def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]
 
 def _training(comparison: Comparison) -> Section:
     columns = _shown("training", comparison.rows)
+    timed = of_one_hour(comparison.arms)
     rows = {
-        row["arm"]: [str(row["arm"]), str(row["n"]), *(_cell(row, column) for column in columns)]
+        row["arm"]: [
+            str(row["arm"]),
+            str(row["n"]),
+            *(_cell(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
+        ]
         for row in comparison.rows
     }
-    return Section("Training", ["arm", "n", *(column.heading for column in columns)], list(rows.values()))
+    head = ["arm", "n", *(column.heading for column in columns)]
+    return Section("Training", head, list(rows.values()), [] if timed or not rows else [f"train s: {WARNING}."])
 
 
 def _shown(table: str, rows: list[TableRow]) -> list[Column]:
@@ -138,6 +147,7 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
     """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.contrast.levers:
         return None
+    units = f"test {units_text(verdict.contrast)}"
     parts = []
     for size, levers in verdict.contrast.levers.items():
         if levers.cheaper == "none":
@@ -145,10 +155,10 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
             continue
         ways = [
             f"{count:,} {name}"
-            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, "test speakers"))
+            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, units))
             if count is not None
         ]
-        parts.append(f"{metric.text(size)}: {' or '.join(ways) or 'more seeds and more test speakers'}")
+        parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
     return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
 
 

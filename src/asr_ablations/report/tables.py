@@ -61,6 +61,7 @@ def contrast_row(verdict: Verdict) -> Json:
         "error_over_speakers": None if speakers is None else speakers.standard_error,
         "speakers": None if estimate is None else estimate.speakers,
         "effective_speakers": None if estimate is None else estimate.effective,
+        "unit": None if estimate is None else estimate.unit,
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,

@@ -71,7 +71,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio")
+TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
 SECONDS_COLUMNS = ("offset", "duration")
 NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "insertions")
 

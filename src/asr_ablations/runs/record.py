@@ -14,11 +14,14 @@ T = TypeVar("T")
 
 
 class UtteranceRow(TypedDict):
-    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds."""
+    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds. unit: what
+    was drawn independently, a kind and a name; empty or absent for the speaker.
+    """
 
     set: str
     id: str
     speaker: str
+    unit: NotRequired[str]
     reference: str
     hypothesis: str
     words: int
@@ -185,6 +188,7 @@ class SetContent:
     utterances: int | None = None
     hours: float | None = None
     speakers: int | None = None
+    units: int | None = None
     words: int | None = None
     vocabulary: int | None = None
     sha256: str | None = None

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval, units_of
 from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds, upper
-from asr_ablations.statistics.sample import Sample
+from asr_ablations.statistics.sample import SPEAKERS, Sample
 
-Unit = Literal["speakers", "utterances"]
+UTTERANCES = "utterances"
+"""The unit of a set that has one speaker or names none."""
 Scale = Literal["points", "relative"]
 """The scale of a difference: of the rates themselves, or of their logarithms, on which factors multiply."""
 
@@ -29,9 +30,9 @@ class Estimate:
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
     of. speakers: how many units were drawn, 0 where no speakers are known; effective: as how many they count by the
-    errors that each of them carries; unit: what a unit is, utterances where the set has one speaker or none is named.
-    models: trained models of the arm with the fewest; 1 only for a paired estimate, which is then about this model and
-    holds no noise of seeds.
+    errors that each of them carries; unit: what a unit is, such as speakers or voices, and utterances where the set has
+    one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired estimate, which
+    is then about this model and holds no noise of seeds.
     """
 
     value: float
@@ -43,7 +44,7 @@ class Estimate:
     arms: tuple[RunNoise, ...]
     speakers: int
     effective: float
-    unit: Unit
+    unit: str
     models: int
     paired: bool = False
     trimmed: bool = False
@@ -191,7 +192,7 @@ def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sam
         return Sample(rates, grain=first.grain)
     _require_same_utterances([sample for _, sample in terms])
     summed = np.sum([weight * of_sample for weight, of_sample in errors], axis=0)
-    return Sample(rates, summed, first.totals, first.speakers, first.grain)
+    return Sample(rates, summed, first.totals, first.speakers, first.grain, first.unit)
 
 
 def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
@@ -225,7 +226,7 @@ class _Speakers:
     part: Part | None
     drawn: int = 0
     effective: float = 0.0
-    unit: Unit = "speakers"
+    unit: str = SPEAKERS
 
 
 def _speaker_noise(
@@ -254,7 +255,7 @@ def _speaker_noise(
     effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
     degrees = (effective if scale == "relative" else drawn) - 1
     part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
-    return _Speakers(part, drawn, effective, "speakers" if named else "utterances")
+    return _Speakers(part, drawn, effective, first.unit if named else UTTERANCES)
 
 
 def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = "points") -> _Speakers:
@@ -270,11 +271,12 @@ def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale =
     if total and np.isfinite(total):
         high = [upper(part.variance, part.degrees) for part in parts]
         degrees = sum(high) ** 2 / sum(of**2 / part.degrees for of, part in zip(high, parts, strict=True))
+    units = {arm.unit for _, arm in arms}
     return _Speakers(
         Part(float(np.sqrt(total)), degrees),
         sum(arm.drawn for _, arm in arms),
         sum(arm.effective for _, arm in arms),
-        "speakers" if all(arm.unit == "speakers" for _, arm in arms) else "utterances",
+        UTTERANCES if UTTERANCES in units else " and ".join(sorted(units)),
     )
 
 

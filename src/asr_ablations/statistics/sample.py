@@ -11,6 +11,8 @@ from asr_ablations.statistics.distributions import chi_square_quantile, normal_b
 from asr_ablations.statistics.intervals import Range, shared_variance, units_of
 
 Array = NDArray[np.float64]
+SPEAKERS = "speakers"
+"""What utterances were drawn with, unless a corpus knows better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +20,9 @@ class Sample:
     """One arm on one test set.
 
     rates: the error rate of each run, a fraction (runs,). errors: the errors of each run and utterance (runs,
-    utterances); totals: words or characters (utterances,); speakers: who speaks (utterances,). All three are None where
-    only the rates are known; without speakers every utterance counts as a speaker of its own. grain: the step in which
+    utterances); totals: words or characters (utterances,); speakers: who speaks (utterances,), or another unit that
+    utterances were drawn with; unit: what these are, as a plural. All three arrays are None where only the rates are
+    known; without speakers every utterance counts as a speaker of its own. grain: the step in which
     a rate can change, one error in the words of the set; 0 where their number is unknown.
 
     A run that diverged takes part: its errors equal the totals, a WER of 100 %. Leaving it out would compare the
@@ -33,6 +36,7 @@ class Sample:
     totals: Array | None = None
     speakers: NDArray[np.str_] | None = None
     grain: float = 0.0
+    unit: str = SPEAKERS
 
     def __post_init__(self) -> None:
         if self.rates.ndim != 1 or not np.isfinite(self.rates).all():
@@ -46,10 +50,12 @@ class Sample:
             raise ValueError(f"{len(self.speakers)} speakers for {len(self.totals)} utterances")
 
     @classmethod
-    def of_errors(cls, errors: Array, totals: Array, speakers: NDArray[np.str_] | None = None) -> "Sample":
+    def of_errors(
+        cls, errors: Array, totals: Array, speakers: NDArray[np.str_] | None = None, unit: str = SPEAKERS
+    ) -> "Sample":
         """errors: (runs, utterances); totals: words or characters (utterances,); speakers: (utterances,)."""
         total = max(1.0, float(totals.sum()))
-        return cls(errors.sum(axis=1) / total, errors, totals, speakers, 1 / total)
+        return cls(errors.sum(axis=1) / total, errors, totals, speakers, 1 / total, unit)
 
     @classmethod
     def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
@@ -66,7 +72,7 @@ class Sample:
     def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
         """The sample of some of the runs, given by their numbers."""
         errors = None if self.errors is None else self.errors[runs]
-        return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain)
+        return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain, self.unit)
 
     def has_utterances_of(self, other: "Sample") -> bool:
         """True if both were tested on the same utterances, as far as their words and speakers tell."""

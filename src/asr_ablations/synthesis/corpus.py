@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from asr_ablations.synthesis.recordings import Job, generate_speaker
-from asr_ablations.synthesis.request import GENERATOR_VERSION, Request
+from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.tools.files import Json, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.terminal import bar
@@ -156,7 +156,7 @@ def _finish(folder: Path, jobs: list[Job]) -> None:
     records = [read_json(job.record) for job in jobs]
     lines = ["; ID | SEX | SUBSET | MINUTES | VOICE | KIND | RATE | PITCH | SIGNAL TO NOISE | REVERBERATION TIME\n"]
     lines += [_speaker_line(first.split, record) for record in records]
-    (first.speech / "SPEAKERS.TXT").write_text("".join(lines), encoding="utf-8")
+    (first.speech / SPEAKERS).write_text("".join(lines), encoding="utf-8")
     content = {
         "language": first.language,
         "vocabulary": first.words,

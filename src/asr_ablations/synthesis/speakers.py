@@ -112,14 +112,17 @@ def shuffled(items: list[Item], *key: object) -> list[Item]:
 
 
 def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
-    """Return the voices of a kind that may speak in a split: disjoint shares of 3/5 train, 1/5 dev, 1/5 test."""
+    """Return the voices of a kind that may speak in a split: disjoint shares of 6/10 train, 1/10 dev, 3/10 test.
+
+    Test sets have most of what training leaves, so that as many of their speakers as can be have a voice of their own.
+    """
     accents = load_language(language).accents
     clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in accents["clean"]]
     other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in accents["other"]]
     pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
     pool = shuffled(pool, "voices", seed, language, kind)
-    fifth = len(pool) // 5
-    return {"dev": pool[:fifth], "test": pool[fifth : 2 * fifth], "train": pool[2 * fifth :]}[split.partition("-")[0]]
+    dev, evaluated = len(pool) // 10, 2 * (len(pool) // 5)
+    return {"dev": pool[:dev], "test": pool[dev:evaluated], "train": pool[evaluated:]}[split.partition("-")[0]]
 
 
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:

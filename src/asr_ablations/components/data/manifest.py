@@ -1,4 +1,5 @@
-"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, speaker, id.
+"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, speaker, id,
+and unit.
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -26,7 +27,8 @@ class Manifest(Paths):
     where it is null. The name of a set is that of its manifest, without folder and ending.
 
     Audio paths are relative to the folder of their manifest. The id of an utterance is its key `id`, else the name of
-    the audio file; without a key `speaker` each audio file is a speaker of its own. Times are in seconds.
+    the audio file; without a key `speaker` each audio file is a speaker of its own. A key `unit` names what was drawn
+    independently where speakers were not, by its kind and its name: "session 3". Times are in seconds.
     """
 
     def prepare(self) -> None:
@@ -54,6 +56,7 @@ class Manifest(Paths):
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [
             {"audio_filepath": str(u.audio.resolve()), "text": u.text, "speaker": u.speaker, "id": u.id}
+            | ({"unit": u.unit} if u.unit else {})
             for u in utterances
         ]
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
@@ -70,10 +73,10 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
     for key in ("audio_filepath", "text"):
         if not isinstance(entry.get(key), str):
             return faulty(where, manifest, f"no {key}: a text is expected, found {entry.get(key)!r}")
-    for key in ("audio_filepath", "text", "id", "speaker"):
+    for key in ("audio_filepath", "text", "id", "speaker", "unit"):
         if LONE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: half of a character, found {entry[key]!r}")
-    for key in ("id", "speaker"):
+    for key in ("id", "speaker", "unit"):
         if "\0" in str(entry.get(key, "")):  # Python 3.10 reads no table with one
             return faulty(where, manifest, f"wrong {key}: it holds NUL, found {entry[key]!r}")
     for key in ("offset", "duration"):
@@ -91,7 +94,8 @@ def _checked(manifest: Path, entry: Json) -> Utterance:
     id_, speaker = entry.get("id"), entry.get("speaker")
     spoken_by = _flat(audio.with_suffix(""), manifest.parent) if speaker in (None, "") else str(speaker)
     seconds = math.inf if duration is None else float(duration)
-    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, normalise(entry["text"]))
+    text, unit = normalise(entry["text"]), str(entry.get("unit") or "")
+    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit)
 
 
 def _seconds(value: object) -> bool:

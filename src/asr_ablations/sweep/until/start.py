@@ -19,6 +19,7 @@ from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import looks
 from asr_ablations.runs.verdict_plan import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget
+from asr_ablations.sweep.differing_keys import difference_lines, differences_of
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.manifest import freeze_plan
@@ -62,12 +63,13 @@ def run_until(sweep: Sweep) -> None:
         compose = _plain(sweep.compose, f"{folder.name}")
     planned = plan_in(folder, seeds, compose)
     config = compose([*arms[0], f"seed={seeds[0]}"])
-    lines = forecast(planned, config, folder.parent)
+    firsts = [compose([*words, f"seed={seeds[0]}"]) for words in arms]
+    lines = [*forecast(planned, config, folder.parent), *difference_lines(differences_of(firsts))]
     if first.plan:
         print_plan(lines, reused=False)
-        firsts = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
-        show_plan(firsts, sweep.slots(firsts))
-        forget(firsts)
+        frozen_firsts = freeze(firsts)
+        show_plan(frozen_firsts, sweep.slots(frozen_firsts))
+        forget(frozen_firsts)
         print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
         return
     new = replace(planned.plan, seen=_seen(folder), notes=lines)

@@ -1,0 +1,139 @@
+"""The keys in which each arm differs from its baseline, and the arm that would be the better baseline.
+
+An arm is named by what was typed, as `noise`; what its choice sets may be more: here a clipping, which is another arm's
+whole difference. Then the effect of the name is the difference to that arm.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from asr_ablations.comparison.confounds import MISSING, derived, leaves, references, value_text, within
+from asr_ablations.runs.identity import Config
+from asr_ablations.runs.listed_arms import LIST, OWN
+from asr_ablations.runs.record import RunRecord
+
+TARGET = "_target_"
+"""Last part of the keys that name a class: the choice itself."""
+
+Keys = dict[str, tuple[object, object]]
+"""Values by dotted key: the arm's and the baseline's, MISSING where one has no such key."""
+
+
+@dataclass(frozen=True)
+class ArmDifference:
+    """keys: all that differ but those that follow from others; unsaid: those that the arm's name does not say. better:
+    arms whose whole difference is a part of this one's, the largest first.
+    """
+
+    arm: str
+    baseline: str
+    keys: Keys
+    unsaid: list[str]
+    better: list[str]
+
+    @property
+    def text(self) -> str:
+        """As in "noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        return f"{self.arm}: {keys_text(self.keys)}"
+
+    @property
+    def proposal(self) -> str | None:
+        """What to take as the baseline in place of the present one; None where nothing is better."""
+        if not self.better:
+            return None
+        return (
+            f"{self.arm} differs from {self.baseline} in all that {self.better[0]} does, and more "
+            f"({keys_text(self.keys)}): its own effect is the difference to {self.better[0]} "
+            f"(ablation.baseline={self.better[0]})"
+        )
+
+
+def keys_text(keys: Keys) -> str:
+    """The values of the arm for those of its baseline; of a class its name."""
+    return ", ".join(_key_text(key, *values) for key, values in keys.items()) or "nothing"
+
+
+def _key_text(key: str, own: object, base: object) -> str:
+    if key.endswith(f".{TARGET}"):
+        own, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (own, base))
+        key = key.removesuffix(f".{TARGET}")
+    return f"{key} {_value(own)} for {_value(base)}"
+
+
+def _value(value: object) -> str:
+    return "none" if value is MISSING else value_text(value)
+
+
+def arm_differences(
+    configs: Mapping[str, Config], baseline: str, factor: Sequence[str], runs: Sequence[RunRecord]
+) -> list[ArmDifference]:
+    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; runs: that tell which keys
+    follow from others. Two factors that are crossed need no other baseline: their effects are told apart.
+    """
+    whole = {name: leaves(config) for name, config in configs.items()}
+    known = references(runs)
+    typed = {name: [*factor, *_listed(config)] for name, config in configs.items()}
+    differ = {
+        name: _keys(content, whole[baseline], derived(typed[name], known))
+        for name, content in whole.items()
+        if name != baseline
+    }
+    return [
+        ArmDifference(
+            arm=name,
+            baseline=baseline,
+            keys=keys,
+            unsaid=_unsaid(keys, typed[name]),
+            better=[] if len(factor) > 1 else _contained(name, differ),
+        )
+        for name, keys in differ.items()
+    ]
+
+
+def _keys(own: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
+    keys = {key: (own.get(key, MISSING), base.get(key, MISSING)) for key in dict.fromkeys([*base, *own])}
+    return {
+        key: (one, other)
+        for key, (one, other) in keys.items()
+        if one != other and not within(key, [LIST, OWN, *follows])
+    }
+
+
+def _plain(keys: Keys) -> Keys:
+    """Without the names of classes, and what goes with a class alone."""
+    return {key: values for key, values in keys.items() if not key.rpartition(".")[2].startswith("_")}
+
+
+def _brought(keys: Keys) -> Keys:
+    """The values that the arm brings; a key that its choice does not have is no part of another arm's difference."""
+    return {key: values for key, values in _plain(keys).items() if values[0] is not MISSING}
+
+
+def _contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
+    """The arms whose difference is a proper part of this arm's, the largest first."""
+    own = _brought(differ[name]).items()
+    parts = {
+        other: len(part)
+        for other, keys in differ.items()
+        if other != name and (part := _brought(keys)) and part.items() < own
+    }
+    return sorted(parts, key=lambda other: -parts[other])
+
+
+def _unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
+    """The keys that the arm's name does not say. It says a key that was typed, and of a group the choice and what only
+    this choice has. A key that both arms have, with other values, it says where it is the whole difference.
+    """
+    alone = len(_plain(keys)) == 1
+    return [key for key, values in keys.items() if not _is_said(key, values, typed, alone)]
+
+
+def _is_said(key: str, values: tuple[object, object], typed: Sequence[str], alone: bool) -> bool:
+    if key in typed:
+        return True
+    return within(key, typed) and (alone or MISSING in values or key.rpartition(".")[2].startswith("_"))
+
+
+def _listed(config: Config) -> list[str]:
+    """The keys that the arms of a list change."""
+    return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != "name"]

@@ -1,0 +1,83 @@
+"""What an answer is about: corpus, size of the model, training, test set, rate reached, code and day."""
+
+from collections.abc import Callable, Sequence
+
+from asr_ablations.comparison.arms import choice_of
+from asr_ablations.comparison.contrast import Contrast
+from asr_ablations.comparison.metrics import find_metric
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.record import RunRecord
+
+BUILT_IN = "synthetic"
+"""The option of the built-in corpus, whose speech is generated."""
+HEAD = ("about", "rates", "of")
+EXPLANATION = (
+    "About: corpus, hours of training speech, parameters, epochs; words of the test set, and the units that it was "
+    "drawn with, over which intervals are. Generated speech is the built-in corpus. Rates: those of the first and the "
+    "second. Of: the code's commit and the day of the runs."
+)
+
+
+def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
+    """The cells of a row, as HEAD names them."""
+    runs = _runs(contrast, comparison)
+    metric = find_metric(contrast.metric)
+    return [
+        f"{training(runs)}; {tested(contrast, runs)}",
+        f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}",
+        f"{', '.join(_different(runs, commit))}, {days(runs)}",
+    ]
+
+
+def summary(comparisons: Sequence[Comparison]) -> str:
+    """A sentence about all runs of all comparisons."""
+    runs = list({run.folder.resolve(): run for one in comparisons for run in one.runs}.values())
+    parts = [training([run for run in runs if corpus(run) == name]) for name in _different(runs, corpus)]
+    return f"{len(runs)} runs, {days(runs)}: {'; '.join(parts)}. Commits: {', '.join(_different(runs, commit))}."
+
+
+def _runs(contrast: Contrast, comparison: Comparison) -> list[RunRecord]:
+    return [run for arm in comparison.arms if arm.name in contrast.question.weights for run in arm.runs]
+
+
+def training(runs: Sequence[RunRecord]) -> str:
+    """Corpus, hours, parameters and epochs of runs; a range where they differ."""
+    hours = _numbers(runs, lambda run: run.summary.train_hours, 2)
+    parameters = _numbers(runs, lambda run: (run.summary.parameters or 0) / 1e6, 2)
+    epochs = _numbers(runs, lambda run: run.summary.epochs, 0)
+    return f"{' and '.join(_different(runs, corpus))}, {hours} h, {parameters} M, {epochs} epochs"
+
+
+def tested(contrast: Contrast, runs: Sequence[RunRecord]) -> str:
+    """Words and units of the test set."""
+    words = _numbers(runs, lambda run: run.value(contrast.set, "words"), 0)
+    estimate = contrast.estimate
+    units = f", {estimate.speakers} {estimate.unit}" if estimate is not None and estimate.speakers else ""
+    return f"{contrast.set}, {words} words{units}"
+
+
+def corpus(run: RunRecord) -> str:
+    """The corpus of a run, with its language."""
+    name = choice_of(run, "data")
+    return f"generated {run.config['data']['language']}" if name == BUILT_IN else name
+
+
+def commit(run: RunRecord) -> str:
+    return (run.environment.code.commit or "unknown")[:8]
+
+
+def days(runs: Sequence[RunRecord]) -> str:
+    """The first and the last day on which runs began, YYYY-MM-DD in UTC."""
+    known = sorted({run.environment.started[:10] for run in runs if run.environment.started})
+    return " to ".join(dict.fromkeys([known[0], known[-1]])) if known else "unknown day"
+
+
+def _different(runs: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> list[str]:
+    return sorted({read(run) for run in runs})
+
+
+def _numbers(runs: Sequence[RunRecord], read: Callable[[RunRecord], float | None], places: int) -> str:
+    values = sorted({round(value, places) for run in runs if (value := read(run)) is not None})
+    texts = [f"{value:,.{places}f}" for value in values]
+    texts = [text.rstrip("0").rstrip(".") if places else text for text in texts]
+    return " to ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else "NA"

@@ -1,0 +1,125 @@
+"""An arm that changes more than its name says is told so, with a better baseline; no published row hides such a key."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
+from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
+from asr_ablations.report.sections import sections
+from asr_ablations.runs.archive import ENDING, unpack
+from asr_ablations.runs.identity import flatten
+from asr_ablations.runs.reader import read_config
+from asr_ablations.sweep.differing_keys import difference_lines, differences_of
+from tests.helpers.run_folders import write_sweep
+from tests.helpers.support import REPOSITORY, compose
+from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
+
+GRADIENT = {"question": "Which treatment?", "factor": "gradient", "baseline": "none"}
+NOISE = "noise: gradient Noise for ClipNorm, gradient.limit 1.0 for null, gradient.variance 1e-06 for none, "
+
+
+def by_name(differences: list[ArmDifference]) -> dict[str, ArmDifference]:
+    return {difference.arm: difference for difference in differences}
+
+
+def of_choices(group: str, *names: str) -> dict[str, ArmDifference]:
+    """The differences to the first of these options of a group."""
+    configs = {name: OmegaConf.to_container(compose(f"{group}={name}"), resolve=True) for name in names}
+    return by_name(arm_differences(configs, names[0], [group], []))  # type: ignore[arg-type]
+
+
+def test_the_arm_with_noise_clips_and_the_clipped_arm_is_its_baseline() -> None:
+    found = of_choices("gradient", "none", "norm", "noise", "constraint", "outliers")
+    assert found["noise"].text.startswith(NOISE)
+    assert found["noise"].unsaid == ["gradient.limit"]
+    assert {arm: difference.better for arm, difference in found.items()} == {
+        "norm": [], "noise": ["norm"], "constraint": ["norm"], "outliers": ["norm"]
+    }  # fmt: skip
+    assert found["norm"].unsaid == []  # its one key is what it is named for
+    against_norm = of_choices("gradient", "norm", "none", "noise", "constraint", "outliers")
+    assert all(not difference.unsaid and not difference.better for difference in against_norm.values())
+
+
+def test_a_rate_that_comes_with_an_optimizer_is_not_in_its_name() -> None:
+    found = of_choices("optimizer", "sgd", "momentum", "nesterov", "adam", "adamw")
+    assert {arm: difference.unsaid for arm, difference in found.items()} == {
+        "momentum": [], "nesterov": [], "adam": ["optimizer.lr"], "adamw": ["optimizer.lr", "optimizer.weight_decay"]
+    }  # fmt: skip
+    assert (found["nesterov"].better, found["adamw"].better) == (["momentum"], ["adam"])
+
+
+def test_a_choice_that_lacks_what_another_lacks_contains_nothing_of_it() -> None:
+    found = of_choices("norm", "batch_convolutions", "layer", "none")
+    assert [difference.better for difference in found.values()] == [[], []]
+
+
+def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path) -> None:
+    rates = {"gradient=none": 0.1, "gradient=norm": 0.2, "gradient=noise": 0.3}
+    comparison = compare([write_sweep(tmp_path, rates, seeds=2, ablation=GRADIENT)], Options())
+    (lines,) = [section.lines for section in sections(comparison) if section.heading == "Keys that differ"]
+    assert "norm: gradient.limit 1.0 for null" in lines
+    assert any(line.startswith(NOISE) for line in lines)
+    (proposal,) = [line for line in comparison.warnings if "its own effect is the difference to" in line]
+    assert proposal.startswith("noise differs from none in all that norm does, and more (")
+    assert proposal.endswith("its own effect is the difference to norm (ablation.baseline=norm)")
+
+
+def test_a_sweep_says_so_before_it_runs() -> None:
+    configs = [compose(f"gradient={name}", f"seed={seed}") for name in ("none", "norm", "noise") for seed in (0, 1)]
+    for cfg, name in zip(configs, ("none", "none", "norm", "norm", "noise", "noise"), strict=True):
+        cfg.overrides = [f"gradient={name}"]
+    lines = difference_lines(differences_of(configs))
+    assert lines[0] == "norm: gradient.limit 1.0 for null"
+    assert lines[1].startswith(NOISE)
+    assert lines[2].startswith("warning: noise differs from none in all that norm does")
+    assert len(lines) == 3
+
+
+FREE = {
+    "features": ["logmel40"],  # the source has features with cepstra, and none without
+    "optimizer": ["nesterov", "adamw"],  # the source's claim is about plain gradient descent
+}
+"""Arms of a sweep file that keep a baseline although another arm is nearer, with the reason."""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not is_decoding(name) and not is_search(composed(name))])
+def test_no_sweep_file_has_a_worse_baseline_than_it_could(name: str) -> None:
+    configs = []
+    for words in arms(composed(name)):
+        cfg = composed(name, *words, "overrides=[]")
+        OmegaConf.set_struct(cfg, False)
+        del cfg["hydra"]
+        cfg.overrides = list(words)
+        configs.append(cfg)
+    better = [difference.arm for difference in differences_of(configs) if difference.better]
+    assert better == FREE.get(name, [])
+
+
+GROUPS = ("features", "gradient", "init", "norm", "optimizer", "penalty", "pretrain", "rnn", "schedule")
+"""The groups whose choices a row names; of every other key the row has the value."""
+
+
+@pytest.mark.slow
+def test_no_published_row_is_of_an_arm_that_differs_in_a_key_that_the_row_does_not_say(tmp_path: Path) -> None:
+    """From the records' configs alone: each key that differs is of what was typed, or stands in the row."""
+    published = REPOSITORY / "sweeps"
+    page = (published / "RESULTS.md").read_text(encoding="utf-8")
+    checked = 0
+    for sweep in unpack(sorted((published / "records").glob(f"*{ENDING}")), tmp_path):
+        comparison = compare([sweep], Options())
+        rows = [line for line in page.splitlines() if line.startswith(f"| [{sweep.name}]")]
+        by_arm = {arm.name: flatten(read_config(arm.results[0].folder)) for arm in comparison.arms}
+        for verdict, row in zip(comparison.answer, rows, strict=True):
+            question = verdict.contrast.question
+            if question.kind != "arm":
+                continue  # crossed factors: the other one is the same on both sides
+            own, base = (by_arm[name] for name in (question.arm, comparison.baseline))
+            keys = {key for key in own.keys() | base.keys() if own.get(key) != base.get(key)}
+            keys = {key for key in keys if key.split(".")[0] in GROUPS and not key.endswith("_target_")}
+            hidden = {key for key in keys if key in own and key in base} if len(keys) > 1 else set()
+            assert all(key in row for key in hidden), (row, hidden)
+            checked += len(hidden)
+    assert checked == 7  # features 3, noise 1, Adam 1, AdamW 2

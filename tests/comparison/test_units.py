@@ -1,0 +1,114 @@
+"""What was drawn independently: speakers, or the voices that several speakers share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.contrast import Verdict
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.evidence import Evidence
+from asr_ablations.comparison.samples import units_of_rows
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.power import FixedLength
+from tests.helpers.invented_records import finished, records
+
+SPEAKERS, EACH, WORDS, SEEDS = 40, 5, 20, 5
+ABLATION = {"question": "?", "factor": "rnn", "baseline": "lstm"}
+
+
+def runs(arm: str, effects: np.ndarray, voices: Sequence[str] | None) -> list[RunRecord]:
+    """A run per seed; effects: of the arm on the WER of each speaker; voices: of each speaker."""
+    made = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng([seed, sum(arm.encode())])
+        rows: list[dict[str, Any]] = []
+        for speaker in range(SPEAKERS):
+            for number in range(EACH):
+                wrong = int(rng.binomial(WORDS, float(np.clip(0.25 + effects[speaker], 0, 1))))
+                unit = {} if voices is None else {"unit": voices[speaker]}
+                rows.append({
+                    "set": "test", "id": f"{speaker:02d}-{number}", "speaker": str(speaker), **unit,
+                    "reference": "a " * WORDS, "hypothesis": "x " * wrong + "a " * (WORDS - wrong), "words": WORDS,
+                    "substitutions": wrong, "deletions": 0, "insertions": 0,
+                })  # fmt: skip
+        made.append(finished(f"rnn={arm}", seed, rows, ablation=ABLATION))
+    return made
+
+
+def verdict(effects: np.ndarray, voices: Sequence[str] | None, own: Sequence[str] | None = None) -> Verdict:
+    base = runs("lstm", np.zeros(SPEAKERS), voices)
+    comparison = compare_runs(
+        records(base, runs("gru", effects, own or voices)), Options(), "x", Evidence(FixedLength(), "declared")
+    )
+    (answer,) = comparison.answer
+    return answer
+
+
+def planted(count: int, rng: np.random.Generator) -> tuple[np.ndarray, list[str]]:
+    """The effect of an arm on each of 40 speakers, who have it from their voice; and their voices."""
+    of_voice = rng.normal(0, 0.1, count)
+    return np.array([of_voice[speaker % count] for speaker in range(SPEAKERS)]), [
+        f"voice pl+{speaker % count}" for speaker in range(SPEAKERS)
+    ]
+
+
+def test_eight_voices_in_forty_speakers_give_an_interval_over_eight_units() -> None:
+    effects, voices = planted(8, np.random.default_rng(1))
+    by_voice, by_speaker = verdict(effects, voices), verdict(effects, None)
+    estimate, naive = by_voice.contrast.estimate, by_speaker.contrast.estimate
+    assert estimate is not None
+    assert naive is not None
+    assert (estimate.speakers, estimate.unit) == (8, "voices")
+    assert (naive.speakers, naive.unit) == (40, "speakers")
+    assert "5 seeds, 8 voices" in by_voice.sentence
+    assert "5 seeds, 40 speakers" in by_speaker.sentence
+    # five speakers of a voice say what one says: the variance is five times as large, by 7 in place of 39 degrees
+    assert estimate.over_speakers is not None
+    assert naive.over_speakers is not None
+    assert estimate.over_speakers.standard_error / naive.over_speakers.standard_error == pytest.approx(5**0.5, rel=0.1)
+    assert estimate.over_speakers.degrees == 7
+    test_speakers = [levers.speakers for levers in by_voice.contrast.levers.values()]
+    assert all(count is None or count > 8 for count in test_speakers)
+
+
+def test_arms_that_are_equal_but_for_the_voices_drawn_are_called_different_as_often_as_promised() -> None:
+    """The effects of 8 voices have mean 0 over all voices there are. By speakers most tables claim a difference."""
+    rng = np.random.default_rng(0)
+    claims = {"voices": 0, "speakers": 0}
+    tables = 40
+    for _ in range(tables):
+        effects, voices = planted(8, rng)
+        claims["voices"] += verdict(effects, voices).outcome in ("better", "worse")
+        claims["speakers"] += verdict(effects, None).outcome in ("better", "worse")
+    assert claims["voices"] <= 6  # 5 % of 40 are 2; 7 or more would come by chance in 3 of 1,000 campaigns
+    assert claims["speakers"] >= 12
+
+
+def test_where_each_speaker_has_a_voice_nothing_changes_but_the_word() -> None:
+    effects, voices = planted(SPEAKERS, np.random.default_rng(2))
+    by_voice, by_speaker = verdict(effects, voices).contrast.estimate, verdict(effects, None).contrast.estimate
+    assert by_voice is not None
+    assert by_speaker is not None
+    assert by_voice.standard_error == pytest.approx(by_speaker.standard_error, rel=0.05)
+    assert (by_voice.speakers, by_voice.unit) == (SPEAKERS, "voices")
+
+
+def row(speaker: str, **more: str) -> Any:
+    return {"speaker": speaker, **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "kind"),
+    [
+        ([row("1"), row("2")], ["1", "2"], "speakers"),
+        ([row("1", unit=""), row("2", unit="")], ["1", "2"], "speakers"),
+        ([row("1", unit="voice a"), row("2", unit="voice a")], ["voice a", "voice a"], "voices"),
+        ([row("1", unit="session a"), row("2", unit="book a")], ["session a", "book a"], "units"),
+        ([row("1", unit="voice a"), row("2")], ["1", "2"], "speakers"),
+    ],
+)
+def test_units_of_rows(rows: list[Any], units: list[str], kind: str) -> None:
+    assert units_of_rows(rows) == (units, kind)
