@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from asr_ablations.comparison.confounds import within
+from asr_ablations.comparison.declaration import parse
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.plain_keys import check
 from asr_ablations.language_models.model import SPACE
@@ -93,7 +94,9 @@ def answered(cfg: Any, sweep: Path, folder: Path) -> None:
     assert ("What the search tried" in done.stdout) == is_search(cfg)
     assert all(verdict in done.stdout for verdict in comparison["verdicts"])
     assert cfg.ablation.question in done.stdout
-    assert f"{cfg.ablation.source}): {cfg.ablation.get('claim')}" in done.stdout or "claim" not in cfg.ablation
+    claims = [claim.says for claim in parse(OmegaConf.to_container(cfg.ablation)).claims if claim.says]
+    assert all(f"{cfg.ablation.source}): {says}" in done.stdout for says in claims)
+    assert bool(claims) == ("claim" in cfg.ablation)
 
 
 @every_sweep

@@ -301,7 +301,15 @@ def test_checksums_of_librispeech_are_torchaudios() -> None:
 TEXT = "zażółć gęślą jaźń and so on " * 6
 LISTED = [
     Utterance(
-        f"u-{i}", "s" * (i % 3), Path(f"/a/{name}.flac"), i / 7, 1.5 * i, TEXT[:i], "c" * (i % 2), "x: y" * (i == 3)
+        f"u-{i}",
+        "s" * (i % 3),
+        Path(f"/a/{name}.flac"),
+        i / 7,
+        1.5 * i,
+        TEXT[:i],
+        "c" * (i % 2),
+        "x: y" * (i == 3),
+        "voice a" * (i == 5),
     )
     for i, name in enumerate(["a", "b", "ż", "no utf-8 \udcff", "e", "f", "g"])
 ]

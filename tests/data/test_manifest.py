@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, audio_checks, split_index
 from asr_ablations.data.corpus import Corpus, name_paths
+from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component, compose, shared_data, tiny_overrides
@@ -97,6 +99,20 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
     utterances = manifest(tmp_path).read("train")
     assert [u.id for u in utterances] == ["x-1", "y-1", "2", "2-0000250"]
     assert [u.speaker for u in utterances] == ["x-1", "y-1", "2", "2"]
+    assert {u.unit for u in utterances} == {""}
+
+
+def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path: Path) -> None:
+    tone(tmp_path / "1.wav")
+    line = {"audio_filepath": "1.wav", "text": "a", "speaker": "anna"}
+    write_manifest(tmp_path / "train.jsonl", [line | {"unit": "session 3"}])
+    (utterance,) = manifest(tmp_path).read("train")
+    assert (utterance.speaker, utterance.unit) == ("anna", "session 3")
+    described = content_hash([utterance])
+    assert described != content_hash([replace(utterance, unit="")]) != content_hash([replace(utterance, unit="anna")])
+    (tmp_path / "train.jsonl").unlink()
+    manifest(tmp_path).write("train", [utterance])
+    assert [u.unit for u in manifest(tmp_path).read("train")] == ["session 3"]
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,13 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     assert "**Looks**\n\n| arm | look | seeds |" in text
     row = next(line for line in text.splitlines() if line.startswith("| [planned](#planned): gru against lstm | +"))
     cells = [cell.strip() for cell in row.split("|")][1:-1]
-    assert cells[2:] == ["worse", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
+    assert cells[5:] == ["worse", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
+    assert cells[2] == "an4, 0 M, 5 epochs; test, 576 words, 12 speakers"
+    assert re.fullmatch(r"\d\d\.\d\d, \d+\.\d\d", cells[3])
+    assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[4])
     assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
     assert re.search(r"\| gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
+    assert re.search(r"^4 runs, \d{4}-\d\d-\d\d: an4, .* Commits: 01234567\.$", text, re.MULTILINE)
     assert "Runs used: 4; 3 seeds of every arm would be 6." in text
     assert f"Training: {4 * 50 / 60:.2g} min." in text
     assert "![looks](figures/planned/looks.svg)" in text

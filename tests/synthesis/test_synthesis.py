@@ -69,7 +69,8 @@ def test_every_voice_of_the_tables_exists():
     import espeakng_loader
 
     available = {path.name for path in (Path(espeakng_loader.get_data_path()) / "voices" / "!v").iterdir()}
-    assert available.issuperset((speakers.CLEAN_VARIANTS + " " + speakers.OTHER_VARIANTS).split())
+    named = " ".join([speakers.CLEAN_VARIANTS, speakers.OTHER_VARIANTS, speakers.FURTHER_VARIANTS]).split()
+    assert available.issuperset(named)
     for accent in {accent for code in codes() for kind in load_language(code).accents.values() for accent in kind}:
         assert len(recordings.synthesize("no", accent, 150, 50, 50)) > 0
 
@@ -174,6 +175,31 @@ def test_voices_of_splits_are_disjoint(language):
     ]
     assert all(pools)
     assert sum(map(len, pools)) == len(set.union(*pools))
+
+
+def spectrum(voice: str, text: str) -> np.ndarray:
+    """Means and deviations over time of the energies in bands, dB, of a text that a voice speaks in one way."""
+    speech = recordings.synthesize(text, voice, 160, 50, 50).astype(float)
+    frames = np.lib.stride_tricks.sliding_window_view(speech, 512)[::220] * np.hanning(512)
+    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+    edges = np.unique(np.round(np.geomspace(3, 256, 30)).astype(int))
+    bands = np.stack([power[:, low:high].mean(axis=1) for low, high in pairwise(edges)], axis=1)
+    decibels = 10 * np.log10(bands + 1)
+    loud = decibels[bands.sum(axis=1) > 1e-4 * bands.sum(axis=1).max()]
+    return np.concatenate([(loud - loud.mean()).mean(axis=0), loud.std(axis=0)])
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "the old man walks to the school"), ("pl", "stary człowiek idzie do szkoły")]
+)
+def test_each_of_forty_test_speakers_has_a_voice_that_differs_from_the_others(language: str, text: str) -> None:
+    """By default; in the mean two voices lie 6 dB apart, and the nearest other one 2 dB."""
+    drawn = [speakers.draw_speaker(0, language, "test-clean", index).voice for index in range(40)]
+    assert len(set(drawn)) == 40
+    spectra = np.stack([spectrum(voice, text) for voice in drawn])
+    distances = np.sqrt(((spectra[:, None] - spectra[None]) ** 2).mean(axis=2)) + 99 * np.eye(40)
+    assert distances.min() > 0.3
+    assert np.median(distances[distances < 99]) > 3
 
 
 def test_training_speakers_cover_both_kinds():

@@ -41,11 +41,16 @@ def _runs(contrast: Contrast, comparison: Comparison) -> list[RunRecord]:
 
 
 def training(runs: Sequence[RunRecord]) -> str:
-    """Corpus, hours, parameters and epochs of runs; a range where they differ."""
+    """Corpus, hours, parameters and epochs of runs; a range where they differ, and nothing where none is recorded."""
     hours = _numbers(runs, lambda run: run.summary.train_hours, 2)
-    parameters = _numbers(runs, lambda run: (run.summary.parameters or 0) / 1e6, 2)
+    parameters = _numbers(runs, lambda run: _millions(run.summary.parameters), 2)
     epochs = _numbers(runs, lambda run: run.summary.epochs, 0)
-    return f"{' and '.join(_different(runs, corpus))}, {hours} h, {parameters} M, {epochs} epochs"
+    known = [f"{number} {unit}" for number, unit in ((hours, "h"), (parameters, "M"), (epochs, "epochs")) if number]
+    return ", ".join([" and ".join(_different(runs, corpus)), *known])
+
+
+def _millions(count: float | None) -> float | None:
+    return None if count is None else count / 1e6
 
 
 def tested(contrast: Contrast, runs: Sequence[RunRecord]) -> str:
@@ -53,7 +58,7 @@ def tested(contrast: Contrast, runs: Sequence[RunRecord]) -> str:
     words = _numbers(runs, lambda run: run.value(contrast.set, "words"), 0)
     estimate = contrast.estimate
     units = f", {estimate.speakers} {estimate.unit}" if estimate is not None and estimate.speakers else ""
-    return f"{contrast.set}, {words} words{units}"
+    return f"{contrast.set}{f', {words} words' if words else ''}{units}"
 
 
 def corpus(run: RunRecord) -> str:
@@ -80,4 +85,4 @@ def _numbers(runs: Sequence[RunRecord], read: Callable[[RunRecord], float | None
     values = sorted({round(value, places) for run in runs if (value := read(run)) is not None})
     texts = [f"{value:,.{places}f}" for value in values]
     texts = [text.rstrip("0").rstrip(".") if places else text for text in texts]
-    return " to ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else "NA"
+    return " to ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else ""

@@ -74,7 +74,11 @@ OTHER_VARIANTS = (
     "croak ed edward2 grandma grandpa gustave ian iven iven4 john klatt2 klatt3 klatt4 klatt6 marcelo mike2 paul rob "
     "travis zac"
 )
-FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Annie aunty belinda linda shelby steph grandma"
+FURTHER_VARIANTS = (
+    "Andrea AnxiousAndy Diogo Marco Reed RicishayMax RicishayMax2 RicishayMax3 Tweaky anika caleb iven2 iven3 "
+    "kaukovalta klatt klatt5 pedro steph2"
+)  # of clean speakers where a language has one accent, or its test speakers would share voices
+FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Andrea Annie anika aunty belinda linda shelby steph steph2 grandma"
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,17 @@ def shuffled(items: list[Item], *key: object) -> list[Item]:
 def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
     """Return the voices of a kind that may speak in a split: disjoint shares of 6/10 train, 1/10 dev, 3/10 test.
 
-    Test sets have most of what training leaves, so that as many of their speakers as can be have a voice of their own.
+    Test sets have most of what training leaves, so that 40 speakers have a voice each. Where a language has one accent,
+    and a quarter of the voices, that takes a share of 2/3, and training has 1/4.
     """
     accents = load_language(language).accents
-    clean = [f"{accent}+{variant}" for variant in CLEAN_VARIANTS.split() for accent in accents["clean"]]
+    single = len(accents[kind]) == 1
+    variants = f"{CLEAN_VARIANTS} {FURTHER_VARIANTS}" if single else CLEAN_VARIANTS
+    clean = [f"{accent}+{variant}" for variant in variants.split() for accent in accents["clean"]]
     other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in accents["other"]]
     pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
     pool = shuffled(pool, "voices", seed, language, kind)
-    dev, evaluated = len(pool) // 10, 2 * (len(pool) // 5)
+    dev, evaluated = len(pool) // 10, len(pool) - len(pool) // 4 if single else 2 * (len(pool) // 5)
     return {"dev": pool[:dev], "test": pool[dev:evaluated], "train": pool[evaluated:]}[split.partition("-")[0]]
 
 

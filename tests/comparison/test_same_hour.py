@@ -1,0 +1,66 @@
+"""Times are compared only within an hour and a machine."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.same_hour import WARNING, of_one_hour
+from asr_ablations.report.sections import sections
+from asr_ablations.runs.record import Environment, Hardware, RunRecord
+from tests.helpers.invented_records import record
+from tests.helpers.run_folders import edit, write_sweep
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def run(arm: str, seed: int, minutes: float | None, cores: int = 2) -> RunRecord:
+    started = None if minutes is None else (NOON + timedelta(minutes=minutes)).isoformat(timespec="seconds")
+    return replace(record(arm, seed, 0.2), environment=Environment(started=started, hardware=Hardware(cores=cores)))
+
+
+@pytest.mark.parametrize(
+    ("lstm", "gru", "together"),
+    [
+        ([0, 10], [5, 15], True),
+        ([0, 200], [30, 230], True),  # a pair in each of two hours
+        ([0, 10], [70, 80], False),
+        ([0, 200], [30, 40], False),  # the second run of one arm has nothing beside it
+        ([0, 10], [None, None], True),  # a record that does not say when
+    ],
+)
+def test_each_run_has_one_of_every_other_arm_beside_it(
+    lstm: list[float], gru: list[float | None], together: bool
+) -> None:
+    arms = [
+        Arm("lstm", [run("rnn=lstm", seed, minutes) for seed, minutes in enumerate(lstm)]),
+        Arm("gru", [run("rnn=gru", seed, minutes) for seed, minutes in enumerate(gru)]),
+    ]
+    assert of_one_hour(arms) is together
+    assert of_one_hour(arms[:1])
+
+
+def test_another_machine_is_another_clock() -> None:
+    assert not of_one_hour([Arm("lstm", [run("rnn=lstm", 0, 0)]), Arm("gru", [run("rnn=gru", 0, 1, cores=8)])])
+
+
+def test_the_table_has_no_times_of_different_hours(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2)
+
+    def training() -> tuple[list[str], list[str]]:
+        (section,) = [one for one in sections(compare([sweep], Options())) if one.heading == "Training"]
+        place = section.head.index("train s")
+        return [row[place] for row in section.rows], section.lines
+
+    times, lines = training()
+    assert "–" not in times
+    assert lines == []
+    for folder in sweep.glob("*gru*"):
+        edit(folder / "environment.json", r'"started": "[^"]*"', '"started": "2020-01-01T00:00:00+00:00"')
+    times, lines = training()
+    assert times == ["–", "–"]
+    assert lines == [f"train s: {WARNING}."]
