@@ -1,20 +1,16 @@
 """What the parts judge by: each finds what it is there to find."""
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError, choices
-from tests.campaign.bad_files import bad_files
+from asr_ablations.tools.errors import UsageError
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
-from tests.campaign.direct import Call, Outcome, outcome, refused
 from tests.campaign.input_table import Case, judge, read_table
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
@@ -53,34 +49,6 @@ def test_the_table_has_rows_for_every_command_each_once() -> None:
 )
 def test_an_outcome_is_told_from_the_others(result: Result, executed: bool, outcome: str) -> None:
     assert judge(CASE, result, CASE.words, executed) == outcome
-
-
-@pytest.mark.parametrize(
-    ("tried", "ended"),
-    [
-        (lambda folder: refused(lambda: choices("a", 5, [1, 2]) and None), "silent"),
-        (lambda folder: refused(lambda: raised(choices("a", 5, [1, 2])), "a=5"), "fine"),
-        (lambda folder: refused(lambda: raised(UsageError("two\nlines"))), "wrong message"),
-        (lambda folder: refused(lambda: raised(UsageError("another"))), "fine"),
-        (lambda folder: refused(lambda: raised(UsageError("another")), "a=5"), "wrong message"),
-        (lambda folder: refused(lambda: (folder / "a").read_text(), "a"), "fine"),
-        (lambda folder: refused(lambda: raised(KeyError("a"))), "traceback"),
-        (lambda folder: os.kill(os.getpid(), signal.SIGUSR1), "crash"),
-        (lambda folder: os.kill(os.getpid(), signal.SIGXCPU), "hang"),
-        (lambda folder: refused(lambda: (folder / "executed").mkdir()), "executed"),
-    ],
-)
-def test_how_a_direct_call_ends(tried: Callable[[Path], Outcome], ended: str) -> None:
-    assert outcome(Call("kind", "name", tried))[0] == ended
-
-
-def raised(error: Exception) -> None:
-    raise error
-
-
-def test_files_are_bad_in_hundreds_of_ways_each_once(tmp_path: Path) -> None:
-    names = [(call.kind, call.name) for call in bad_files(tmp_path)]
-    assert len(names) == len({*names}) > 250
 
 
 def test_every_key_gets_every_bad_value_once(tmp_path: Path) -> None:

@@ -18,9 +18,7 @@ import pytest
 from tests.helpers import interpreter
 from tests.helpers.command import clean_environment, run_folders
 from tests.helpers.processes import wait_for
-from tests.helpers.wandb_answers import ENTITY
-from tests.helpers.wandb_server import StandIn, wandb_server
-from tests.helpers.wandb_store import StoredRun
+from tests.helpers.wandb_server import ENTITY, StandIn, StoredRun, wandb_server
 
 PROJECT = "asr-ablations"
 NO_PATIENCE = {"WANDB__GRAPHQL_RETRY_MAX": "1"}
