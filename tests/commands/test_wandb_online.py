@@ -17,6 +17,7 @@ import pytest
 
 from tests.helpers import interpreter
 from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.interpreter import expect
 from tests.helpers.processes import wait_for
 from tests.helpers.wandb_server import ENTITY, StandIn, StoredRun, wandb_server
 
@@ -68,8 +69,7 @@ class Commands:
         environment = clean_environment(
             self.outputs, self.outputs, WANDB_DIR=str(self.outputs), **self.server.environment
         )
-        done = interpreter.program(words, environment)
-        assert done.returncode == 0, done.stderr
+        done = expect(0, interpreter.program(words, environment))
         return done.stdout + done.stderr
 
 
