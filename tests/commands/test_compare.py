@@ -116,13 +116,13 @@ def test_it_imports_no_torch(sweep, tmp_path):
     assert done.stderr.strip() == ""
 
 
-def test_200_runs_are_compared(tmp_path):
+def test_100_runs_are_compared(tmp_path):
     rates = {f"dropout={rate}": 0.2 for rate in (0.0, 0.1, 0.2, 0.3)}
-    sweep = write_sweep(tmp_path / "outputs", rates, seeds=50, curve=[1 / n for n in range(2, 22)])
+    sweep = write_sweep(tmp_path / "outputs", rates, seeds=25, curve=[1 / n for n in range(2, 22)])
     expect(0, compare_command(sweep, "--no-page", folder=tmp_path))
     with (sweep / "comparison" / "table.csv").open(newline="") as file:
         counted = {row["arm"]: int(row["n"]) for row in csv.DictReader(file)}
-    assert counted == {f"dropout={rate}": 50 for rate in (0.0, 0.1, 0.2, 0.3)}
+    assert counted == {f"dropout={rate}": 25 for rate in (0.0, 0.1, 0.2, 0.3)}
 
 
 @pytest.fixture(scope="module")
