@@ -16,8 +16,8 @@ from asr_ablations.statistics.distributions import (
     t_above,
     t_bound,
 )
-from asr_ablations.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval
+from asr_ablations.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_ablations.statistics.sample import Sample, mean_and_deviation
 from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, Scenario, hits
 
