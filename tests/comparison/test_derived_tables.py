@@ -30,10 +30,9 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary, parse
-from tests.helpers.comparison import comparison
+from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.run_folders import write_run
-from tests.helpers.search import FACTOR, searched
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
 
