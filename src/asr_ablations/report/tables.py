@@ -110,6 +110,25 @@ def _row(description: Description) -> list[str]:
     ]
 
 
+def noise_section(comparison: Comparison) -> Section:
+    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
+    rows = [
+        [
+            row.arm,
+            str(row.n),
+            WER.text(row.deviation),
+            "1" if row.share is None else f"{row.share.value:.2f} ({row.share.low:.2f} to {row.share.high:.2f})",
+        ]
+        for row in comparison.noise_sources
+    ]
+    line = (
+        f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with its 95 % "
+        "interval. Shares need not add up to 1: sources act together."
+    )
+    head = ["arm", "n", f"sd, {WER.difference_unit}", "share (95 %)"]
+    return Section("Sources of noise", head, rows, [line] if rows else [])
+
+
 def gradient_section(comparison: Comparison) -> Section:
     """A row for the first seed of each arm and for every run that diverged (Ambroszczyk2019 §2.6)."""
     rows = [

@@ -11,7 +11,7 @@ DESCRIPTION = "how often a verdict of each grade comes again with fresh seeds, o
 BLOCK, BLOCKS = 25, 120
 """Questions of a block, and the most blocks of each prior."""
 TOLD = {
-    "beyond the margin": (98, 100), "size unclear": (78, 92), "less than the margin": (48, 60), "equivalent": (57, 75),
+    "beyond the margin": (98, 100), "size unclear": (88, 91), "less than the margin": (47, 58), "equivalent": (57, 74),
 }  # fmt: skip
 """Percent, as docs/statistics.md tells a reader, over the priors."""
 ALLOWED = 5.0
