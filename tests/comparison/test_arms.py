@@ -85,7 +85,7 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
     named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
     effects = [Effect("better"), Effect("equivalent", 1, 1)]
     assert agreement(named["newbob"].contrast, effects, comparison.arms) == "cannot tell"
-    rows = [line for line in answers([("sweep", comparison)])[1].splitlines() if "newbob against constant" in line]
+    rows = [line for line in answers([("sweep", comparison)])[-1].splitlines() if "newbob against constant" in line]
     assert len(rows) == 1
     assert ": the choice did nothing | " in rows[0]
     assert "| cannot tell |" in rows[0]
@@ -323,7 +323,8 @@ def test_a_whole_declaration() -> None:
         "withdrawn": {"01234567": {"b": "it was of another arm"}}, "earlier": {"b": "worse, +1.00"},
     }  # fmt: skip
     assert parse(node) == Declaration(
-        "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}},
+        "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
+        {"a": {"test": 5.0}},
         [Claim("yes", expected={"0.2": [Effect("better")], "b": [Effect("worse"), Effect("equivalent")]})],
         {"01234567": {"b": "it was of another arm"}}, {"b": "worse, +1.00"},
     )  # fmt: skip

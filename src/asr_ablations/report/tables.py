@@ -1,5 +1,6 @@
 """Sections beside the main table of a comparison: contrasts, one arm over seeds, gradients, losses, search, times."""
 
+import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.contrast import Verdict
@@ -13,12 +14,16 @@ from asr_ablations.comparison.metrics import WER, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.comparison.training_times import Scaling
+from asr_ablations.comparison.verdict import MOST_LOG
 from asr_ablations.report.section import Section, mean, number, ratio_text, spread
 from asr_ablations.tools.files import Json
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """A row per contrast, rates as fractions. low, high: the verdict's interval, or null."""
+    """A row per contrast, rates as fractions. low, high: the interval in points, or null; relative: the difference as a
+    share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
+    baseline).
+    """
     contrast, estimate = verdict.contrast, verdict.contrast.estimate
     seeds, speakers = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
     return {
@@ -34,6 +39,13 @@ def contrast_row(verdict: Verdict) -> Json:
         "low": contrast.low,
         "high": contrast.high,
         "level": contrast.level,
+        "relative": None if contrast.relative is None else math.expm1(contrast.relative.value),
+        "relative_low": None if contrast.relative is None else _ratio(contrast.relative.low),
+        "relative_high": None if contrast.relative is None else _ratio(contrast.relative.high),
+        "scale": contrast.scale,
+        "margin": contrast.margin,
+        "grade": contrast.grade,
+        "superiority": contrast.superiority,
         "outcome": contrast.outcome,
         "verdict": verdict.sentence,
         "procedure": contrast.procedure,
@@ -41,6 +53,7 @@ def contrast_row(verdict: Verdict) -> Json:
         "p_adjusted": contrast.p_adjusted,
         "family": contrast.family,
         "seeds": contrast.seeds,
+        "failed": contrast.failed,
         "diverged": contrast.diverged,
         "degrees": None if estimate is None else estimate.degrees,
         "standard_error": None if estimate is None else estimate.standard_error,
@@ -48,12 +61,17 @@ def contrast_row(verdict: Verdict) -> Json:
         "error_over_speakers": None if speakers is None else speakers.standard_error,
         "speakers": None if estimate is None else estimate.speakers,
         "unit": None if estimate is None else estimate.unit,
+        "effective_speakers": None if estimate is None else estimate.effective,
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,
         "p_pairs": contrast.p_pairs,
         "p_pairs_holm": contrast.p_pairs_holm,
     }
+
+
+def _ratio(logarithm: float) -> float | None:
+    return math.expm1(logarithm) if logarithm < MOST_LOG else None
 
 
 def interval_text(verdict: Verdict) -> str:

@@ -15,7 +15,7 @@ from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.comparison.training_times import EpochTimes, Scaling
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
 from asr_ablations.report.figures.utilisation import gpu_lines
-from asr_ablations.report.looks import cost_section, furthest, look_rows
+from asr_ablations.report.looks import cost_section, furthest, look_rows, shown_margin
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
 from asr_ablations.report.tables import contrast_row
@@ -112,8 +112,8 @@ def _plan(comparison: Comparison) -> dict[str, object] | None:
     plan, rows = comparison.plan, look_rows(comparison)
     if plan is None or not rows:
         return None
-    reach = furthest(rows, plan.margin)
-    return {"margin": plan.margin, "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
+    reach = furthest(rows, shown_margin(plan))
+    return {"margin": shown_margin(plan), "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 
 
 def _run(run: RunRecord, metrics: Sequence[str]) -> dict[str, object]:
