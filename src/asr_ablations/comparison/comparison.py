@@ -120,7 +120,7 @@ def compare_runs(
     invalid = withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = without_withdrawn(verdicts, invalid)
     differences = _differences(design, arms)
-    declared = replace(commentary, claims=_claims(design, commentary))
+    declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
@@ -165,15 +165,7 @@ def compare_runs(
     )
 
 
-def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
-    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
-    if folder is None or not folder.is_dir():
-        return []
-    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
-    return [note for note in notes if note]
-
-
-def _claims(design: Design, commentary: Declaration) -> list[Claim]:
+def _claims_of_source(design: Design, commentary: Declaration) -> list[Claim]:
     """The claims of the source; what they make one expect is against the baseline that was declared with them."""
     declared = commentary.baseline
     if declared is None or find_arm(declared, design.arms) is design.baseline:
@@ -187,6 +179,14 @@ def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
+
+
+def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
+    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
+    if folder is None or not folder.is_dir():
+        return []
+    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
+    return [note for note in notes if note]
 
 
 def _without_test_set(design: Design) -> list[str]:
