@@ -1,0 +1,242 @@
+// Matrix products: the left operand as it lies or transposed in blocks, the right one in panels that fill the registers.
+//
+// The limit of the arithmetic: a core with two units for float32 takes 2 · LANES multiply-adds a cycle, and each needs an
+// operand of its own from memory unless it is used again. A tile of ROWS × 3 vectors stays in registers; per step of k
+// it takes 3 loads of the right operand and ROWS numbers of the left for 3 · ROWS vector instructions.
+#pragma once
+#include "elementary.h"
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
+
+#ifdef __AVX512F__
+constexpr long LANES = 16, ROWS = 8;  // 24 of 32 registers hold sums
+#else
+constexpr long LANES = 8, ROWS = 4;  // 12 of 16
+#endif
+constexpr long PANEL = 3 * LANES;
+constexpr long DEPTH = 128;  // words of k at a time: that part of a panel, 24 KB, stays in the first cache
+constexpr long PAD = 16;     // widths are rounded up to it, whatever the lanes, so that no loop over units has a rest
+
+typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint32_t WordLanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static inline uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
+// bfloat16, rounded to nearest even: the upper half of a float32
+static inline uint32_t upper_half(float x) {
+  uint32_t bits = bits_of(x);
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+}
+
+// What operands are made of. Products walk in words of 32 bits: a float32, or two bfloat16 that are neighbours in k.
+struct Float32 {
+  using Number = float;
+  static constexpr long PER_WORD = 1;
+  static inline float narrow(float x) { return x; }
+  static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
+    float number;
+    std::memcpy(&number, &a, 4);
+    return sum + number * (Lanes)b;
+  }
+};
+#ifdef __AVX512BF16__
+struct BFloat16 {
+  using Number = uint16_t;
+  static constexpr long PER_WORD = 2;
+  static inline uint16_t narrow(float x) { return uint16_t(upper_half(x)); }
+  static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
+    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(int(a)), (__m512bh)b);
+  }
+};
+#else
+// Without the instruction: rounded to bfloat16, multiplied in float32. The product of two is exact there, so only the
+// order of the sums differs.
+struct BFloat16 : Float32 {
+  static inline float narrow(float x) {
+    uint32_t bits = upper_half(x) << 16;
+    float rounded;
+    std::memcpy(&rounded, &bits, 4);
+    return rounded;
+  }
+};
+#endif
+
+template <class Op>
+constexpr long words(long numbers) { return (numbers + Op::PER_WORD - 1) / Op::PER_WORD; }
+
+template <class Op>
+static void narrow_row(const float* from, typename Op::Number* to, long count, long width) {
+  EACH for (long i = 0; i < count; i++) to[i] = Op::narrow(from[i]);
+  for (long i = count; i < width; i++) to[i] = 0;
+}
+
+// Gates of `size` units each, which lie `stride` apart in a padded row; the rows of a padded matrix that are no unit are 0.
+struct Gates {
+  long count, size, stride;
+  long padded() const { return count * stride; }
+  long source(long padded_row) const {  // -1 for padding
+    long gate = padded_row / stride, unit = padded_row % stride;
+    return unit < size ? gate * size + unit : -1;
+  }
+};
+
+template <class Op>
+struct Panels {  // the right operand (k, n): [panel][word of k][PANEL]
+  long k, n, deep;
+  Buffer<uint32_t> buffer;
+  Panels(long k, long n) : k(k), n(n), deep(words<Op>(k)), buffer(deep * rounded_up(n, PANEL)) {}
+  uint32_t* panel(long p) const { return buffer.data + p * deep * PANEL; }
+};
+
+// Rows of the source are columns of the operand: source (gates.count · gates.size, k) float32.
+template <class Op>
+static void pack_transposed(const float* source, const Gates& gates, Panels<Op>& to) {
+  Buffer<typename Op::Number> row(to.deep * Op::PER_WORD);
+  const uint32_t* narrowed = reinterpret_cast<const uint32_t*>(row.data);
+  for (long n = 0; n < rounded_up(to.n, PANEL); n++) {
+    uint32_t* column = to.panel(n / PANEL) + n % PANEL;
+    long from = n < to.n ? gates.source(n) : -1;
+    if (from < 0) {
+      for (long k = 0; k < to.deep; k++) column[k * PANEL] = 0;
+      continue;
+    }
+    narrow_row<Op>(source + from * to.k, row.data, to.k, to.deep * Op::PER_WORD);
+    for (long k = 0; k < to.deep; k++) column[k * PANEL] = narrowed[k];
+  }
+}
+
+// Rows of the source are rows of the operand. row(k): where row k begins, or null for zeros.
+template <class Op, class Row>
+static void pack_rows(const Row& row, Panels<Op>& to) {
+  using Number = typename Op::Number;
+  std::vector<Number> zeros(to.n, 0);
+  for (long word = 0; word < to.deep; word++) {
+    const Number* parts[Op::PER_WORD];
+    for (long part = 0; part < Op::PER_WORD; part++) {
+      long k = word * Op::PER_WORD + part;
+      const Number* found = k < to.k ? row(k) : nullptr;
+      parts[part] = found ? found : zeros.data();
+    }
+    for (long n = 0; n < to.n; n += PANEL) {
+      long width = std::min(PANEL, to.n - n);
+      uint32_t* out = to.panel(n / PANEL) + word * PANEL;
+      if constexpr (Op::PER_WORD == 1) {
+        std::memcpy(out, parts[0] + n, 4 * width);
+      } else {
+        const Number *low = parts[0] + n, *high = parts[Op::PER_WORD - 1] + n;
+        EACH for (long i = 0; i < width; i++) out[i] = uint32_t(low[i]) | uint32_t(high[i]) << 16;
+      }
+      for (long i = width; i < PANEL; i++) out[i] = 0;
+    }
+  }
+}
+
+// The left operand: number (m, k) lies in word at + m * by_row + (word of k) * by_word; in blocks, row m of block b begins
+// at b * by_block instead.
+struct Left {
+  const uint32_t* at;
+  long by_row, by_word, by_block;
+};
+
+// The transpose of a source (k, m) with rows `stride` numbers apart, in blocks of ROWS.
+template <class Op>
+struct Transposed {
+  Buffer<uint32_t> buffer;
+  long deep;
+  Transposed(const typename Op::Number* source, long k, long m, long stride)
+      : buffer(words<Op>(k) * rounded_up(m, ROWS)), deep(words<Op>(k)) {
+    using Number = typename Op::Number;
+    for (long word = 0; word < deep; word++) {
+      const Number* low = source + word * Op::PER_WORD * stride;
+      const Number* high = word * Op::PER_WORD + 1 < k ? low + stride : nullptr;
+      for (long first = 0; first < m; first += ROWS) {
+        uint32_t* out = buffer.data + (first / ROWS * deep + word) * ROWS;
+        long count = std::min(ROWS, m - first);
+        for (long i = 0; i < count; i++) {
+          if constexpr (Op::PER_WORD == 1) {
+            std::memcpy(out + i, low + first + i, 4);
+          } else {
+            out[i] = uint32_t(low[first + i]) | (high ? uint32_t(high[first + i]) << 16 : 0u);
+          }
+        }
+        for (long i = count; i < ROWS; i++) out[i] = 0;
+      }
+    }
+  }
+  Left left() const { return {buffer.data, 1, ROWS, deep * ROWS}; }
+};
+
+template <class Op, int M, int VECTORS>
+static inline void tile(long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
+  Lanes c[M][VECTORS];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) c[m][v] = add ? *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) : Lanes{};
+  for (long k = 0; k < deep; k++, a += left.by_word, b += PANEL) {
+    WordLanes right[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) right[v] = *reinterpret_cast<const WordLanes*>(b + v * LANES);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) c[m][v] = Op::multiply_add(c[m][v], a[m * left.by_row], right[v]);
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) = c[m][v];
+}
+
+template <class Op, int VECTORS>
+static inline void tile_of(long m, long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
+  switch (m) {
+    case 1: return tile<Op, 1, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 2: return tile<Op, 2, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 3: return tile<Op, 3, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 4: return tile<Op, 4, VECTORS>(deep, a, left, b, sums, stride, add);
+#ifdef __AVX512F__
+    case 5: return tile<Op, 5, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 6: return tile<Op, 6, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 7: return tile<Op, 7, VECTORS>(deep, a, left, b, sums, stride, add);
+    case 8: return tile<Op, 8, VECTORS>(deep, a, left, b, sums, stride, add);
+#endif
+  }
+}
+
+// to (m, right.n) = left · right, or what is there plus it. Each number is a sum in the order of k, whatever m is: an
+// utterance's result does not depend on its batch mates.
+template <class Op>
+static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
+  for (long n = 0; n < right.n; n += PANEL) {
+    long width = std::min(PANEL, right.n - n), vectors = (width + LANES - 1) / LANES;
+    bool ragged = width % LANES != 0;  // no vector is stored past an end: such a tile goes by a copy
+    for (long k = 0; k < right.deep; k += DEPTH) {
+      long deep = std::min(DEPTH, right.deep - k);
+      const uint32_t* b = right.panel(n / PANEL) + k * PANEL;
+      bool more = add || k > 0;
+      for (long row = 0; row < m; row += ROWS) {
+        long rows = std::min(ROWS, m - row);
+        const uint32_t* a = left.at + (left.by_block ? row / ROWS * left.by_block : row * left.by_row) + k * left.by_word;
+        float* place = to + row * stride + n;
+        float copy[ROWS * PANEL];
+        long place_stride = ragged ? PANEL : stride;
+        if (ragged) {
+          std::memset(copy, 0, sizeof copy);
+          for (long i = 0; more && i < rows; i++) std::memcpy(copy + i * PANEL, place + i * stride, 4 * width);
+        }
+        float* sums = ragged ? copy : place;
+        if (vectors == 3) tile_of<Op, 3>(rows, deep, a, left, b, sums, place_stride, more);
+        else if (vectors == 2) tile_of<Op, 2>(rows, deep, a, left, b, sums, place_stride, more);
+        else tile_of<Op, 1>(rows, deep, a, left, b, sums, place_stride, more);
+        for (long i = 0; ragged && i < rows; i++) std::memcpy(place + i * stride, copy + i * PANEL, 4 * width);
+      }
+    }
+    if (right.deep == 0 && !add)
+      for (long row = 0; row < m; row++) std::memset(to + row * stride + n, 0, 4 * width);
+  }
+}
