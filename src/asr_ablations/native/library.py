@@ -1,6 +1,7 @@
 """The native library: which instructions of this processor it uses, and its file, compiled once per machine.
 
-The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations where there is no compiler.
+The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations where there is no
+compiler.
 """
 
 import ctypes
@@ -38,7 +39,7 @@ SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.g
 OTHERWISE = "PyTorch's operations do the same work, slower"
 
 
-class Unavailable(Exception):
+class NativeError(Exception):
     """The library cannot be had here; the message says why."""
 
 
@@ -75,7 +76,7 @@ def use(value: str | bool) -> str:
         try:
             target = best() if value == AUTO else str(value)
             _active = target, load(target)
-        except Unavailable as reason:
+        except NativeError as reason:
             if value != AUTO:
                 raise UsageError(f"native={value}: {reason}") from reason
             _active = None
@@ -90,11 +91,11 @@ def _say(line: str) -> None:
 
 
 def best() -> str:
-    """The best target of this processor. Raises Unavailable where it has none."""
+    """The best target of this processor. Raises NativeError where it has none."""
     words = processor_words()
     target = next((name for name, needed in TARGETS.items() if words.issuperset(needed)), None)
     if target is None:
-        raise Unavailable(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
+        raise NativeError(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
     return target
 
 
@@ -110,13 +111,13 @@ def processor_words() -> frozenset[str]:
 
 @cache
 def load(target: str) -> ctypes.CDLL:
-    """The library for a target, compiled where this machine has not yet. Raises Unavailable."""
+    """The library for a target, compiled where this machine has not yet. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
-        raise Unavailable(f"this processor has no {target}")
+        raise NativeError(f"this processor has no {target}")
     try:
         return ctypes.CDLL(str(built(target)))
     except OSError as error:
-        raise Unavailable(" ".join(str(error).split())) from error
+        raise NativeError(" ".join(str(error).split())) from error
 
 
 def folder() -> Path:
@@ -125,26 +126,28 @@ def folder() -> Path:
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: CXX where it is set. Raises Unavailable where there is none."""
+    """The command of the C++ compiler: CXX where it is set. Raises NativeError where there is none."""
     if os.environ.get("CXX"):
         words = shlex.split(os.environ["CXX"])
         if words and (path := shutil.which(words[0])):
             return [path, *words[1:]]
-        raise Unavailable(f"no C++ compiler (CXX={os.environ['CXX']})")
+        raise NativeError(f"no C++ compiler (CXX={os.environ['CXX']})")
     path = next(filter(None, map(shutil.which, COMPILERS)), None)
     if path is None:
-        raise Unavailable(f"no C++ compiler ({', '.join(COMPILERS)})")
+        raise NativeError(f"no C++ compiler ({', '.join(COMPILERS)})")
     return [path]
 
 
 def built(target: str) -> Path:
     """The file of a target, named by a hash of sources, flags and compiler. Of several processes that want it at once,
-    one compiles and the others wait; a file that is there is whole. Raises Unavailable, OSError.
+    one compiles and the others wait; a file that is there is whole. Raises NativeError, OSError.
     """
     command = compiler()
     program = Path(command[0]).resolve()
     state = program.stat()
-    digest = hashlib.sha256(repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, MACHINES[target]]).encode())
+    digest = hashlib.sha256(
+        repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, MACHINES[target]]).encode()
+    )
     for source in SOURCES:
         digest.update(source.name.encode() + source.read_bytes())
     path = folder() / f"{target}-{digest.hexdigest()[:16]}.so"
@@ -160,16 +163,16 @@ def built(target: str) -> Path:
 
 
 def compile_to(path: Path, command: list[str], options: list[str]) -> None:
-    """Compile the library. Raises Unavailable with the compiler's first error."""
+    """Compile the library. Raises NativeError with the compiler's first error."""
     source = next(source for source in SOURCES if source.suffix == ".cpp")
     line = [*command, *FLAGS, *options, str(source), "-o", str(path)]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"{command[0]} had not ended after {SECONDS} s") from error
+        raise NativeError(f"{command[0]} had not ended after {SECONDS} s") from error
     if result.returncode:
         errors = [text for text in result.stderr.splitlines() if "error" in text] or result.stderr.splitlines() or ["?"]
-        raise Unavailable(f"{command[0]} failed: {errors[0]}")
+        raise NativeError(f"{command[0]} failed: {errors[0]}")
 
 
 if __name__ == "__main__":  # `make install` compiles ahead of the first run

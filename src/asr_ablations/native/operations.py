@@ -34,7 +34,10 @@ class Cell(NamedTuple):
 
 class _Layer(ctypes.Structure):
     _fields_ = (
-        *[(name, _long) for name in "cell directions concatenated batch frames inputs units threads".split()],
+        *[
+            (name, _long)
+            for name in ["cell", "directions", "concatenated", "batch", "frames", "inputs", "units", "threads"]
+        ],
         ("ceiling", _double),
         *[(name, _pointer) for name in ("lengths", "x")],
         *[(name, _pointer * 2) for name in ("input", "hidden", "input_bias", "hidden_bias")],
@@ -45,17 +48,17 @@ class _Layer(ctypes.Structure):
 
 class _Norm(ctypes.Structure):
     _fields_ = (
-        *[(name, _long) for name in "batch frames inner channels threads".split()],
-        *[(name, _pointer) for name in "lengths x weight bias mean deviation".split()],
+        *[(name, _long) for name in ["batch", "frames", "inner", "channels", "threads"]],
+        *[(name, _pointer) for name in ["lengths", "x", "weight", "bias", "mean", "deviation"]],
         *[(name, _double) for name in ("epsilon", "low", "high")],
-        *[(name, _pointer) for name in "y variance by_y by_x by_weight by_bias".split()],
+        *[(name, _pointer) for name in ["y", "variance", "by_y", "by_x", "by_weight", "by_bias"]],
     )
 
 
 class _Paths(ctypes.Structure):
     _fields_ = (
-        *[(name, _long) for name in "batch frames outputs threads".split()],
-        *[(name, _pointer) for name in "log_probs lengths targets counts nats by_log_probs".split()],
+        *[(name, _long) for name in ["batch", "frames", "outputs", "threads"]],
+        *[(name, _pointer) for name in ["log_probs", "lengths", "targets", "counts", "nats", "by_log_probs"]],
     )
 
 
@@ -132,7 +135,9 @@ def _layer(settings: Any, lengths: torch.Tensor, weights: Sequence[torch.Tensor]
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, lengths: torch.Tensor, settings: Any, *weights: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, x: torch.Tensor, lengths: torch.Tensor, settings: Any, *weights: torch.Tensor
+    ) -> torch.Tensor:
         *_, concatenate, _, ((B, T, _D), H) = settings
         x, weights = x.contiguous(), tuple(tensor.contiguous() for tensor in weights)
         layer, bfloat16 = _layer(settings, lengths, weights)
@@ -258,7 +263,7 @@ def ctc(log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, c
     """
     if int(counts.sum()) != len(targets) or bool((counts < 0).any()):
         raise ValueError(f"{len(targets)} targets: expected as many as the counts add up to, {int(counts.sum())}")
-    if len(targets) and not (0 < int(targets.min()) and int(targets.max()) < log_probs.shape[2]):
+    if len(targets) and not (int(targets.min()) > 0 and int(targets.max()) < log_probs.shape[2]):
         raise ValueError(f"labels {int(targets.min())} to {int(targets.max())}: expected 1 to {log_probs.shape[2] - 1}")
     return _CTC.apply(log_probs, targets, lengths, counts)
 

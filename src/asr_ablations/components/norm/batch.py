@@ -163,9 +163,9 @@ class BatchNorm(nn.Module):
         if sum(frames) * x[0, 0, ..., 0].numel() < 2:  # which have no variance
             return self.masked(x, lengths).clamp(low, high)
         if native.usable(values := x.float(), self.weight, self.bias):
-            options = {"momentum": self.momentum, "epsilon": self.epsilon, "low": low, "high": high}
-            buffers = self.running_mean, self.running_variance
-            return native.batch_norm(values, lengths, self.weight, self.bias, buffers, **options).to(x.dtype)
+            bounds: dict[str, float] = {"low": low, "high": high, "momentum": self.momentum, "epsilon": self.epsilon}
+            running = self.running_mean, self.running_variance
+            return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
         buffers, options = (self.running_mean, self.running_variance), (self.momentum, self.epsilon, low, high)
         return NormaliseValid.apply(x.float(), self.weight, self.bias, *buffers, frames, options).to(x.dtype)
 
