@@ -27,7 +27,7 @@ def target(request: pytest.FixtureRequest) -> str:
     """Each target of this processor, in use."""
     try:
         library.load(request.param)
-    except (KeyError, library.Unavailable) as reason:
+    except (KeyError, library.NativeError) as reason:
         pytest.skip(f"no native library here: {reason}")
     return library.use(request.param)
 
@@ -37,6 +37,6 @@ def native() -> str:
     """The best target of this processor, in use."""
     try:
         library.load(library.best())
-    except library.Unavailable as reason:
+    except library.NativeError as reason:
         pytest.skip(f"no native library here: {reason}")
     return library.use(library.AUTO)

@@ -138,7 +138,7 @@ class _Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, lengths: torch.Tensor, settings: Any, *weights: torch.Tensor
     ) -> torch.Tensor:
-        *_, concatenate, _, ((B, T, _D), H) = settings
+        *_, concatenate, _, ((B, T, _), H) = settings
         x, weights = x.contiguous(), tuple(tensor.contiguous() for tensor in weights)
         layer, bfloat16 = _layer(settings, lengths, weights)
         library = active()
@@ -229,8 +229,8 @@ def _norm(saved: Sequence[torch.Tensor], rest: Sequence[float]) -> _Norm:
 
 
 def dropout(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Each number of x 0 with probability `rate`, the others times 1 / (1 - rate). One number of torch's global generator
-    seeds all masks of the call.
+    """Each number of x 0 with probability `rate`, the others times 1 / (1 - rate). One number of torch's global
+    generator seeds all masks of the call.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     return _Dropout.apply(x, rate, seed)
@@ -257,9 +257,9 @@ def _dropped(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
 
 
 def ctc(log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Nats (B,) of log_probs (B, T, V) for targets, concatenated, of counts (B,) labels each; blank is 0. Infinite where
-    the labels do not fit into the frames. Raises ValueError for a label outside 1 to V - 1, and for counts that do not
-    add up to the targets.
+    """Nats (B,) of log_probs (B, T, V) for targets, concatenated, of counts (B,) labels each; blank is 0. Infinite
+    where the labels do not fit into the frames. Raises ValueError for a label outside 1 to V - 1, and for counts that
+    do not add up to the targets.
     """
     if int(counts.sum()) != len(targets) or bool((counts < 0).any()):
         raise ValueError(f"{len(targets)} targets: expected as many as the counts add up to, {int(counts.sum())}")

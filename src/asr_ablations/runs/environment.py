@@ -59,7 +59,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> Hardware:
-    """Machine, processor, cores this process may use, threads that torch uses, the native library, GPUs and how they are connected."""
+    """Machine, processor, cores this process may use, threads that torch uses, the native library, GPUs and their
+    connections.
+    """
     import torch
 
     gpus = gpu_names()

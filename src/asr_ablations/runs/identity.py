@@ -114,8 +114,8 @@ NOT_FILLED = ("defaults", "hydra", "overrides")
 
 
 def fill(cfg: DictConfig) -> None:
-    """Give a training's config of an earlier version the plain keys that it lacks, with their default. A run from before
-    there was a native library had PyTorch's operations.
+    """Give a training's config of an earlier version the plain keys that it lacks, with their default. A run from
+    before there was a native library had PyTorch's operations.
     """
     if "native" not in cfg:
         cfg.native = False
