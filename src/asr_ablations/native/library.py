@@ -24,6 +24,8 @@ _AVX2 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c", "movbe")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 TARGETS = {"avx512_bf16": (*_AVX512, "avx512_bf16"), "avx512": _AVX512, "avx2": _AVX2}
 """Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
+MULTIPLY_BFLOAT16 = ("avx512_bf16",)
+"""The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
 CHOICES = (AUTO, False, *TARGETS)
 """Values of the key `native`."""
 MACHINES = {"avx512_bf16": "-march=x86-64-v4 -mavx512bf16", "avx512": "-march=x86-64-v4", "avx2": "-march=x86-64-v3"}

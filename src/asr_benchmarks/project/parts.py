@@ -57,6 +57,11 @@ def _forward(model: DeepSpeech2, frames: torch.Tensor) -> Iterator[float]:
     yield sum(_per_frame(layer) for layer in layers) * float(frames.sum())
 
 
+def layer_flops(layer: Directions) -> float:
+    """Operations of a recurrent layer's forward and backward pass over a frame of an utterance."""
+    return 3 * sum(map(_per_frame, layer.modules()))
+
+
 def _per_frame(layer: nn.Module) -> float:
     if isinstance(layer, nn.RNNBase) and type(layer) in GATES:
         return 2.0 * GATES[type(layer)] * layer.hidden_size * (layer.input_size + layer.hidden_size)
