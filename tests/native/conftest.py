@@ -36,7 +36,7 @@ def target(request: pytest.FixtureRequest) -> str:
 def native() -> str:
     """The best target of this processor, in use."""
     try:
-        library.load(library.best())
+        library.best()
     except library.NativeError as reason:
         pytest.skip(f"no native library here: {reason}")
     return library.use(library.AUTO)

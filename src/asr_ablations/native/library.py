@@ -22,13 +22,23 @@ from asr_ablations.tools.machine import one_at_a_time
 AUTO, NONE = "auto", "none"
 _AVX2 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c", "movbe")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-TARGETS = {"avx512_bf16": (*_AVX512, "avx512_bf16"), "avx512": _AVX512, "avx2": _AVX2}
+TARGETS = {
+    "amx_bf16": (*_AVX512, "amx_tile", "amx_bf16"),
+    "avx512_bf16": (*_AVX512, "avx512_bf16"),
+    "avx512": _AVX512,
+    "avx2": _AVX2,
+}
 """Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
-MULTIPLY_BFLOAT16 = ("avx512_bf16",)
+MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
 CHOICES = (AUTO, False, *TARGETS)
 """Values of the key `native`."""
-MACHINES = {"avx512_bf16": "-march=x86-64-v4 -mavx512bf16", "avx512": "-march=x86-64-v4", "avx2": "-march=x86-64-v3"}
+MACHINES = {
+    "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
+    "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
+    "avx512": "-march=x86-64-v4",
+    "avx2": "-march=x86-64-v3",
+}
 FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
@@ -76,8 +86,7 @@ def use(value: str | bool) -> str:
         _active = None
     else:
         try:
-            target = best() if value == AUTO else str(value)
-            _active = target, load(target)
+            _active = best() if value == AUTO else (str(value), load(str(value)))
         except NativeError as reason:
             if value != AUTO:
                 raise UsageError(f"native={value}: {reason}") from reason
@@ -92,13 +101,24 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def best() -> str:
-    """The best target of this processor. Raises NativeError where it has none."""
+def best() -> tuple[str, ctypes.CDLL]:
+    """The best target that this machine can run, and its library. Raises NativeError where it has none."""
     words = processor_words()
-    target = next((name for name, needed in TARGETS.items() if words.issuperset(needed)), None)
-    if target is None:
-        raise NativeError(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
-    return target
+    reason = NativeError(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
+    for target in (name for name, needed in TARGETS.items() if words.issuperset(needed)):
+        try:
+            return target, load(target)
+        except NativeError as error:
+            reason = error
+    raise reason
+
+
+def _granted(target: str) -> bool:
+    """Return whether the system lets this process use what a target needs: Linux grants tiles to those who ask."""
+    if target != "amx_bf16":
+        return True
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
+    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
 
 
 @cache
@@ -116,6 +136,8 @@ def load(target: str) -> ctypes.CDLL:
     """The library for a target, compiled where this machine has not yet. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
         raise NativeError(f"this processor has no {target}")
+    if not _granted(target):
+        raise NativeError(f"the system does not grant {target}")
     try:
         return ctypes.CDLL(str(built(target)))
     except OSError as error:

@@ -229,18 +229,16 @@ struct Recurrence {
       const Number* from = saved[task - 1].before;
       pack_rows<Op>([&](long k) { return from + k * HP; }, *before[task - 1]);
     });
-    long weights = directions * G * 2;
+    long weights = directions * G;
     in_parallel(layer.threads, weights + (layer.by_x ? B : 0), [&](long task) {
       if (task >= weights) return by_inputs(task - weights, by_sums.data, input);
-      long d = task / (2 * G), gate = task / 2 % G;
-      const Number* from = by_sums.data + d * R * wide;
-      if (task % 2) {
-        Transposed<Op> left(from + gate * HP, R, H, wide);
-        multiply<Op>(H, left.left(), *before[d], layer.by_hidden[d] + hidden_gate(gate * HP) * H * H, H, false);
-      } else {
-        Transposed<Op> left(from + first_of_input() + gate * HP, R, H, wide);
-        multiply<Op>(H, left.left(), entered, layer.by_input[d] + gate * H * D, D, false);
-      }
+      long d = task / G, gate = task % G;
+      const Number *of_input = by_sums.data + d * R * wide + first_of_input() + gate * HP, *of_hidden = of_input;
+      if (layer.cell == GRU && gate == 2) of_hidden = by_sums.data + d * R * wide;
+      std::unique_ptr<Transposed<Op>> transposed(new Transposed<Op>(of_input, R, H, wide));
+      multiply<Op>(H, transposed->left(), entered, layer.by_input[d] + gate * H * D, D, false);
+      if (of_hidden != of_input) transposed.reset(new Transposed<Op>(of_hidden, R, H, wide));
+      multiply<Op>(H, transposed->left(), *before[d], layer.by_hidden[d] + gate * H * H, H, false);
     });
     for (long d = 0; d < directions; d++)
       for (long g = 0; g < G; g++)
