@@ -28,18 +28,4 @@ int ctc(Paths* paths) { return guarded([&] { paths->run(); }); }
 int drop(int64_t count, uint32_t lowest, uint64_t seed, float factor, const float* x, float* y) {
   return guarded([&] { dropout(count, lowest, seed, factor, x, y); });
 }
-// rows (m, k) · columns (n, k)ᵀ, `times` over: how fast products are, without the packing
-int product(int64_t m, int64_t n, int64_t k, int64_t times, int bfloat16, const float* rows, const float* columns, float* to) {
-  auto run = [&](auto op) {
-    using Op = decltype(op);
-    long deep = rounded_up(k, PAD);
-    Panels<Op> right(k, n);
-    pack_transposed<Op>(columns, Gates{1, n, n}, right);
-    Buffer<typename Op::Number> left(m * deep);
-    for (long i = 0; i < m; i++) narrow_row<Op>(rows + i * k, left.data + i * deep, k, deep);
-    for (long i = 0; i < times; i++)
-      multiply<Op>(m, Left{reinterpret_cast<const uint32_t*>(left.data), deep / Op::PER_WORD, 1, 0}, right, to, n, false);
-  };
-  return guarded([&] { bfloat16 ? run(BFloat16{}) : run(Float32{}); });
-}
 }

@@ -184,75 +184,62 @@ struct Transposed {
   }
 };
 
-template <class Op, int M, int VECTORS>
+template <class Op, int M>
 static inline void tile(long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
-  Lanes c[M][VECTORS];
+  Lanes c[M][3];
 #pragma GCC unroll 8
   for (int m = 0; m < M; m++)
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) c[m][v] = add ? *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) : Lanes{};
+    for (int v = 0; v < 3; v++) c[m][v] = add ? *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) : Lanes{};
   for (long k = 0; k < deep; k++, a += left.by_word, b += PANEL) {
-    WordLanes right[VECTORS];
+    WordLanes right[3];
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) right[v] = *reinterpret_cast<const WordLanes*>(b + v * LANES);
+    for (int v = 0; v < 3; v++) right[v] = *reinterpret_cast<const WordLanes*>(b + v * LANES);
 #pragma GCC unroll 8
     for (int m = 0; m < M; m++)
 #pragma GCC unroll 3
-      for (int v = 0; v < VECTORS; v++) c[m][v] = Op::multiply_add(c[m][v], a[m * left.by_row], right[v]);
+      for (int v = 0; v < 3; v++) c[m][v] = Op::multiply_add(c[m][v], a[m * left.by_row], right[v]);
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; m++)
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) = c[m][v];
+    for (int v = 0; v < 3; v++) *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) = c[m][v];
 }
 
-template <class Op, int VECTORS>
+template <class Op, int M = ROWS>
 static inline void tile_of(long m, long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
-  switch (m) {
-    case 1: return tile<Op, 1, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 2: return tile<Op, 2, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 3: return tile<Op, 3, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 4: return tile<Op, 4, VECTORS>(deep, a, left, b, sums, stride, add);
-#ifdef __AVX512F__
-    case 5: return tile<Op, 5, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 6: return tile<Op, 6, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 7: return tile<Op, 7, VECTORS>(deep, a, left, b, sums, stride, add);
-    case 8: return tile<Op, 8, VECTORS>(deep, a, left, b, sums, stride, add);
-#endif
-  }
+  if (m == M) return tile<Op, M>(deep, a, left, b, sums, stride, add);
+  if constexpr (M > 1) tile_of<Op, M - 1>(m, deep, a, left, b, sums, stride, add);
 }
+
+// Where a panel is wider than what is left of a row, sums go by a copy: nothing is written past an end.
+struct Sums {
+  float *place, *at;
+  long stride, rows, width, step;  // step: from row to row of `at`
+  Sums(float* place, long stride, long rows, long width, float* copy, bool add) : place(place), stride(stride), rows(rows), width(width) {
+    bool whole = width == PANEL;
+    at = whole ? place : copy, step = whole ? stride : PANEL;
+    if (whole || !add) return;
+    for (long i = 0; i < rows; i++) std::memcpy(copy + i * PANEL, place + i * stride, 4 * width);
+  }
+  void put() const {
+    for (long i = 0; at != place && i < rows; i++) std::memcpy(place + i * stride, at + i * PANEL, 4 * width);
+  }
+};
 
 // to (m, right.n) = left · right, or what is there plus it. Each number is a sum in the order of k, whatever m is: an
 // utterance's result does not depend on its batch mates.
 template <class Op>
 static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
-  for (long n = 0; n < right.n; n += PANEL) {
-    long width = std::min(PANEL, right.n - n), vectors = (width + LANES - 1) / LANES;
-    bool ragged = width % LANES != 0;  // no vector is stored past an end: such a tile goes by a copy
-    for (long k = 0; k < right.deep; k += DEPTH) {
-      long deep = std::min(DEPTH, right.deep - k);
-      const uint32_t* b = right.panel(n / PANEL) + k * PANEL;
-      bool more = add || k > 0;
+  float copy[ROWS * PANEL] = {};
+  for (long n = 0; n < right.n; n += PANEL)
+    for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once where there is no k: the sums are 0
       for (long row = 0; row < m; row += ROWS) {
-        long rows = std::min(ROWS, m - row);
-        const uint32_t* a = left.at + (left.by_block ? row / ROWS * left.by_block : row * left.by_row) + k * left.by_word;
-        float* place = to + row * stride + n;
-        float copy[ROWS * PANEL];
-        long place_stride = ragged ? PANEL : stride;
-        if (ragged) {
-          std::memset(copy, 0, sizeof copy);
-          for (long i = 0; more && i < rows; i++) std::memcpy(copy + i * PANEL, place + i * stride, 4 * width);
-        }
-        float* sums = ragged ? copy : place;
-        if (vectors == 3) tile_of<Op, 3>(rows, deep, a, left, b, sums, place_stride, more);
-        else if (vectors == 2) tile_of<Op, 2>(rows, deep, a, left, b, sums, place_stride, more);
-        else tile_of<Op, 1>(rows, deep, a, left, b, sums, place_stride, more);
-        for (long i = 0; ragged && i < rows; i++) std::memcpy(place + i * stride, copy + i * PANEL, 4 * width);
+        long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
+        Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add || k > 0);
+        tile_of<Op>(rows, std::min(DEPTH, right.deep - k), left.at + block + k * left.by_word, left, right.panel(n / PANEL) + k * PANEL, sums.at, sums.step, add || k > 0);
+        sums.put();
       }
-    }
-    if (right.deep == 0 && !add)
-      for (long row = 0; row < m; row++) std::memset(to + row * stride + n, 0, 4 * width);
-  }
 }
 
 #ifdef __AMX_BF16__
@@ -262,79 +249,53 @@ struct alignas(64) TileShapes {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
-  TileShapes(long upper, long lower) {  // sums 0 to 2 and 3 to 5, left operands 6 and, in turn, 6, a part of a panel 7
-    for (int tile = 0; tile < 8; tile++) bytes[tile] = 64, rows[tile] = 16;
-    for (int tile = 0; tile < 3; tile++) rows[tile] = uint8_t(upper), rows[3 + tile] = uint8_t(lower ? lower : 1);
-    rows[6] = uint8_t(upper);
+  explicit TileShapes(long left) {  // sums 0 to 2 and 3 to 5, the left operand 6, a part of a panel 7
+    for (int tile = 0; tile < 8; tile++) bytes[tile] = 64, rows[tile] = uint8_t(tile < 7 ? left : 16);
   }
 };
 
-template <int VECTORS>
-static inline void tiles(long deep, const uint32_t* a, long by_row, bool two, const uint32_t* b, float* sums, long stride, bool add) {
-  const long step = stride * 4, left = by_row * 4, right = PANEL * 4;
-  float* below = sums + 16 * stride;
-#define SUMS(call)                                 \
-  call(0, 3, 0);                                   \
-  if constexpr (VECTORS > 1) { call(1, 4, 16); }   \
-  if constexpr (VECTORS > 2) { call(2, 5, 32); }
-#define LOAD(upper, lower, at)                     \
-  if (add) _tile_loadd(upper, sums + at, step);    \
-  else _tile_zero(upper);                          \
-  if (two && add) _tile_loadd(lower, below + at, step); \
+#define EACH_OF_SUMS(call) call(0, 3, 0) call(1, 4, 16) call(2, 5, 32)
+#define LOAD(upper, lower, column)                                      \
+  if (add) _tile_loadd(upper, sums + column, step);                     \
+  else _tile_zero(upper);                                               \
+  if (two && add) _tile_loadd(lower, sums + 16 * stride + column, step); \
   else _tile_zero(lower);
-#define UPPER(upper, lower, at) _tile_loadd(7, b + at, right); _tile_dpbf16ps(upper, 6, 7);
-#define LOWER(upper, lower, at) _tile_loadd(7, b + at, right); _tile_dpbf16ps(lower, 6, 7);
-#define STORE(upper, lower, at)                    \
-  _tile_stored(upper, sums + at, step);            \
-  if (two) _tile_stored(lower, below + at, step);
-  SUMS(LOAD)
+#define UPPER(upper, lower, column) _tile_loadd(7, b + column, PANEL * 4); _tile_dpbf16ps(upper, 6, 7);
+#define LOWER(upper, lower, column) _tile_loadd(7, b + column, PANEL * 4); _tile_dpbf16ps(lower, 6, 7);
+#define STORE(upper, lower, column)          \
+  _tile_stored(upper, sums + column, step);  \
+  if (two) _tile_stored(lower, sums + 16 * stride + column, step);
+static inline void tiles(long deep, const uint32_t* a, long by_row, bool two, const uint32_t* b, float* sums, long stride, bool add) {
+  const long step = stride * 4;
+  EACH_OF_SUMS(LOAD)
   for (long k = 0; k < deep; k += 16, b += 16 * PANEL) {
-    _tile_loadd(6, a + k, left);
-    SUMS(UPPER)
-    if (two) {
-      _tile_loadd(6, a + 16 * by_row + k, left);
-      SUMS(LOWER)
-    }
+    _tile_loadd(6, a + k, by_row * 4);
+    EACH_OF_SUMS(UPPER)
+    if (!two) continue;
+    _tile_loadd(6, a + 16 * by_row + k, by_row * 4);
+    EACH_OF_SUMS(LOWER)
   }
-  SUMS(STORE)
-#undef SUMS
-#undef LOAD
-#undef UPPER
-#undef LOWER
-#undef STORE
+  EACH_OF_SUMS(STORE)
 }
 
 template <>
 void multiply<BFloat16>(long m, const Left& left, const Panels<BFloat16>& right, float* to, long stride, bool add) {
-  long shaped = 0;
-  for (long row = 0; row < m;) {
+  alignas(64) float copy[32 * PANEL] = {};
+  for (long row = 0, shaped = 0, rows; row < m; row += rows) {
     // 32 rows at once, or 16, or the rest by itself: no tile reads or writes a row that there is not
     const bool two = m - row >= 32;
-    const long rows = std::min(16L, m - row);
-    if (shaped != rows) {
-      TileShapes shapes(rows, rows);
+    const long shape = std::min(16L, m - row);
+    rows = two ? 32 : shape;
+    if (shaped != shape) {
+      TileShapes shapes(shape);
       _tile_loadconfig(&shapes);
-      shaped = rows;
+      shaped = shape;
     }
     for (long n = 0; n < right.n; n += PANEL) {
-      const long width = std::min(PANEL, right.n - n), vectors = (width + 15) / 16, count = two ? 32 : rows;
-      const bool ragged = width % 16 != 0;
-      float* place = to + row * stride + n;
-      alignas(64) float copy[32 * PANEL];
-      for (long i = 0; ragged && i < count; i++) {
-        std::memset(copy + i * PANEL, 0, PANEL * 4);
-        if (add) std::memcpy(copy + i * PANEL, place + i * stride, 4 * width);
-      }
-      float* sums = ragged ? copy : place;
-      const long sums_stride = ragged ? PANEL : stride;
-      const uint32_t* a = left.at + row * left.by_row;
-      const uint32_t* b = right.panel(n / PANEL);
-      if (vectors == 3) tiles<3>(right.deep, a, left.by_row, two, b, sums, sums_stride, add);
-      else if (vectors == 2) tiles<2>(right.deep, a, left.by_row, two, b, sums, sums_stride, add);
-      else tiles<1>(right.deep, a, left.by_row, two, b, sums, sums_stride, add);
-      for (long i = 0; ragged && i < count; i++) std::memcpy(place + i * stride, copy + i * PANEL, 4 * width);
+      Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add);
+      tiles(right.deep, left.at + row * left.by_row, left.by_row, two, right.panel(n / PANEL), sums.at, sums.step, add);
+      sums.put();
     }
-    row += two ? 32 : rows;
   }
   _tile_release();
 }
