@@ -60,7 +60,7 @@ def drawn(seed: int) -> str:
 
 def main() -> None:
     target, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    library.FLAGS = (*library.FLAGS, *SANITIZED)
+    library.EXTRA = SANITIZED
     library.use(target)
     for seed in range(first, first + count):
         drawn(seed)

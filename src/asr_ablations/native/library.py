@@ -44,6 +44,8 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
 """None of them lets the compiler take a NaN for impossible, or sum in another order than it is written."""
+EXTRA: tuple[str, ...] = ()
+"""Further flags, those of a sanitizer."""
 COMPILERS = ("g++", "c++", "clang++")
 SECONDS = 600
 """For the compiler: one that hangs must not hold up a run for ever."""
@@ -170,7 +172,7 @@ def built(target: str) -> Path:
     program = Path(command[0]).resolve()
     state = program.stat()
     digest = hashlib.sha256(
-        repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, MACHINES[target]]).encode()
+        repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, EXTRA, MACHINES[target]]).encode()
     )
     for source in SOURCES:
         digest.update(source.name.encode() + source.read_bytes())
@@ -189,7 +191,7 @@ def built(target: str) -> Path:
 def compile_to(path: Path, command: list[str], options: list[str]) -> None:
     """Compile the library. Raises NativeError with the compiler's first error."""
     source = next(source for source in SOURCES if source.suffix == ".cpp")
-    line = [*command, *FLAGS, *options, str(source), "-o", str(path)]
+    line = [*command, *FLAGS, *EXTRA, *options, str(source), "-o", str(path)]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -232,8 +232,8 @@ struct Sums {
 template <class Op>
 static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
   float copy[ROWS * PANEL] = {};
-  for (long n = 0; n < right.n; n += PANEL)
-    for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once where there is no k: the sums are 0
+  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once where there is no k: the sums are 0
+    for (long n = 0; n < right.n; n += PANEL)             // inside, so that this part of the left operand stays in a cache
       for (long row = 0; row < m; row += ROWS) {
         long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
         Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add || k > 0);
