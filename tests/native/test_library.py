@@ -96,6 +96,9 @@ def test_what_is_no_training_takes_torch(native: str) -> None:
     x, lengths = torch.randn(2, 5, 3), torch.tensor([5, 2])
     assert type(layer(x, lengths).grad_fn).__name__ == "_RecurrenceBackward"
 
+    with torch.autocast("cpu", torch.bfloat16):  # what comes from a convolution is in 16 bits then
+        assert type(layer(x.bfloat16(), lengths).grad_fn).__name__ == "_RecurrenceBackward"
+
     def is_torch(y: torch.Tensor) -> bool:
         return type(y.grad_fn).__name__ != "_RecurrenceBackward"
 

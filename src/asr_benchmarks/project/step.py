@@ -24,6 +24,7 @@ from asr_ablations.training.assembly import assemble, device_count, trainer, use
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.parts import (
     Context,
+    clock,
     layer_flops,
     microseconds_per_frame,
     model_of,
@@ -194,7 +195,11 @@ class Measured:
         """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory."""
         peak = _peak_memory(self.device)
         # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
-        whole = sum(self._time(self.step, [batch]) for batch in self.batches)
+        whole = 0.0
+        for batch in self.batches:
+            started = clock(self.device)
+            self.step(batch)
+            whole += clock(self.device) - started
         parts = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
         shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
         last = recurrent_layers(model_of(self.task))[-1]

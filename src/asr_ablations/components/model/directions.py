@@ -164,9 +164,10 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         device = x.device.type
-        if self.training and (cells := self._native_cells(x)):
+        # under autocast x may be in 16 bits
+        if self.training and device == "cpu" and (cells := self._native_cells(wide := x.float())):
             bfloat16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-            return recurrence(x.float(), lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
+            return recurrence(wide, lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
         mixed = autocast_of_recurrences(device)
         if mixed == torch.float16:
             return self._both(x, lengths)
@@ -176,7 +177,7 @@ class Directions(nn.Module):
     def _native_cells(self, x: torch.Tensor) -> list[Cell]:
         """The cells of both directions for the native library; none where it does not take them."""
         parts = [part for part in (self.forwards, self.backwards) if part is not None]
-        if x.device.type != "cpu" or not all(hasattr(part, "native_cell") for part in parts):
+        if not all(hasattr(part, "native_cell") for part in parts):
             return []
         cells: list[Cell] = [part.native_cell() for part in parts]  # type: ignore[operator]  # a method
         return cells if fits(cells, x) else []
