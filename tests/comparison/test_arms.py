@@ -321,8 +321,8 @@ def test_a_whole_declaration() -> None:
         "expected": {0.2: "better", "b": ["worse", "equivalent"]},
     }  # fmt: skip
     assert parse(node) == Declaration(
-        "?", "Shi2016 §4", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], [0.2], {"a": {"test": 5.0}},
-        {"0.2": ["better"], "b": ["worse", "equivalent"]},
+        "?", "Shi2016 §4", "yes", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
+        {"a": {"test": 5.0}}, {"0.2": ["better"], "b": ["worse", "equivalent"]},
     )  # fmt: skip
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
 

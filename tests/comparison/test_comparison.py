@@ -43,7 +43,8 @@ def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> N
     assert (gru.contrast.arm, rnn.contrast.arm, comparison.baseline) == ("gru", "rnn", "lstm")
     assert (gru.outcome, rnn.outcome) == ("worse", "no difference shown")
     assert gru.sentence.startswith("gru is ")
-    assert gru.sentence.startswith("gru is worse than lstm on test: +")
+    assert gru.sentence.startswith("gru is worse than lstm on test: 29.08 against 9.85 %, +19.23 WER (")
+    assert ", relative +195.2 % (+134" in gru.sentence
     assert rnn.sentence.startswith("no difference shown: rnn and lstm on test")
     assert "such runs find a true difference of " in rnn.sentence
     assert "4 seeds, 12 speakers" in rnn.sentence
@@ -80,7 +81,8 @@ def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
     assert (first.arm, second.arm) == ("gru", "lstm")
     assert second.difference == pytest.approx(-first.difference)
     assert second.p == pytest.approx(first.p)
-    assert turned.sentence.startswith("lstm is better than gru on test: -")
+    assert turned.sentence.startswith("lstm is better than gru on test: ")
+    assert f" %, {100 * turned.contrast.difference:+.2f} {metric.upper()} (" in turned.sentence
     assert f" {metric.upper()} (" in turned.sentence
 
 

@@ -209,7 +209,7 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     assert verdict.contrast.estimate is not None
     assert verdict.contrast.estimate.over_speakers is None
     assert "speakers left out, since there are no utterances" in verdict.sentence
-    assert verdict.sentence.startswith("gru is worse than lstm on test: +20.00 WER (")
+    assert verdict.sentence.startswith("gru is worse than lstm on test: 31.00 against 11.00 %, +20.00 WER (")
 
 
 def test_runs_that_did_not_finish_are_named() -> None:

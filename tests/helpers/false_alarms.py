@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from asr_ablations.comparison.evidence import ANYTIME
-from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate
+from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, paired_estimate
 from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import FixedLength, Procedure
 from asr_ablations.statistics.sample import Sample
@@ -21,19 +21,21 @@ class Design:
     question: every other arm against the baseline (trimmed or not, or as decoders of the same models), or the
     interaction of four arms. looks: runs after which one looks and stops at a finding, by the test that holds at any
     time; without them one looks once. effect: of arm 1 where the power is measured, of the fourth in an interaction.
+    ratio: on the relative scale. baseline: the runs of arm 0, where it has another number.
     """
 
     world: World
     runs: int
-    question: Literal["arms", "trimmed", "decoders", "interaction"] = "arms"
+    question: Literal["arms", "trimmed", "decoders", "interaction", "ratio", "interaction of ratios"] = "arms"
     arms: int = 2
     looks: tuple[int, ...] = ()
     effect: float = 0.04
+    baseline: int | None = None
 
     def with_effect(self) -> "Design":
         none = (0.0,) * 4
         given = self.world.effects or none
-        place = 3 if self.question == "interaction" else 1
+        place = 3 if self.question.startswith("interaction") else 1
         effects = tuple(effect + self.effect * (arm == place) for arm, effect in enumerate(given))
         return replace(self, world=replace(self.world, effects=effects))
 
@@ -42,6 +44,13 @@ EVERY_SEED = tuple(range(3, 31))
 LOOKS = (3, 5, 10, 20)
 UNEQUAL = World(seeds=(0.02, 0.06, 0.02))
 """Arm 1 is three times as noisy as the others."""
+NOISY_FEW = World(seeds=(0.02, 0.06))
+FACTORS = World(
+    seeds=(0.035,), arm_speaker=0.02, run_speaker=0.02, speakers=40, effects=(0.0, 0.2, 0.4, 0.68), relative=True
+)
+"""Two factors that multiply by 1.2 and 1.4, and do not interact on the relative scale."""
+CARRIED = World(seeds=(0.035,), arm_speaker=0.05, run_speaker=0.05, speakers=40, carried=1.5, relative=True)
+"""Few speakers carry the errors."""
 NOISY_BASELINE = World(seeds=(0.06, 0.02))
 DECODERS = World(seeds=(0.06,), shared=0.99, arm_speaker=0.005, run_speaker=0.005)
 MAIN_EFFECTS = World(effects=(0.0, 0.03, 0.05, 0.08))
@@ -53,11 +62,23 @@ DESIGNS = {
     **{f"one arm × 3, {n} seeds": Design(UNEQUAL, n, effect=0.08) for n in (2, 3, 5, 10)},
     **{f"one arm × 3, 5 speakers, {n} seeds": Design(replace(UNEQUAL, speakers=5), n, effect=0.08) for n in (3, 10)},
     **{f"{k} speakers, {n} seeds": Design(World(speakers=k), n, effect=0.06) for k in (3, 5) for n in (3, 10)},
-    **{f"5 % diverged, {n} seeds": Design(World(diverged=0.05), n) for n in (5, 10)},
-    **{f"5 % diverged, trimmed, {n} seeds": Design(World(diverged=0.05), n, "trimmed") for n in (5, 10)},
+    **{f"5 % diverged, {n} seeds": Design(World(diverged=(0.05,)), n) for n in (5, 10)},
+    **{f"5 % diverged, trimmed, {n} seeds": Design(World(diverged=(0.05,)), n, "trimmed") for n in (5, 10)},
     **{f"8 arms, {n} seeds": Design(World(), n, arms=9, effect=0.08) for n in (3, 5)},
     "8 arms, noisy baseline": Design(NOISY_BASELINE, 3, arms=9, effect=0.08),
     **{f"decoders, {n} models": Design(DECODERS, n, "decoders", effect=0.02) for n in (2, 3, 6)},
+    "2 seeds against 18": Design(World(), 2, baseline=18),
+    "3 seeds against 17": Design(World(), 3, baseline=17),
+    "2 seeds of an arm × 3 against 8": Design(NOISY_FEW, 2, baseline=8),
+    "decoders, 2 models, seeds × 30": Design(
+        World((0.06,), shared=0.5, arm_speaker=0.0, run_speaker=0.002), 2, "decoders"
+    ),
+    "interaction of factors, points": Design(FACTORS, 5, "interaction", arms=4, effect=0.2),
+    "interaction of factors, ratio": Design(FACTORS, 5, "interaction of ratios", arms=4, effect=0.2),
+    "few speakers carry, points": Design(CARRIED, 8, effect=0.2),
+    "few speakers carry, ratio": Design(CARRIED, 8, "ratio", effect=0.2),
+    "10 of them, points": Design(replace(CARRIED, speakers=10), 8, effect=0.2),
+    "10 of them, ratio": Design(replace(CARRIED, speakers=10), 8, "ratio", effect=0.2),
     "decoders, one model": Design(replace(DECODERS, shared=1.0), 1, "decoders", effect=0.02),
     **{f"interaction, {n} seeds": Design(MAIN_EFFECTS, n, "interaction", arms=4, effect=0.08) for n in (3, 5)},
     "looks at 3, 5, 10, 20": Design(World(), 20, looks=LOOKS),
@@ -86,7 +107,7 @@ def _count(design: Design, sweeps: int, seed: int | Sequence[int], effect: bool)
     generator = np.random.default_rng(seed)
     count = 0
     for _ in range(sweeps):
-        samples = design.world.sweep(generator, design.arms, design.runs)
+        samples = design.world.sweep(generator, design.arms, max(design.runs, design.baseline or 0))
         rejected = _rejected(design, samples)
         count += rejected[0] if effect else any(rejected)
     return count
@@ -96,7 +117,9 @@ def _rejected(design: Design, samples: list[Sample]) -> list[bool]:
     """Which of the differences are called so, at one look or at any of several."""
     procedure: Procedure = ANYTIME if design.looks else FixedLength()
     for runs in design.looks or (design.runs,):
-        estimates = _estimates(design, [first_runs(sample, runs) for sample in samples])
+        first, *rest = samples
+        cut = [first_runs(first, design.baseline or runs), *(first_runs(sample, runs) for sample in rest)]
+        estimates = _estimates(design, cut)
         rejected = [decision.rejected for decision in holm_decisions([procedure.p(e) for e in estimates])]
         if any(rejected):
             return rejected
@@ -105,11 +128,12 @@ def _rejected(design: Design, samples: list[Sample]) -> list[bool]:
 
 def _estimates(design: Design, samples: list[Sample]) -> list[Estimate]:
     baseline, *others = samples
-    if design.question == "interaction":
-        measured = [contrast_estimate(list(zip((1.0, -1.0, -1.0, 1.0), samples, strict=True)))]
+    if design.question.startswith("interaction"):
+        scale: Scale = "points" if design.question == "interaction" else "relative"
+        measured = [contrast_estimate(list(zip((1.0, -1.0, -1.0, 1.0), samples, strict=True)), scale=scale)]
     elif design.question == "decoders":
-        measured = [paired_estimate(arm, baseline) for arm in others]
+        measured = [paired_estimate([(1.0, arm), (-1.0, baseline)]) for arm in others]
     else:
-        trimmed = design.question == "trimmed"
-        measured = [contrast_estimate([(1.0, arm), (-1.0, baseline)], trimmed=trimmed) for arm in others]
+        trimmed, scale = design.question == "trimmed", "relative" if design.question == "ratio" else "points"
+        measured = [contrast_estimate([(1.0, arm), (-1.0, baseline)], trimmed=trimmed, scale=scale) for arm in others]
     return [estimate for estimate in measured if estimate is not None]

@@ -28,7 +28,7 @@ class Setting:
     arms: int = 2
     most: int = 20
     margin: float = 0.02
-    robust: bool = False
+    robust: bool = True
     paired: bool = False
     hopeless: float = 0.0
 
@@ -148,9 +148,29 @@ ONE, TWO, THREE = 0.02, 0.04, 0.06
 SETTINGS = {
     "no effect": Setting(PURE), "1 sd": Setting(replace(PURE, effects=(0.0, ONE))),
     "2 sd": Setting(replace(PURE, effects=(0.0, TWO))), "arm × 3": Setting(replace(PURE, seeds=(0.02, 0.06))),
-    "5 % diverged": Setting(replace(PURE, diverged=0.05)),
-    "5 % diverged, robust": Setting(replace(PURE, diverged=0.05), robust=True),
-    "5 % diverged, robust, 2 sd": Setting(replace(PURE, diverged=0.05, effects=(0.0, TWO)), robust=True),
+    "5 % diverged, means": Setting(replace(PURE, diverged=(0.05,)), robust=False),
+    "5 % diverged": Setting(replace(PURE, diverged=(0.05,))),
+    "5 % diverged, 2 sd": Setting(replace(PURE, diverged=(0.05,), effects=(0.0, TWO))),
+    "an arm loses 10 %": Setting(replace(PURE, diverged=(0.0, 0.1))),
+    "an arm loses 15 %": Setting(replace(PURE, diverged=(0.0, 0.15))),
+    "an arm loses 15 %, 8 seeds": Setting(replace(PURE, diverged=(0.0, 0.15)), most=8),
+    "10 % of an arm at twice the WER": Setting(replace(PURE, fails=(0.0, 0.1))),
+    "25 % of an arm at twice the WER": Setting(replace(PURE, fails=(0.0, 0.25))),
+    "25 % of an arm at twice the WER, 8 seeds": Setting(replace(PURE, fails=(0.0, 0.25)), most=8),
+    "10 % of both at twice the WER": Setting(replace(PURE, fails=(0.1,))),
+    "10 % of both at twice the WER, 1 sd": Setting(replace(PURE, fails=(0.1,), effects=(0.0, ONE))),
+    "10 % of both at twice the WER, 2 sd": Setting(replace(PURE, fails=(0.1,), effects=(0.0, TWO))),
+    "10 % of both at twice the WER, 1 sd, means": Setting(
+        replace(PURE, fails=(0.1,), effects=(0.0, ONE)), robust=False
+    ),
+    "seeds 0.7, 10 % of both at twice the WER": Setting(replace(PURE, seeds=(0.007,), fails=(0.1,))),
+    "seeds 0.7, 10 % of both at twice the WER, 1 margin": Setting(
+        replace(PURE, seeds=(0.007,), fails=(0.1,), effects=(0.0, ONE))
+    ),
+    "seeds 0.7, 10 % of both at twice the WER, means": Setting(
+        replace(PURE, seeds=(0.007,), fails=(0.1,)), robust=False
+    ),
+    "10 % of both at twice the WER, means": Setting(replace(PURE, fails=(0.1,)), robust=False),
     "3 arms: 0, 1, 3 sd": Setting(replace(PURE, effects=(0.0, 0.0, ONE, THREE)), arms=4),
     "7 equal arms": Setting(PURE, arms=8), "10 speakers": Setting(World(speakers=10)),
     "40 speakers": Setting(World(speakers=40)),

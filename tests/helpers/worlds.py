@@ -14,8 +14,10 @@ class World:
     seeds: standard deviation of a run's rate over seeds, by arm, the last one for all others. Arm 0 is the baseline.
     effects: how much worse each arm is than the baseline, by arm, 0 for all others. speakers: of the test set, each
     with about `words` words. arm_speaker, run_speaker: standard deviation of how an arm and a run suit a speaker.
-    diverged: share of the runs with a rate of 100 %. shared: share of the luck of a run (a variance) that all arms have
-    in common, as decoders of the same models do.
+    diverged, fails: shares of the runs, by arm, with a rate of 100 %, and with twice the rate. carried: how unequally
+    speakers carry the errors, the σ of a log-normal. relative: effects and all deviations are factors, 0.2 is 20 %
+    more. shared: share of the luck of a run (a variance) that all arms have in common, as decoders of the same models
+    do.
     """
 
     seeds: tuple[float, ...] = (0.02,)
@@ -25,22 +27,31 @@ class World:
     rate: float = 0.2
     arm_speaker: float = 0.01
     run_speaker: float = 0.01
-    diverged: float = 0.0
+    diverged: tuple[float, ...] = (0.0,)
+    fails: tuple[float, ...] = (0.0,)
+    carried: float = 0.4
+    relative: bool = False
     shared: float = 0.0
 
     def sweep(self, generator: np.random.Generator, arms: int, runs: int) -> list[Sample]:
         """A sample for each arm; the errors of a speaker are Poisson."""
         words = generator.integers(self.words // 2, self.words * 3 // 2, self.speakers).astype(float)
-        hard = self.rate * np.exp(0.4 * generator.standard_normal(self.speakers) - 0.08)
+        spread = self.carried * generator.standard_normal(self.speakers)
+        hard = self.rate * np.exp(spread - self.carried**2 / 2)
         common = np.sqrt(self.shared) * generator.standard_normal((runs, 1))
         samples = []
         for arm in range(arms):
             luck = common + np.sqrt(1 - self.shared) * generator.standard_normal((runs, 1))
-            rates = hard + self._of(self.seeds, arm) * luck
-            rates = rates + self.arm_speaker * generator.standard_normal(self.speakers)
-            rates = rates + self.run_speaker * generator.standard_normal((runs, self.speakers))
-            rates = np.clip(rates + (self.effects[arm] if arm < len(self.effects) else 0.0), 0.003, None)
-            diverged = generator.random((runs, 1)) < self.diverged
+            effect = self.effects[arm] if arm < len(self.effects) else 0.0
+            suits = self.arm_speaker * generator.standard_normal(self.speakers)
+            suits = suits + self.run_speaker * generator.standard_normal((runs, self.speakers))
+            if self.relative:
+                rates = hard * (1 + effect) * np.clip(1 + self._of(self.seeds, arm) * luck, 0.1, None) * np.exp(suits)
+            else:
+                rates = np.clip(hard + self._of(self.seeds, arm) * luck + suits + effect, 0.003, None)
+            if of_arm := self._of(self.fails, arm):
+                rates = rates * np.where(generator.random((runs, 1)) < of_arm, 2.0, 1.0)
+            diverged = generator.random((runs, 1)) < self._of(self.diverged, arm)
             errors = np.where(diverged, words, generator.poisson(rates * words)).astype(float)
             samples.append(Sample.of_errors(errors, words, np.arange(self.speakers).astype(str)))
         return samples

@@ -16,7 +16,7 @@ from asr_ablations.statistics.distributions import (
     t_above,
     t_bound,
 )
-from asr_ablations.statistics.estimate import Part, RunNoise, combined, over_seeds, run_noise
+from asr_ablations.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval
 from asr_ablations.statistics.sample import Sample, mean_and_deviation
 from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, Scenario, hits
@@ -102,14 +102,27 @@ def test_a_difference_that_few_speakers_carry_is_covered_less_often(speakers: in
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("counts", [(2, 2), (3, 3), (2, 5), (10, 4)])
-def test_welch_is_scipys(seed: int, counts: tuple[int, int]) -> None:
+@pytest.mark.parametrize("counts", [(2, 2), (3, 3), (10, 10)])
+def test_welch_is_scipys_for_equal_numbers(seed: int, counts: tuple[int, int]) -> None:
     generator = np.random.default_rng(seed)
     first, second = (generator.normal(0.1, 0.01 * (i + 1), n) for i, n in enumerate(counts))
     noise = over_seeds([run_noise(values.tolist()) for values in (first, second)])
     expected = stats.ttest_ind(first, second, equal_var=False)
     p = 2 * stats.t.sf(abs(first.mean() - second.mean()) / noise.standard_error, noise.degrees)
     assert p == pytest.approx(expected.pvalue)
+
+
+@pytest.mark.parametrize("counts", [(2, 5), (10, 4), (2, 18)])
+def test_unequal_numbers_have_fewer_degrees_than_welchs(counts: tuple[int, int]) -> None:
+    """Where the variance of few runs is small by luck, Welch's degrees are those of the many."""
+    generator = np.random.default_rng(0)
+    ours, welchs = [], []
+    for _ in range(20):
+        first, second = (generator.normal(0.1, 0.01, n) for n in counts)
+        ours.append(over_seeds([run_noise(values.tolist()) for values in (first, second)]).degrees)
+        welchs.append(stats.ttest_ind(first, second, equal_var=False).df)
+    assert min(ours) >= min(counts) - 1 - 1e-9
+    assert np.mean(ours) < 0.9 * np.mean(welchs)
 
 
 def test_no_noise_at_all() -> None:
@@ -130,17 +143,19 @@ def invented(generator: np.random.Generator) -> tuple[list[RunNoise], Part]:
 
 
 def test_welch_by_hand() -> None:
-    """Variances 8 and 9 of 4 and 3 runs: 2 + 3, and 5² / (2² / 3 + 3² / 2) = 150 / 35."""
+    """Variances 8 and 9 of 4 and 3 runs: 2 + 3, and of their upper ends, 2 · 3 / χ²(3) and 3 · 2 / χ²(2)."""
     part = over_seeds([RunNoise(4, 3, 8.0), RunNoise(3, 2, 9.0)])
+    high, other = 6 / stats.chi2.ppf(UPPER, 3), 6 / stats.chi2.ppf(UPPER, 2)
     assert part.variance == pytest.approx(5)
-    assert part.degrees == pytest.approx(150 / 35)
+    assert part.degrees == pytest.approx((high + other) ** 2 / (high**2 / 3 + other**2 / 2))
 
 
 def test_the_shared_part_is_taken_off_once() -> None:
-    """One arm of 5 runs: 4 of seeds and 9 of speakers, of which 1 is in both; 12² / (4² / 4 + 9² / 9 + 1² / 36)."""
+    """One arm of 5 runs: 4 of seeds and 9 of speakers, of which 1 is in both."""
     part = combined([RunNoise(5, 4, 20.0, shared=5.0)], Part(3.0, 9))
+    seeds, speakers = 16 / stats.chi2.ppf(UPPER, 4), 81 / stats.chi2.ppf(UPPER, 9)
     assert part.variance == pytest.approx(12)
-    assert part.degrees == pytest.approx(144 / (4 + 9 + 1 / 36))
+    assert part.degrees == pytest.approx((seeds + speakers - 1) ** 2 / (seeds**2 / 4 + speakers**2 / 9 + 1 / 36))
 
 
 def test_both_together_are_never_below_either() -> None:

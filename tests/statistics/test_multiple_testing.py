@@ -64,7 +64,7 @@ def invented(generator: np.random.Generator) -> Estimate:
         value=float(generator.choice([0, 2, 5, 10]) * generator.standard_normal()), standard_error=1.0,
         degrees=float(generator.choice([1.0, 2.5, 8.0, 40.0])),
         information=float(generator.choice([1, 2.5, 10, 30])), over_seeds=None, over_speakers=None, arms=(),
-        speakers=0, unit="speakers", models=3,
+        speakers=0, effective=0.0, unit="speakers", models=3,
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.estimate import Estimate, Part, RunNoise, combined, over_seeds
+from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
 from asr_ablations.statistics.power import Anytime, found, found_in_four_of_five, levers, seeds_for, speakers_for
 from asr_ablations.statistics.time_to_accuracy import (
     Validation,
@@ -29,7 +30,7 @@ def design(deviation: float, runs: int, speakers: tuple[float, int] | None = Non
     return Estimate(
         value=0.0, standard_error=noise.standard_error, degrees=noise.degrees, information=runs / 2,
         over_seeds=over_seeds(arms), over_speakers=part, arms=arms, speakers=0 if speakers is None else speakers[1],
-        unit="speakers", models=runs,
+        effective=0.0 if speakers is None else speakers[1], unit="speakers", models=runs,
     )  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def test_chosen_targets_are_reached_by_all_by_half_and_by_one() -> None:
 @pytest.mark.parametrize("level", [0.05, 0.2])
 def test_the_interval_is_welchs_of_the_logarithms(level: float) -> None:
     generator = np.random.default_rng(0)
-    arm, baseline = generator.lognormal(3, 0.1, 4), generator.lognormal(2, 0.3, 6)
+    arm, baseline = generator.lognormal(3, 0.1, 5), generator.lognormal(2, 0.3, 5)
     expected = stats.ttest_ind(np.log(arm), np.log(baseline), equal_var=False).confidence_interval(1 - level)
     measured = ratio(arm.tolist(), baseline.tolist(), level)
     assert measured is not None

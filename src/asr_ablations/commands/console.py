@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from asr_ablations.runs.status import reason
-from asr_ablations.tools.errors import UsageError, exit_code_of, of_the_system
+from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS
-from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
+from asr_ablations.tools.terminal import forgive_characters, harmless
 
 
 def as_folder(word: str) -> str:
@@ -24,25 +23,16 @@ def exit_code(work: Callable[[], int]) -> int:
     forgive_characters()
     try:
         return work()
-    except UsageError as error:
-        print(harmless(f"error: {error}"), file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        ignore_output()
-        return 1
-    except MemoryError as error:
-        print(harmless(f"error: {reason(error)}"), file=sys.stderr)
-        return 1
-    except OSError as error:
-        if (message := of_the_system(error)) is None:
+    except Exception as error:
+        if (end := ending(error)) is None:
             raise
-        if error.filename is None:  # of the output itself
-            ignore_output()
-        print(harmless(f"error: {message}"), file=sys.stderr)
-        return exit_code_of(error)
+        line, code = end
+        if line:
+            print(harmless(f"error: {line}"), file=sys.stderr)
+        return code
 
 
 FOLDER_OF_CONFIGS = ("-cd", "--config-dir")

@@ -4,21 +4,23 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 from asr_ablations.comparison.arms import Arm, find_arm
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, beside_the_literature, unmatched
+from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on, unmatched
 from asr_ablations.comparison.design import Design, Options, design_of
-from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look
+from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look, shared_baseline
+from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.identical_arms import alike_warnings
 from asr_ablations.comparison.metrics import WER, Metric, validation_sets
 from asr_ablations.comparison.planned_looks import follow, planned_evidence
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.samples import table_rows
-from asr_ablations.comparison.seed_variance import known_noise
+from asr_ablations.comparison.seed_variance import known_noise, quiet_by_luck
 from asr_ablations.comparison.sequential_result import Course
+from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
 from asr_ablations.runs.record import Environment
@@ -137,6 +139,7 @@ def compare_runs(
             *_without_test_set(design),
             *unmatched(declared.expected, design.questions, design.arms),
             *alike_warnings(arms),
+            *_about_noise(evidence.folder, arms, design),
             *circumstance_warnings(arms),
             *uncompared,
             *untimed,
@@ -154,6 +157,14 @@ def compare_runs(
         claim=design.declared.claim,
         expected=declared.expected,
     )
+
+
+def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
+    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
+    if folder is None or not folder.is_dir():
+        return []
+    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
+    return [note for note in notes if note]
 
 
 def _expected(design: Design) -> dict[str, list[str]]:
@@ -183,12 +194,29 @@ def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     if course is None:
-        family = Family(there, design.baseline, questions, evidence.procedure, design.size)
+        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_claims(design))
         return contrasts(family, design.sets, design.primary, design.metric.name)
-    family = Family(there, design.baseline, questions, ANYTIME)
+    family = Family(there, design.baseline, questions, ANYTIME, **_claims(design))
     others = [name for name in design.sets if name != design.primary]
     measured, warnings = contrasts(family, others, design.primary, design.metric.name)
     return [*course.contrasts, *measured], warnings
+
+
+class _Claims(TypedDict):
+    rule: FailureRule
+    scale: Scale
+    margin: float | None
+
+
+def _claims(design: Design) -> _Claims:
+    """What the claims are about, as the sweep file declares it."""
+    declared = design.declared
+    margin = declared.margin
+    return _Claims(
+        rule=FailureRule.parse(declared.failed),
+        scale=declared.scale,
+        margin=None if margin is None else margin_on(margin, declared.scale, design.metric.scale, "ablation.margin"),
+    )
 
 
 def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from asr_ablations.statistics.estimate import Estimate
+from asr_ablations.comparison.failures import DEFAULT, FailureRule
+from asr_ablations.statistics.estimate import Estimate, Scale
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.power import Levers
 
@@ -15,6 +16,7 @@ Outcome = Literal[
     "better",
     "worse",
     "equivalent",
+    "typical runs equivalent",
     "no difference shown",
     "interaction shown",
     "no interaction shown",
@@ -22,12 +24,20 @@ Outcome = Literal[
     "undecided",
     "open",
 ]
-"""The outcomes of a contrast. equivalent: within the margin of a plan. not learned: neither side has. undecided:
-the evidence cannot decide, and the sentence says why. open: a plan adds further runs.
+"""The outcomes of a contrast. equivalent: within the margin. typical runs equivalent: so are the runs that did not
+fail, but some failed, and how often may differ. not learned: neither side has. undecided: the evidence cannot decide,
+and the sentence says why. open: a plan adds further runs.
 """
 
 SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")
 """The outcomes that claim a difference."""
+EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")
+"""The outcomes that claim equality."""
+
+Grade = Literal["beyond the margin", "size unclear", "less than the margin"]
+"""How large a difference that is shown is: the whole interval is beyond the margin; it is measured beyond it, and the
+interval is not; it is measured within. docs/statistics.md says how often each comes again.
+"""
 
 
 Kind = Literal["arm", "main effect", "simple effect", "interaction"]
@@ -58,7 +68,8 @@ class AtLook:
     """At which planned look a contrast stands.
 
     number: counted from 1, of `of`; runs: of each arm at this look; most: at the last one. margin: the difference that
-    would not matter; low, high: the interval that has to lie within it for the arms to be equivalent. chance: of a
+    would not matter; low, high: the interval that has to lie within it for the arms to be equivalent, all three on the
+    scale that decides, which is of logarithms where it is relative. chance: of a
     verdict by the last look; None where it was not asked for. levers: what would show equal arms to be equivalent.
     """
 
@@ -78,13 +89,18 @@ class Contrast:
     """A question on a test set. Rates and differences of rates are fractions, not percent.
 
     primary: on the declared set, whose verdicts are the answer; the other sets are descriptive. seeds: the results
-    that count, by arm; diverged: how many of them diverged. difference: the arm's rate less the baseline's, over the
-    utterances that all runs have.
+    that count, by arm; failed: how many of them failed, by `rule`; diverged: those among these that diverged. arm_mean,
+    baseline_mean, difference: of the arm's rate less the baseline's, over the utterances that all runs have; of trimmed
+    means where the estimate is trimmed.
 
-    estimate: with its noise of seeds and speakers; None where the evidence has no noise to judge by, and `reason` says
-    why. procedure: of the test; p: before, p_adjusted: after Holm's correction over the `family` contrasts of the set.
-    level: the two-sided α at which Holm's procedure decided this contrast; low, high: the interval at that level, which
-    excludes 0 exactly where a difference is shown.
+    estimate: on the scale that decides, with its noise of seeds and speakers; None where the evidence has no noise to
+    judge by, and `reason` says why; other: on the other scale. margin: the difference that would not matter, on the
+    scale that decides; None: none was declared. relative: the difference of the logarithms with the interval at the
+    level of the verdict; None where a rate is 0. superiority: the share of pairs of runs in which the arm's is better.
+
+    procedure: of the test; p: before, p_adjusted: after Holm's correction over the `family` contrasts of the set.
+    level: the two-sided α at which Holm's procedure decided this contrast; low, high: the interval in points at that
+    level. The interval on the scale that decides excludes 0 exactly where a difference is shown.
 
     detectable: the true difference that such runs find in four cases of five, with a 90 % interval of its own; levers:
     the seeds, or the test speakers, that would find other true differences, once declared.
@@ -100,10 +116,12 @@ class Contrast:
     arm_mean: float
     baseline_mean: float
     seeds: dict[str, int]
+    failed: dict[str, int]
     diverged: dict[str, int]
     difference: float
     outcome: Outcome
     estimate: Estimate | None = None
+    other: Estimate | None = None
     reason: str = ""
     procedure: str = ""
     p: float | None = None
@@ -116,6 +134,10 @@ class Contrast:
     p_pairs: float = math.nan
     p_pairs_holm: float = math.nan
     family: int = 1
+    margin: float | None = None
+    relative: Range | None = None
+    superiority: float | None = None
+    rule: FailureRule = DEFAULT
     look: AtLook | None = None
 
     @property
@@ -125,6 +147,35 @@ class Contrast:
     @property
     def baseline(self) -> str:
         return self.question.baseline
+
+    @property
+    def scale(self) -> Scale:
+        """The scale that decides."""
+        return "points" if self.estimate is None else self.estimate.scale
+
+    @property
+    def decided(self) -> Range | None:
+        """The difference with its interval on the scale that decides; None without an interval."""
+        if self.scale == "relative":
+            return self.relative
+        return None if self.low is None or self.high is None else Range(self.difference, self.low, self.high)
+
+    @property
+    def grade(self) -> Grade | None:
+        """How large a shown difference is against the margin; None where none is shown or none was declared."""
+        if self.outcome not in SHOWN or self.margin is None or (found := self.decided) is None:
+            return None
+        if abs(found.value) < self.margin:
+            return "less than the margin"
+        return "beyond the margin" if min(abs(found.low), abs(found.high)) >= self.margin else "size unclear"
+
+    @property
+    def immaterial(self) -> bool:
+        """True if a difference is shown whose whole interval lies within the margin: different, and equivalent."""
+        found = self.decided
+        if self.outcome not in SHOWN or self.margin is None or found is None:
+            return False
+        return -self.margin < found.low and found.high < self.margin
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA, Contrast, Outcome, Question
+from asr_ablations.comparison.failures import DEFAULT, FailureRule
 from asr_ablations.comparison.samples import SetSamples, measure_set
-from asr_ablations.statistics.estimate import Estimate, contrast_estimate, paired_estimate, weighted
+from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_ablations.statistics.multiple_testing import holm_decisions
 from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
@@ -16,7 +20,7 @@ from asr_ablations.statistics.sample import Sample
 NOT_LEARNED = 0.9
 """WER above which a model has not learned to transcribe: it writes almost nothing right."""
 TRIMMED_FROM = 5
-"""Seeds an arm from which Yuen's trimmed test is used where a run diverged; it drops one at each end of five."""
+"""Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
 DIFFERENCES = (0.005, 0.01, 0.02)
 """True differences for which the needed seeds and speakers are listed, as fractions."""
 
@@ -25,9 +29,11 @@ DIFFERENCES = (0.005, 0.01, 0.02)
 class Family:
     """The contrasts that are decided together, at a rate `alpha` of false claims.
 
-    size: comparisons that are corrected for at least, such as those that could have been chosen instead. robust:
-    trimmed means from five runs on, whether a run diverged or not. paired: runs of a seed are pairs. describe: with
-    what decides nothing and takes time: matched pairs, and what such runs would find.
+    size: comparisons that are corrected for at least, such as those that could have been chosen instead. typical: the
+    claims are about typical runs: means where no run failed, else trimmed means from five runs on, and none from fewer;
+    False: about means, in which a run that diverged counts as 100 %. rule: by which a run failed. scale, margin: on
+    which questions are decided, and the difference on it that would not matter. paired: runs of a seed are pairs.
+    describe: with what decides nothing and takes time: matched pairs, and what such runs would find.
     """
 
     arms: Sequence[Arm]
@@ -36,7 +42,10 @@ class Family:
     procedure: Procedure
     size: int = 0
     alpha: float = ALPHA
-    robust: bool = False
+    typical: bool = True
+    rule: FailureRule = DEFAULT
+    scale: Scale = "points"
+    margin: float | None = None
     paired: bool = False
     describe: bool = True
 
@@ -56,16 +65,37 @@ def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) ->
             if all(arm in samples.samples for arm in question.weights)
         ]
         measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
-        warnings += samples.warnings
+        warnings += [*samples.warnings, *_without_partner(family.questions, samples, name)]
     return measured, warnings
+
+
+def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
+    """Warnings about replicates, such as folds, that an arm of a question lacks: the others are compared."""
+    warnings: dict[str, None] = {}
+    for question in questions:
+        if not samples.replicates or not all(arm in samples.models for arm in question.weights):
+            continue
+        common = common_replicates(question, samples)
+        for arm in question.weights:
+            alone = [one for one in samples.models[arm] if one not in common]
+            if alone:
+                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
+                warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
+    return list(warnings)
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
     """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
-    terms = {arm: samples.samples[arm] for arm in question.weights}
+    terms = _terms(question, samples)
     arms = [arm for arm in family.arms if arm.name in terms]
-    estimate, reason = _estimate(question, family, samples)
-    sides = [_side(question, terms, sign) for sign in (1, -1)]
+    failed = {arm.name: len(family.rule.failed(arm, name, metric)) for arm in arms}
+    paired = family.paired or _paired(question, samples, terms)
+    trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
+    estimates = {scale: _estimate(question, terms, samples, scale, paired, trimmed) for scale in SCALES}
+    estimate = estimates[family.scale]
+    noiseless = _without_noise(estimate, terms)
+    kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
+    sides = [_side(question, kept, sign) for sign in (1, -1)]
     pairs = _pairs(question, samples, metric) if family.describe else math.nan
     return Contrast(
         question=question,
@@ -74,16 +104,58 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         primary=False,
         arm_mean=sides[0],
         baseline_mean=sides[1],
-        seeds={arm.name: len(samples.samples[arm.name].rates) for arm in arms},
+        seeds={arm.name: len(terms[arm.name].rates) for arm in arms},
+        failed=failed,
         diverged={arm.name: len(arm.diverged) for arm in arms},
-        difference=sides[0] - sides[1] if estimate is None else estimate.value,
+        difference=sides[0] - sides[1],
         outcome="undecided",
-        estimate=estimate,
-        reason=_refusal(arms) or reason,
+        estimate=None if noiseless else estimate,
+        other=None if noiseless else estimates["relative" if family.scale == "points" else "points"],
+        reason=_refusal(arms) or untold or noiseless,
         procedure=family.procedure.name,
+        margin=family.margin,
+        superiority=_superiority(question, terms),
+        rule=family.rule,
         p_pairs=pairs,
         p_pairs_holm=pairs,
     )
+
+
+SCALES: tuple[Scale, ...] = ("points", "relative")
+
+
+def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
+    """The samples of a question by arm; of replicates, such as folds, those rows that all its arms have."""
+    terms = {arm: samples.samples[arm] for arm in question.weights}
+    common = common_replicates(question, samples)
+    if not samples.replicates or len(common) < 2:
+        return terms
+    rows = {arm: np.array([samples.models[arm].index(one) for one in common]) for arm in terms}
+    return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
+
+
+def common_replicates(question: Question, samples: SetSamples) -> list[str]:
+    """The replicates, such as folds, that every arm of the question has."""
+    first, *others = (samples.models[arm] for arm in question.weights)
+    return [one for one in first if all(one in other for other in others)]
+
+
+def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
+    """Whether means are trimmed, and why runs some of which failed tell nothing of typical ones; empty if they do."""
+    if not family.typical or not any(failed.values()):
+        return False, ""
+    if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
+        return True, ""
+    named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
+    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs an arm do not tell what a typical one does"
+
+
+def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
+    """The share of pairs of a run of the arm and one of the baseline in which the arm's is better; ties count half."""
+    if question.kind != "arm":
+        return None
+    own, base = (terms[arm].rates for arm in question.weights)
+    return float(np.mean((own[:, None] < base) + 0.5 * (own[:, None] == base)))
 
 
 def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
@@ -103,30 +175,31 @@ def _refusal(arms: Sequence[Arm]) -> str:
     return ""
 
 
-def _estimate(question: Question, family: Family, samples: SetSamples) -> tuple[Estimate | None, str]:
-    """The difference with its noise, or the reason for its absence."""
-    terms = [(weight, samples.samples[name]) for name, weight in question.weights.items()]
-    if family.paired or _paired(question, samples):
-        sides = [[(sign * weight, sample) for weight, sample in terms if sign * weight > 0] for sign in (1, -1)]
-        estimate = paired_estimate(
-            weighted(sides[0]), weighted(sides[1]), replicates=samples.replicates, overlap=samples.overlap
-        )
-    else:
-        heavy = family.robust or any(arm.diverged for arm in family.arms)
-        trimmed = heavy and min(len(sample.rates) for _, sample in terms) >= TRIMMED_FROM
-        apart = any(name in samples.apart for name in question.weights)
-        estimate = contrast_estimate(terms, trimmed=trimmed, own_speakers=apart)
+def _estimate(
+    question: Question, terms: Mapping[str, Sample], samples: SetSamples, scale: Scale, paired: bool, trimmed: bool
+) -> Estimate | None:
+    weighted = [(question.weights[arm], sample) for arm, sample in terms.items()]
+    if paired:
+        return paired_estimate(weighted, replicates=samples.replicates, overlap=samples.overlap, scale=scale)
+    apart = any(arm in samples.apart for arm in terms)
+    return contrast_estimate(weighted, trimmed=trimmed, own_speakers=apart, scale=scale)
+
+
+def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
+    """The reason why an estimate has no noise to judge by; empty where it has."""
     if estimate is None:
-        return None, "the noise of seeds is unknown"
-    if all(sample.errors is None and not sample.grain and not sample.rates.std() for _, sample in terms):
-        return None, "the seeds' rates are equal and there are no utterances, so the noise is unknown"
+        return "the noise of seeds is unknown"
+    if all(sample.errors is None and not sample.grain and not sample.rates.std() for sample in terms.values()):
+        return "the seeds' rates are equal and there are no utterances, so the noise is unknown"
     if not math.isfinite(estimate.standard_error) or not math.isfinite(estimate.value):
-        return None, "the noise cannot be computed"
-    return estimate, ""
+        return "the noise cannot be computed"
+    return ""
 
 
-def _paired(question: Question, samples: SetSamples) -> bool:
+def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
     """True if the arms' rows are of the same trained models, or of the same replicates."""
+    if samples.replicates:
+        return len(next(iter(terms.values())).rates) == len(common_replicates(question, samples))
     first, *others = (samples.models[name] for name in question.weights)
     return all(other == first for other in others) and all(first) and len(first) == len(set(first))
 
@@ -144,18 +217,29 @@ def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
             decided.append(held)
             continue
         p, decision = next(decisions)
-        half = family.procedure.half_width(contrast.estimate, decision.level)
+        by_scale = {
+            each.scale: _interval(each, family.procedure, decision.level)
+            for each in (contrast.estimate, contrast.other)
+            if each is not None
+        }
+        in_points = by_scale.get("points")
         shown = replace(
             held,
-            outcome=_outcome(contrast, family, decision.rejected),
+            outcome=_outcome(contrast, contrast.estimate, family, decision.rejected, size),
             p=p,
             p_adjusted=decision.p_adjusted,
             level=decision.level,
-            low=contrast.estimate.value - half,
-            high=contrast.estimate.value + half,
+            low=None if in_points is None else in_points.low,
+            high=None if in_points is None else in_points.high,
+            relative=by_scale.get("relative"),
         )
         decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided
+
+
+def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
+    half = procedure.half_width(estimate, level)
+    return Range(estimate.value, estimate.value - half, estimate.value + half)
 
 
 def _described(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> Contrast:
@@ -167,15 +251,29 @@ def _described(contrast: Contrast, estimate: Estimate, level: float, family: Fam
     )
 
 
-def _outcome(contrast: Contrast, family: Family, shown: bool) -> Outcome:
+def _outcome(contrast: Contrast, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
     sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
     if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
         return "not learned"
-    if contrast.question.kind == "interaction":
-        return "interaction shown" if shown else "no interaction shown"
-    if not shown:
-        return "no difference shown"
-    return "worse" if contrast.difference > 0 else "better"
+    if shown:
+        if contrast.question.kind == "interaction":
+            return "interaction shown"
+        return "worse" if estimate.value > 0 else "better"
+    equal = _interval(estimate, family.procedure, equal_level(family.alpha, size))
+    if family.margin is not None and -family.margin < equal.low and equal.high < family.margin:
+        return equivalence(contrast)
+    return "no interaction shown" if contrast.question.kind == "interaction" else "no difference shown"
+
+
+def equal_level(alpha: float, questions: int) -> float:
+    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
+    return min(0.999, 2 * alpha / questions)
+
+
+def equivalence(contrast: Contrast) -> Outcome:
+    """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
+    about_typical = contrast.estimate is not None and contrast.estimate.trimmed
+    return "typical runs equivalent" if about_typical else "equivalent"
 
 
 def has_learned(arm: Arm, set_: str) -> bool:

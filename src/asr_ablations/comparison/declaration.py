@@ -1,5 +1,6 @@
 """The declaration of a sweep file: the question, and the data that decide it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal
@@ -10,13 +11,15 @@ from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.contrast import Question, Verdict
-    from asr_ablations.comparison.result import TableRow
+    from asr_ablations.comparison.table_columns import TableRow
 
 Published = dict[str, dict[str, float]]
 """WER in percent by arm and test set."""
 
 EXPECTABLE = ("better", "worse", "equivalent", "interaction shown")
 """The claims of a source, in the words of the verdicts."""
+
+Scale = Literal["points", "relative"]
 
 FACTORIAL = "factorial"
 """contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
@@ -28,7 +31,9 @@ class Declaration:
 
     factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
     the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
-    every arm with the baseline, or all effects where two factors are crossed. targets: rates for the time to accuracy,
+    every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
+    difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
+    (comparison.failures). targets: rates for the time to accuracy,
     0.2 is 20 %. published: of the source, under the names of its own arms. expected: what the source says of a
     question (an arm, or an effect as tables call it): the verdict, or a list of those that agree (EXPECTABLE).
     """
@@ -41,6 +46,9 @@ class Declaration:
     set: str | None = None
     metric: str | None = None
     contrasts: list[str] = field(default_factory=list)
+    scale: Scale = "points"
+    margin: float | str | None = None
+    failed: object = None
     targets: list[float] = field(default_factory=list)
     published: Published = field(default_factory=dict)
     expected: dict[str, list[str]] = field(default_factory=dict)
@@ -73,10 +81,39 @@ def parse(node: object) -> Declaration:
         },
         factor=_texts(given.get("factor")),
         contrasts=_texts(given.get("contrasts")),
+        scale=_scale(given.get("scale"), given.get("margin")),
+        margin=given.get("margin"),
+        failed=given.get("failed"),
         targets=_numbers(given.get("targets")),
         published=_published(given.get("published")),
         expected=_expected(given.get("expected")),
     )
+
+
+def _scale(value: object, margin: object) -> Scale:
+    if value not in (None, "points", "relative"):
+        raise choices("ablation.scale", value, "points or relative")
+    scale: Scale = "relative" if value == "relative" or (value is None and str(margin).endswith("%")) else "points"
+    if margin is not None:
+        margin_on(margin, scale, 1.0, "ablation.margin")  # refuses one that cannot be meant
+    return scale
+
+
+def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
+    """A margin as it is typed, 2.0 points or 5%, on the scale: a fraction, or a difference of logarithms. unit: from a
+    recorded value to the points of its metric. Raises UsageError for another form, or one of the other scale.
+    """
+    text = str(margin)
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 100 or isinstance(margin, bool):
+        raise choices(name, margin, "the difference that would not matter: 2.0 for 2 points, or 5% of the rate")
+    if text.endswith("%") != (scale == "relative"):
+        wanted = "a percentage, such as 5%," if scale == "relative" else "points, such as 2.0,"
+        raise choices(name, margin, f"{wanted} since ablation.scale is {scale}")
+    return math.log1p(value / 100) if scale == "relative" else value / unit
 
 
 def _texts(value: object) -> list[str]:
@@ -166,7 +203,9 @@ def _statement(declared: Declaration) -> list[str]:
 
 
 def _rates(published: Published, rows: "Sequence[TableRow]") -> list[str]:
-    wer = {(row["arm"], row["set"]): row["wer"] for row in rows}
+    from asr_ablations.comparison.table_columns import value_of
+
+    wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rows}
     lines = []
     for arm, rates in published.items():
         for set_, rate in rates.items():

@@ -88,6 +88,22 @@ def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None
     return f"{missing} of {len(wanted)} declared runs have not ended" if missing else None
 
 
+def shared_baseline(folder: Path, baseline: Arm) -> str | None:
+    """A warning where other sweeps beside this one have runs of the same baseline: what is lucky in them is lucky in
+    all of these sweeps, so that their errors go together. None where no other has.
+    """
+    own = {run.folder.name for run in baseline.results}
+    sweeps = [path for path in sorted(folder.resolve().parent.iterdir()) if path.is_dir() and path != folder.resolve()]
+    sharing = [path.name for path in sweeps if any((path / name).exists() for name in own)]
+    if not sharing:
+        return None
+    named = ", ".join(sharing[:3]) + (f" and {len(sharing) - 3} more" if len(sharing) > 3 else "")
+    return (
+        f"runs of the baseline {baseline.name} are shared with {len(sharing)} other sweep{'s' * (len(sharing) > 1)} "
+        f"({named}): a lucky baseline is lucky in each, so their errors go together"
+    )
+
+
 def keep_look(found: Evidence, arms: Sequence[Arm], baseline: str, contrasts: Sequence[Contrast]) -> str | None:
     """Record this look where verdicts were shown; a warning where that is not possible."""
     if found.folder is None or not any(contrast.p is not None for contrast in contrasts):

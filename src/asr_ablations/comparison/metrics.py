@@ -1,6 +1,7 @@
 """The metrics of a comparison, of which lower is better, and ratios of times."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -73,6 +74,17 @@ LOSS = Metric("loss", "loss", "nats", "nats of loss", 1, 4, is_rate=False)
 the mean over utterances.
 """
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
+
+
+RELATIVE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
+"""A difference as a share of the baseline's rate, whatever the metric; no metric of its own."""
+
+
+def margin_text(margin: float, scale: str, metric: Metric) -> str:
+    """The margin with its unit: ± 2.00 WER, or ± 5.0 % of the rate. margin: on the scale."""
+    if scale == "relative":
+        return f"± {RELATIVE.text(math.expm1(margin))} % of the {metric.label}"
+    return f"± {metric.text(margin)} {metric.amount}"
 
 
 def find_metric(name: str) -> Metric:

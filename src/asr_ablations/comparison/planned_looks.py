@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.confounds import within
-from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Outcome, Question
-from asr_ablations.comparison.contrasts import Family, contrasts
+from asr_ablations.comparison.contrast import EQUIVALENT, SHOWN, AtLook, Contrast, Outcome, Question
+from asr_ablations.comparison.contrasts import Family, contrasts, equal_level, equivalence
 from asr_ablations.comparison.evidence import ANYTIME, Evidence
+from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.sequential_result import Course, PlannedLook
 from asr_ablations.runs.identity import Config, flatten
 from asr_ablations.runs.record import RunRecord
@@ -23,7 +24,7 @@ from asr_ablations.statistics.power import levers_to_equal
 
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
-ENDS: tuple[Outcome, ...] = ("better", "worse", "interaction shown", "equivalent")
+ENDS: tuple[Outcome, ...] = (*SHOWN, *EQUIVALENT)
 """The outcomes that end a question; it is undecided if the runs are used up, or no verdict is in sight."""
 
 
@@ -89,7 +90,10 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             procedure=procedure,
             size=len(questions) - different,
             alpha=plan.alpha,
-            robust=plan.robust,
+            typical=plan.robust,
+            rule=FailureRule.parse(plan.failed),
+            scale=plan.scale,
+            margin=plan.margin,
             paired=plan.paired,
             describe=False,
         )
@@ -131,16 +135,17 @@ def _judged(contrast: Contrast, plan: VerdictPlan, procedure: GroupSequential, q
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
     if estimate is not None and not contrast.reason:
-        equal = _equal_level(plan, questions)
+        equal = equal_level(plan.alpha, questions)
         half = procedure.half_width(estimate, equal)
         if not last and plan.looks[procedure.look] >= HOPELESS_FROM and contrast.level is not None:
             chance = procedure.chance(estimate, contrast.level, plan.margin, equal)
-    low, high = contrast.difference - half, contrast.difference + half
+    value = contrast.difference if estimate is None else estimate.value
+    low, high = value - half, value + half
     outcome: Outcome = contrast.outcome
     if contrast.outcome not in (*SHOWN, "not learned"):
         within = -plan.margin < low and high < plan.margin
         hopeless = chance is not None and chance < plan.hopeless
-        outcome = "equivalent" if within else "undecided" if last or hopeless else "open"
+        outcome = equivalence(contrast) if within else "undecided" if last or hopeless else "open"
     elif contrast.outcome == "not learned" and not last:
         outcome = "open"
     at = AtLook(
@@ -154,11 +159,6 @@ def _judged(contrast: Contrast, plan: VerdictPlan, procedure: GroupSequential, q
         chance=chance,
     )
     return replace(contrast, outcome=outcome, look=at)
-
-
-def _equal_level(plan: VerdictPlan, questions: int) -> float:
-    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
-    return min(0.999, 2 * plan.alpha / questions)
 
 
 def _ordered(
@@ -185,7 +185,7 @@ def _with_description(contrast: Contrast, described: dict[int, dict[str, Contras
     other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
     if contrast.estimate is not None and not contrast.reason:
-        level = _equal_level(plan, len(plan.contrasts))
+        level = equal_level(plan.alpha, len(plan.contrasts))
         look = replace(look, levers=levers_to_equal(plan.margin, contrast.estimate, level))
     return replace(
         contrast,

@@ -1,12 +1,25 @@
 """The result of a comparison: made by comparison.comparison, shown by report."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypedDict
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.derived_tables import (
+    Description,
+    Gradients,
+    Hyperparameter,
+    LossAgainstWer,
+    descriptions,
+    gradients,
+    hyperparameters,
+    loss_against_wer,
+)
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.sequential_result import Course
+from asr_ablations.comparison.table_columns import TableRow
+from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan
@@ -33,44 +46,6 @@ class TimeToAccuracy:
     chosen: bool = False
 
 
-class TableRow(TypedDict):
-    """Means over the seeds of an arm on a test set, with standard deviations (_sd); None for what no run recorded.
-
-    n: the number of seeds. Rates are fractions, losses nats; the counts of errors and words are per run.
-    """
-
-    arm: str
-    set: str
-    n: int
-    wer: float | None
-    wer_sd: float | None
-    cer: float | None
-    cer_sd: float | None
-    cer_longer: float | None
-    cer_longer_sd: float | None
-    loss: float | None
-    loss_sd: float | None
-    substitutions: float | None
-    deletions: float | None
-    insertions: float | None
-    words: float | None
-    utterances: float | None
-    parameters: float | None
-    epochs: float | None
-    steps: float | None
-    audio_hours: float | None
-    train_seconds: float | None
-    train_seconds_sd: float | None
-    best_validation_wer: float | None
-    best_validation_wer_sd: float | None
-    last_validation_wer: float | None
-    last_validation_wer_sd: float | None
-    best_validation_loss: float | None
-    best_validation_loss_sd: float | None
-    last_validation_loss: float | None
-    last_validation_loss_sd: float | None
-
-
 class EqualCost(TypedDict):
     """The metric of an arm at validation when each run had spent `budget` on an axis: mean, deviation over n seeds."""
 
@@ -91,7 +66,7 @@ class Comparison:
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
     plan, course: of a sweep that adds seeds until it knows, and what its looks found. claim, expected: of the source,
-    as declared.
+    as declared. The derived tables (epochs, scaling, one_arm, …) are computed once, when one is first asked for.
     """
 
     title: str
@@ -132,3 +107,27 @@ class Comparison:
     @property
     def runs(self) -> list[RunRecord]:
         return [run for arm in self.arms for run in arm.runs]
+
+    @cached_property
+    def epochs(self) -> list[EpochTimes]:
+        return epoch_times(self.arms, self.baseline)
+
+    @cached_property
+    def scaling(self) -> list[Scaling]:
+        return scaling(self.arms)
+
+    @cached_property
+    def one_arm(self) -> list[Description]:
+        return descriptions(self.arms)
+
+    @cached_property
+    def loss_against_wer(self) -> list[LossAgainstWer]:
+        return loss_against_wer(self.arms, self.sets)
+
+    @cached_property
+    def gradients(self) -> list[Gradients]:
+        return gradients(self.arms)
+
+    @cached_property
+    def hyperparameters(self) -> list[Hyperparameter]:
+        return hyperparameters(self.arms, self.factor)

@@ -4,10 +4,12 @@ import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import SHOWN, AtLook, Contrast, Verdict
+from asr_ablations.comparison.contrast import EQUIVALENT, SHOWN, AtLook, Contrast, Verdict
 from asr_ablations.comparison.contrasts import NOT_LEARNED, has_learned
-from asr_ablations.comparison.metrics import Metric, find_metric
+from asr_ablations.comparison.failures import counts_text, missed
+from asr_ablations.comparison.metrics import Metric, find_metric, margin_text
 from asr_ablations.statistics.distributions import fisher
+from asr_ablations.statistics.intervals import Range
 
 
 def verdict(contrast: Contrast, arms: Sequence[Arm], noise: str) -> Verdict:
@@ -24,35 +26,103 @@ def _finding(contrast: Contrast, noise: str) -> str:
     if contrast.outcome == "not learned":
         names = " nor ".join(dict.fromkeys(contrast.question.weights))
         return f"no verdict on {contrast.set}: neither {names} has learned (WER above {100 * NOT_LEARNED:.0f} %)"
+    if contrast.look is not None and contrast.outcome not in SHOWN and contrast.estimate is not None:
+        return _without_difference(contrast, contrast.look, metric)
     if contrast.estimate is None or contrast.p is None or contrast.p_adjusted is None:
         return _undecided(contrast, metric, noise)
-    if contrast.look is not None and contrast.outcome not in SHOWN:
-        return _without_difference(contrast, contrast.look, metric)
     evidence = f"{_interval(contrast, metric)}; {_p(contrast)}; {_extent(contrast)}"
-    size = _size(contrast, metric)
+    size = f"{_rates(contrast, metric)}{_size(contrast, metric)} ({evidence}){_other_scale(contrast, metric)}"
     if contrast.outcome in ("worse", "better"):
-        return f"{_sides(contrast, f'is {contrast.outcome} than')} on {contrast.set}: {size} ({evidence})"
-    if contrast.question.kind == "interaction":
+        finding = f"{_sides(contrast, f'is {contrast.outcome} than')} on {contrast.set}: {size}"
+    elif contrast.question.kind == "interaction":
         shown = "depends" if contrast.outcome == "interaction shown" else "is not shown to depend"
         effect = f"the effect of {contrast.arm.partition(' (')[0]} against {contrast.baseline}"
-        finding = (
-            f"{effect} {shown} on the other factor on {contrast.set} ({contrast.question.within}): {size} ({evidence})"
-        )
+        finding = f"{effect} {shown} on the other factor on {contrast.set} ({contrast.question.within}): {size}"
+    elif contrast.outcome in EQUIVALENT:
+        return f"{_equivalent(contrast, metric)}: {_sides(contrast, 'and')} on {contrast.set}, {size}"
     else:
-        finding = f"no difference shown: {_sides(contrast, 'and')} on {contrast.set}, {size} ({evidence})"
-    return finding if contrast.outcome == "interaction shown" else f"{finding}{_power(contrast, metric)}"
+        finding = f"no difference shown: {_sides(contrast, 'and')} on {contrast.set}, {size}"
+    return (
+        f"{finding}{_grade(contrast, metric)}" if contrast.outcome in SHOWN else f"{finding}{_power(contrast, metric)}"
+    )
+
+
+def _rates(contrast: Contrast, metric: Metric) -> str:
+    """Both rates, of the arm and of the baseline; none of an interaction, which has four."""
+    if contrast.question.kind == "interaction":
+        return ""
+    unit = f" {metric.unit}" if metric.is_rate else ""
+    return f"{metric.text(contrast.arm_mean)} against {metric.text(contrast.baseline_mean)}{unit}, "
+
+
+def _other_scale(contrast: Contrast, metric: Metric) -> str:
+    """The difference on the scale that does not decide."""
+    if contrast.scale == "relative":
+        ends = (contrast.low, contrast.high)
+        if contrast.question.kind == "interaction" or None in ends:
+            return ""
+        return f", {metric.text(contrast.difference, sign=True)} {metric.amount} ({_ends(*ends, metric)})"
+    found = contrast.relative
+    if found is None:
+        return ""
+    return f", relative {_relative_ends(found)}"
+
+
+def _relative(logarithm: float) -> str:
+    """A difference of logarithms as a percentage."""
+    return f"{100 * math.expm1(logarithm):+.1f} %"
+
+
+def _relative_ends(found: Range) -> str:
+    """A relative difference with its interval, where that has an end."""
+    value = f"{100 * math.expm1(found.value):+.1f}"
+    if not found.high < MOST_LOG:
+        return f"{value} %"
+    return f"{value} % ({100 * math.expm1(found.low):+.1f} to {100 * math.expm1(found.high):+.1f})"
+
+
+MOST_LOG = 5.0
+"""A logarithm of a ratio, 150 times as much, from which on an interval has no end that says anything."""
+
+
+def _ends(low: float | None, high: float | None, metric: Metric) -> str:
+    return f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
+
+
+def _grade(contrast: Contrast, metric: Metric) -> str:
+    """How large a shown difference is against the margin; docs/statistics.md says how often each comes again."""
+    if contrast.margin is None or contrast.grade is None:
+        return ""
+    margin = margin_text(contrast.margin, contrast.scale, metric)
+    if contrast.immaterial:
+        return f"; different, and equivalent within {margin}"
+    return {
+        "beyond the margin": f"; more than the margin of {margin}",
+        "size unclear": f"; whether more or less than the margin of {margin} is unclear",
+        "less than the margin": f"; less than the margin of {margin}, as far as these runs tell",
+    }[contrast.grade]
+
+
+def _equivalent(contrast: Contrast, metric: Metric) -> str:
+    assert contrast.margin is not None
+    which = "typical runs equivalent" if contrast.outcome == "typical runs equivalent" else "equivalent"
+    return f"{which} within {margin_text(contrast.margin, contrast.scale, metric)}"
 
 
 def _without_difference(contrast: Contrast, look: AtLook, metric: Metric) -> str:
     """The sentence of a planned look that shows no difference: equivalent, undecided, or still open."""
-    margin = f"± {metric.text(look.margin)} {metric.amount}"
+    margin = margin_text(look.margin, contrast.scale, metric)
     where = f"{_sides(contrast, 'and')} on {contrast.set}"
-    if contrast.outcome == "equivalent":
-        within = f"{metric.text(look.low, sign=True)} to {metric.text(look.high, sign=True)}"
+    size = f"{_rates(contrast, metric)}{_size(contrast, metric)}"
+    if contrast.outcome in EQUIVALENT:
+        relative = contrast.scale == "relative"
+        within = f"{_relative(look.low)} to {_relative(look.high)}" if relative else _ends(look.low, look.high, metric)
         evidence = f"{within}; look {look.number} of {look.of}; {_extent(contrast)}"
-        return f"equivalent within {margin}: {where}, {_size(contrast, metric)} ({evidence})"
+        return f"{_equivalent(contrast, metric)}: {where}, {size} ({evidence})"
+    if contrast.reason:
+        return f"{contrast.outcome}: {where}, {size}, but {contrast.reason} (look {look.number} of {look.of})"
     evidence = f"{_interval(contrast, metric)}; look {look.number} of {look.of}; {_extent(contrast)}"
-    finding = f"{contrast.outcome}: {where}, {_size(contrast, metric)} ({evidence})"
+    finding = f"{contrast.outcome}: {where}, {size} ({evidence})"
     if contrast.outcome == "open":
         return f"{finding}, neither different nor equivalent within {margin} so far"
     why = f"neither different nor equivalent within {margin} after {look.runs} runs of each arm"
@@ -76,6 +146,8 @@ def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
 
 
 def _size(contrast: Contrast, metric: Metric) -> str:
+    if contrast.scale == "relative" and contrast.relative is not None:
+        return f"{_relative(contrast.relative.value)} relative"
     return f"{metric.text(contrast.difference, sign=True)} {metric.amount}"
 
 
@@ -94,11 +166,14 @@ def _undecided(contrast: Contrast, metric: Metric, noise: str) -> str:
 
 def _interval(contrast: Contrast, metric: Metric) -> str:
     """The interval at the level of the verdict."""
-    assert contrast.low is not None
-    assert contrast.high is not None
-    if not math.isfinite(contrast.low) or not math.isfinite(contrast.high):
+    found = contrast.decided
+    if found is None or not math.isfinite(found.low) or not math.isfinite(found.high):
         return "no finite interval yet"
-    return f"{metric.text(contrast.low, sign=True)} to {metric.text(contrast.high, sign=True)}"
+    if contrast.scale == "relative" and found.high > MOST_LOG:
+        return "no finite interval yet"
+    if contrast.scale == "relative":
+        return f"{_relative(found.low)} to {_relative(found.high)}"
+    return _ends(found.low, found.high, metric)
 
 
 def _p(contrast: Contrast) -> str:
@@ -123,7 +198,7 @@ def _extent(contrast: Contrast) -> str:
         )
     else:
         models = f"{' and '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"
-    trimmed = ", trimmed means" if estimate.trimmed else ""
+    trimmed = ", typical runs by trimmed means" if estimate.trimmed else ""
     if not estimate.speakers:
         speakers = (
             "speakers left out, since there are no utterances"
@@ -134,7 +209,13 @@ def _extent(contrast: Contrast) -> str:
         speakers = "one speaker, whose utterances stand in for speakers"
     else:
         speakers = f"{estimate.speakers} speakers"
+        if estimate.effective < FEW * estimate.speakers:
+            speakers = f"{speakers}, who count as {estimate.effective:.0f}, since few carry the errors"
     return f"{models}{trimmed}, {speakers}"
+
+
+FEW = 0.4
+"""Share of the speakers below which the effective number is told: the interval in points is then too narrow."""
 
 
 def _power(contrast: Contrast, metric: Metric) -> str:
@@ -151,9 +232,15 @@ def _runs(contrast: Contrast, sides: Sequence[Arm]) -> list[str]:
     """The runs that a reader has to know of: diverged, unlearned and absent ones."""
     notes = []
     for arm in sides:
-        if arm.diverged:
-            counted = " and count as 100 % WER" if contrast.metric == "wer" else ""
-            notes.append(f"{len(arm.diverged)} of {len(arm.results)} runs of {arm.name} diverged{counted}")
+        failed, diverged = contrast.failed.get(arm.name, 0), len(arm.diverged)
+        if diverged and contrast.estimate is not None and not contrast.estimate.trimmed and contrast.metric == "wer":
+            notes.append(f"{diverged} of {len(arm.results)} runs of {arm.name} diverged and count as 100 % WER")
+        elif failed:
+            how = "diverged" if failed == diverged else contrast.rule.text
+            notes.append(f"{failed} of {len(arm.results)} runs of {arm.name} {how}")
+        if failed and contrast.metric == "wer" and arm.runs:
+            worst = max((rate for run in arm.runs if (rate := run.value(contrast.set, "wer")) is not None), default=0.0)
+            notes.append(f"the worst run of {arm.name} that ended has {100 * worst:.2f} %")
         poor = [run for run in arm.runs if not has_learned(Arm(arm.name, [run]), contrast.set)]
         if contrast.metric == "wer" and poor and contrast.outcome != "not learned":
             notes.append(f"{len(poor)} of {len(arm.results)} runs of {arm.name} have not learned")
@@ -161,11 +248,24 @@ def _runs(contrast: Contrast, sides: Sequence[Arm]) -> list[str]:
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         if counts:
             notes.append(f"{arm.name} lacks {len(states)} of {len(states) + len(arm.results)} runs ({counts})")
-    if contrast.question.kind == "arm" and any(arm.diverged for arm in sides) and len(sides) == 2:
-        (first, second) = sides
-        p = fisher(len(first.diverged), len(first.results), len(second.diverged), len(second.results))
-        notes.append(f"rates of divergence: Fisher's exact test {_p_text(p)}")
-    return notes
+    return [*notes, *_failures(contrast)]
+
+
+def _failures(contrast: Contrast) -> list[str]:
+    """How often runs fail in the two arms of a question, and what so few runs can tell of it."""
+    if contrast.question.kind != "arm" or contrast.estimate is None or contrast.estimate.paired:
+        return []
+    counts = [(name, contrast.failed[name], contrast.seeds[name]) for name in contrast.question.weights]
+    if not any(failed for _, failed, _ in counts):
+        if contrast.outcome not in EQUIVALENT:
+            return []
+        fewest = min(runs for _, _, runs in counts)
+        return [
+            f"no run failed, and {fewest} runs miss a failure rate of 10 % in {100 * missed(fewest):.0f} % of cases"
+        ]
+    (_, first, runs), (_, second, others) = counts
+    p = fisher(first, runs, second, others)
+    return [f"failures: {counts_text(counts)}, 95 %; Fisher's exact test {_p_text(p)}"]
 
 
 def _p_text(p: float) -> str:

@@ -23,12 +23,12 @@ from asr_ablations.config.keys import known
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
-from asr_ablations.runs.status import Diverged, reason
+from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, installs, is_lack_of_memory, of_the_system
+from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
-from asr_ablations.tools.terminal import forgive_characters, harmless, ignore_output
+from asr_ablations.tools.terminal import forgive_characters, harmless
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -107,14 +107,10 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 sys.exit(LEASE_HELD_EXIT_CODE)
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
                 _stop(error)
-            except OSError as error:
-                _stop_for_the_system(error)
             except Exception as error:
-                if is_lack_of_memory(error):
-                    _stop_for_memory(error)
-                if (exit_code := getattr(error, "exit_code", None)) is None:
-                    raise
-                sys.exit(exit_code)  # arms that failed, with the reasons printed before
+                if (exit_code := getattr(error, "exit_code", None)) is not None:
+                    sys.exit(exit_code)  # arms that failed, with the reasons printed before
+                _end_at(error)
 
         return main
 
@@ -133,16 +129,12 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             return task(cfg)
         except UsageError as error:
             _stop(error)
-        except OSError as error:
-            _stop_for_the_system(error)
         except Diverged as error:
             if _in_a_sweep_of_hydra():
                 return None  # a result, and no reason for Hydra to end the sweep
             sys.exit(error.exit_code)
         except Exception as error:
-            if not is_lack_of_memory(error):
-                raise
-            _stop_for_memory(error)
+            _end_at(error)
 
     return wrapped
 
@@ -172,24 +164,14 @@ def _stop(error: Exception) -> NoReturn:
     sys.exit(2)
 
 
-def _stop_for_memory(error: Exception) -> NoReturn:
-    """End where memory does, the machine's or a GPU's: it is no mistake of the config alone, and none of ours."""
-    _say(harmless(f"error: {reason(error)}"))
-    sys.exit(1)
-
-
-def _stop_for_the_system(error: OSError) -> NoReturn:
-    """End where the system refuses a file, as a folder without permission, a full disk, or a reader that has gone away:
-    … --help | head. Any other error is one of ours, and is raised again.
-    """
-    if error.filename is None:  # of the output itself
-        ignore_output()
-    if isinstance(error, BrokenPipeError):
-        sys.exit(1)
-    if (message := of_the_system(error)) is None:
+def _end_at(error: Exception) -> NoReturn:
+    """End at an error of the machine's, as a full disk or too little memory; any other is ours, and is raised again."""
+    if (end := ending(error)) is None:
         raise error
-    _say(harmless(f"error: {message}"))
-    sys.exit(exit_code_of(error))
+    line, code = end
+    if line:
+        _say(harmless(f"error: {line}"))
+    sys.exit(code)
 
 
 def _say(line: str) -> None:

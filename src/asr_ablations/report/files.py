@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.derived_tables import descriptions, gradients, loss_against_wer
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.sequential_result import spent
-from asr_ablations.comparison.training_times import epoch_times, scaling
 from asr_ablations.report.formats import latex, markdown
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
@@ -58,11 +56,11 @@ def as_json(comparison: Comparison) -> dict[str, object]:
             "look": comparison.evidence.look,
         },
         "equal": comparison.equal_cost,
-        "epochs": [asdict(times) for times in epoch_times(comparison.arms, comparison.baseline)],
-        "one_arm": [asdict(description) for description in descriptions(comparison.arms)],
-        "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
-        "gradient_norm": [asdict(row) for row in gradients(comparison.arms)],
-        "scaling": [asdict(row) for row in scaling(comparison.arms)],
+        "epochs": [asdict(times) for times in comparison.epochs],
+        "one_arm": [asdict(description) for description in comparison.one_arm],
+        "loss_against_wer": [asdict(each) for each in comparison.loss_against_wer],
+        "gradient_norm": [asdict(row) for row in comparison.gradients],
+        "scaling": [asdict(row) for row in comparison.scaling],
         "allowed": comparison.allowed,
         "plan": None if comparison.plan is None else _plan(comparison.plan),
         "looks": look_rows(comparison),

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.contrast import Contrast
-from asr_ablations.comparison.metrics import Metric, find_metric
+from asr_ablations.comparison.metrics import RELATIVE, Metric, find_metric
+from asr_ablations.comparison.metrics import margin_text as text_of_margin
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.sequential_result import Spent, spent
+from asr_ablations.comparison.verdict import MOST_LOG
 from asr_ablations.report.section import Section
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json
@@ -18,7 +20,8 @@ so long that all others would be points beside them.
 
 
 def look_rows(comparison: Comparison) -> list[Json]:
-    """A flat row per question and look, in the order of the questions, rates as fractions; empty without a plan.
+    """A flat row per question and look, in the order of the questions; empty without a plan. Differences and intervals
+    are fractions: of words, or on a relative scale of the baseline's rate.
 
     low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
     last look, for what is not decided. null without one.
@@ -33,12 +36,16 @@ def look_rows(comparison: Comparison) -> list[Json]:
 def _row(contrast: Contrast) -> Json:
     at = contrast.look
     assert at is not None
-    ends = {"low": contrast.low, "high": contrast.high, "equal_low": at.low, "equal_high": at.high}
+    found, relative = contrast.decided, contrast.scale == "relative"
+    low, high = (None, None) if found is None else (found.low, found.high)
+    ends = {"low": low, "high": high, "equal_low": at.low, "equal_high": at.high}
+    if relative:
+        ends = {key: None if end is None or end > MOST_LOG else math.expm1(end) for key, end in ends.items()}
     return {
         "arm": contrast.arm,
         "look": at.number,
         "seeds": at.runs,
-        "difference": contrast.difference,
+        "difference": math.expm1(found.value) if relative and found is not None else contrast.difference,
         **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
         "state": contrast.outcome,
         "chance": at.chance if contrast.outcome in ("open", "undecided") else None,
@@ -56,7 +63,7 @@ def furthest(rows: Sequence[Json], margin: float) -> float:
 
 def looks_section(comparison: Comparison) -> Section:
     """The state of each question at each look."""
-    metric = find_metric(comparison.metric)
+    metric = looks_metric(comparison)
     head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
     rows = [
         [
@@ -85,9 +92,19 @@ def _interval(low: float | None, high: float | None, metric: Metric) -> str:
 
 
 def margin_text(plan: VerdictPlan) -> str:
-    """The margin with its unit, such as ± 2.00 % points."""
-    metric = find_metric(plan.metric)
-    return f"± {metric.text(plan.margin)} {metric.difference_unit}"
+    """The margin with its unit, such as ± 2.00 WER."""
+    return text_of_margin(plan.margin, plan.scale, find_metric(plan.metric))
+
+
+def shown_margin(plan: VerdictPlan) -> float:
+    """The margin in the unit of the rows of the looks."""
+    return math.expm1(plan.margin) if plan.scale == "relative" else plan.margin
+
+
+def looks_metric(comparison: Comparison) -> Metric:
+    """The metric in whose unit the rows of the looks are shown."""
+    relative = comparison.plan is not None and comparison.plan.scale == "relative"
+    return RELATIVE if relative else find_metric(comparison.metric)
 
 
 def plan_text(plan: VerdictPlan) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.progress import track
 
 from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.contrast import EQUIVALENT, Contrast, Verdict
 from asr_ablations.comparison.declaration import agreement, expectation
 from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
@@ -79,7 +79,7 @@ def _outcome(verdict: Verdict, comparison: Comparison) -> str:
 def _difference(contrast: Contrast) -> str:
     metric = find_metric(contrast.metric)
     ends: tuple[float | None, float | None] = (contrast.low, contrast.high)
-    if contrast.look is not None and contrast.outcome == "equivalent":
+    if contrast.look is not None and contrast.scale == "points" and contrast.outcome in EQUIVALENT:
         ends = (contrast.look.low, contrast.look.high)
     size = f"{metric.text(contrast.difference, sign=True)} {metric.label}"
     if ends[0] is None or ends[1] is None:

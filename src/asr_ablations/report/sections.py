@@ -3,8 +3,9 @@
 import math
 
 from asr_ablations.comparison.contrast import Verdict
-from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER, Metric, find_metric
-from asr_ablations.comparison.result import Comparison, TableRow
+from asr_ablations.comparison.metrics import CER_LONGER, Metric, find_metric
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.table_columns import COLUMNS, Column, TableRow, value_of
 from asr_ablations.report.looks import cost_section, looks_section
 from asr_ablations.report.section import Section, number, spread
 from asr_ablations.report.tables import (
@@ -55,50 +56,37 @@ def _results(comparison: Comparison) -> list[Section]:
 
 
 def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
-    losses = any(row["loss"] is not None for row in measured)
-    longer = metric == CER_LONGER.name
+    columns = [
+        column
+        for column in _shown("rates", measured)
+        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # known of every run, asked for by few
+    ]
     rows = [
-        [
-            row["arm"],
-            row["set"],
-            str(row["n"]),
-            WER.spread(row["wer"], row["wer_sd"]),
-            CER.spread(row["cer"], row["cer_sd"]),
-            *([CER_LONGER.spread(row["cer_longer"], row["cer_longer_sd"])] if longer else []),
-            *([LOSS.spread(row["loss"], row["loss_sd"])] if losses else []),
-            *(number(count, 1) for count in (row["substitutions"], row["deletions"], row["insertions"])),
-        ]
+        [str(row["arm"]), str(row["set"]), str(row["n"]), *(_cell(row, column) for column in columns)]
         for row in measured
     ]
-    more = [*([CER_LONGER.heading] if longer else []), *([LOSS.heading] if losses else [])]
-    head = ["arm", "set", "n", WER.heading, CER.heading, *more, "S", "D", "I"]
-    return Section(heading, head, rows, notes if rows else [])
+    return Section(heading, ["arm", "set", "n", *(column.heading for column in columns)], rows, notes if rows else [])
 
 
 def _training(comparison: Comparison) -> Section:
-    losses = any(row["last_validation_loss"] is not None for row in comparison.rows)
-    validated = [WER.heading, *([LOSS.heading] if losses else [])]
-    head = [
-        *("arm", "n", "parameters", "epochs", "steps", "audio h", "train s"),
-        *(f"{which} validation {heading}" for heading in validated for which in ("best", "last")),
-    ]
+    columns = _shown("training", comparison.rows)
     rows = {
-        row["arm"]: [
-            row["arm"],
-            str(row["n"]),
-            number(row["parameters"]),
-            number(row["epochs"], 1),
-            number(row["steps"], 1),
-            number(row["audio_hours"], 2),
-            spread(row["train_seconds"], row["train_seconds_sd"], 1),
-            WER.spread(row["best_validation_wer"], row["best_validation_wer_sd"]),
-            WER.spread(row["last_validation_wer"], row["last_validation_wer_sd"]),
-            *([LOSS.spread(row["best_validation_loss"], row["best_validation_loss_sd"])] if losses else []),
-            *([LOSS.spread(row["last_validation_loss"], row["last_validation_loss_sd"])] if losses else []),
-        ]
+        row["arm"]: [str(row["arm"]), str(row["n"]), *(_cell(row, column) for column in columns)]
         for row in comparison.rows
     }
-    return Section("Training", head, list(rows.values()))
+    return Section("Training", ["arm", "n", *(column.heading for column in columns)], list(rows.values()))
+
+
+def _shown(table: str, rows: list[TableRow]) -> list[Column]:
+    of_table = [column for column in COLUMNS if column.table == table]
+    return [column for column in of_table if column.always or any(row[column.key] is not None for row in rows)]
+
+
+def _cell(row: TableRow, column: Column) -> str:
+    value, deviation = value_of(row, column.key), value_of(row, f"{column.key}_sd")
+    if column.metric is not None:
+        return column.metric.spread(value, deviation)
+    return spread(value, deviation, column.places) if column.deviation else number(value, column.places)
 
 
 def _differences(comparison: Comparison) -> Section:

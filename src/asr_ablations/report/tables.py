@@ -1,27 +1,29 @@
 """Sections beside the main table of a comparison: contrasts, one arm over seeds, gradients, losses, search, times."""
 
+import math
 from collections.abc import Sequence
 
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.derived_tables import (
     Description,
     LossAgainstWer,
-    descriptions,
-    gradients,
     is_search,
-    loss_against_wer,
     ranked,
 )
 from asr_ablations.comparison.metrics import WER, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.comparison.training_times import Scaling, epoch_times, scaling
+from asr_ablations.comparison.training_times import Scaling
+from asr_ablations.comparison.verdict import MOST_LOG
 from asr_ablations.report.section import Section, mean, number, ratio_text, spread
 from asr_ablations.tools.files import Json
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """A row per contrast, rates as fractions. low, high: the verdict's interval, or null."""
+    """A row per contrast, rates as fractions. low, high: the interval in points, or null; relative: the difference as a
+    share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
+    baseline).
+    """
     contrast, estimate = verdict.contrast, verdict.contrast.estimate
     seeds, speakers = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
     return {
@@ -37,6 +39,13 @@ def contrast_row(verdict: Verdict) -> Json:
         "low": contrast.low,
         "high": contrast.high,
         "level": contrast.level,
+        "relative": None if contrast.relative is None else math.expm1(contrast.relative.value),
+        "relative_low": None if contrast.relative is None else _ratio(contrast.relative.low),
+        "relative_high": None if contrast.relative is None else _ratio(contrast.relative.high),
+        "scale": contrast.scale,
+        "margin": contrast.margin,
+        "grade": contrast.grade,
+        "superiority": contrast.superiority,
         "outcome": contrast.outcome,
         "verdict": verdict.sentence,
         "procedure": contrast.procedure,
@@ -44,18 +53,24 @@ def contrast_row(verdict: Verdict) -> Json:
         "p_adjusted": contrast.p_adjusted,
         "family": contrast.family,
         "seeds": contrast.seeds,
+        "failed": contrast.failed,
         "diverged": contrast.diverged,
         "degrees": None if estimate is None else estimate.degrees,
         "standard_error": None if estimate is None else estimate.standard_error,
         "error_over_seeds": None if seeds is None else seeds.standard_error,
         "error_over_speakers": None if speakers is None else speakers.standard_error,
         "speakers": None if estimate is None else estimate.speakers,
+        "effective_speakers": None if estimate is None else estimate.effective,
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,
         "p_pairs": contrast.p_pairs,
         "p_pairs_holm": contrast.p_pairs_holm,
     }
+
+
+def _ratio(logarithm: float) -> float | None:
+    return math.expm1(logarithm) if logarithm < MOST_LOG else None
 
 
 def interval_text(verdict: Verdict) -> str:
@@ -69,7 +84,7 @@ def interval_text(verdict: Verdict) -> str:
 
 def description_section(comparison: Comparison) -> Section:
     """Mean, deviation with its interval, best and worst; empty where arms are compared."""
-    rows = [_row(description) for description in descriptions(comparison.arms)]
+    rows = [_row(description) for description in comparison.one_arm]
     head = ["metric", "set", "n", "mean", "sd", "sd, 95 %", "best", "worst"]
     line = (
         "The last weights of runs that differ in the seed alone. Rates in percent, losses in nats. Nothing but chance "
@@ -106,7 +121,7 @@ def gradient_section(comparison: Comparison) -> Section:
             number(row.not_finite),
             "" if row.diverged_at is None else number(row.diverged_at),
         ]
-        for row in gradients(comparison.arms)
+        for row in comparison.gradients
     ]
     head = ["arm", "seed", "steps", "median", "95 %", "largest", "at step", "not finite", "diverged at step"]
     return Section("Norm of the gradient before clipping, first seed and diverged runs", head, rows)
@@ -114,7 +129,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 def loss_section(comparison: Comparison) -> Section:
     """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
-    rows = [_loss_row(measured) for measured in loss_against_wer(comparison.arms, comparison.sets)]
+    rows = [_loss_row(measured) for measured in comparison.loss_against_wer]
     line = (
         "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs as "
         "independent, although seeds of an arm are alike."
@@ -226,7 +241,7 @@ def epochs_section(comparison: Comparison) -> Section:
             number(times.over_runs, 1),
             ratio_text(times.ratio),
         ]
-        for times in epoch_times(comparison.arms, comparison.baseline)
+        for times in comparison.epochs
     ]
     head = ["arm", "n", "epochs", "first s", "s per epoch", "sd over epochs", "sd over seeds"]
     line = (
@@ -239,7 +254,7 @@ def epochs_section(comparison: Comparison) -> Section:
 
 def scaling_section(comparison: Comparison) -> Section:
     """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
-    rows = scaling(comparison.arms)
+    rows = comparison.scaling
     priced, named = any(row.price is not None for row in rows), any(row.series for row in rows)
     head = [
         *(["runs"] if named else []),

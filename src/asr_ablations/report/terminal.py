@@ -1,6 +1,5 @@
 """A comparison in the terminal: the answer in 80 columns, or every table."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import wrap
 
@@ -9,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.comparison.metrics import Metric, find_metric
-from asr_ablations.comparison.result import Comparison, TableRow
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.table_columns import TableRow, value_of
 from asr_ablations.report.looks import cost_line
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
@@ -67,10 +67,11 @@ def _answer_table(comparison: Comparison) -> Table:
         table.add_column(column, justify="right" if number in (1, 2, 3) else "left", overflow="fold")
     by_arm = {verdict.contrast.arm: verdict for verdict in comparison.answer if verdict.contrast.question.kind == "arm"}
     for row in (row for row in comparison.rows if row["set"] == comparison.set):
-        verdict = by_arm.get(row["arm"])
-        cells = [row["arm"], str(row["n"]), _spread(row, metric)]
+        arm = str(row["arm"])
+        verdict = by_arm.get(arm)
+        cells = [arm, str(row["n"]), _spread(row, metric)]
         if verdict is None:
-            table.add_row(*map(Text, [*cells, "", "baseline" if row["arm"] == comparison.baseline else ""]))
+            table.add_row(*map(Text, [*cells, "", "baseline" if arm == comparison.baseline else ""]))
             continue
         difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
         table.add_row(
@@ -86,9 +87,7 @@ def _answer_table(comparison: Comparison) -> Table:
 
 
 def _spread(row: TableRow, metric: Metric) -> str:
-    values: Mapping[str, object] = row
-    mean, deviation = values.get(metric.name), values.get(f"{metric.name}_sd")
-    return metric.spread(*(value if isinstance(value, float) else None for value in (mean, deviation)))
+    return metric.spread(value_of(row, metric.name), value_of(row, f"{metric.name}_sd"))
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:

@@ -16,6 +16,7 @@ from asr_ablations.runs.reader import UnreadableFileError, read_config, read_dat
 from asr_ablations.runs.record import DataRecord, Environment, RunRecord
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
+from asr_ablations.runs.verdict_plan import read_plan
 
 TOTALS = {"wer": "words", "cer": "characters"}
 """The units in which a metric counts errors; a single error is the step in which a rate can change."""
@@ -23,11 +24,12 @@ TOTALS = {"wer": "words", "cer": "characters"}
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction. runs, arms, sweeps: how
-    many it comes from; it has runs − arms degrees of freedom.
+    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of those rates.
+    runs, arms, sweeps: how many it comes from; it has runs − arms degrees of freedom.
     """
 
     deviation: float
+    mean: float
     runs: int
     arms: int
     sweeps: int
@@ -53,9 +55,11 @@ def noise_of_set(
 ) -> SeedNoise | None:
     """The seed noise of a metric on the test set with this hash, from the sweeps under `outputs`, as in `seed_noise`.
 
-    total: words or characters of the set, where known; but: folders of sweeps that are left out.
+    total: words or characters of the set, where known; but: folders of sweeps that are left out. Arms that a plan
+    stopped early are left out, too: it stops first at those whose seeds lie close together.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
+    most: dict[Path, int] = {}
     for run in _runs(outputs, but):
         try:
             data = read_data(run)
@@ -66,15 +70,25 @@ def noise_of_set(
                 continue
             config = read_config(run)
             arm = content_but_seed(config, data, read_environment(run))
+            if run.parent not in most:
+                plan = read_plan(run.parent)
+                most[run.parent] = 0 if plan is None else plan.most
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
-    groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1]
+    groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1 and not _stopped_early(seeds, most)]
     if not groups:
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
     sweeps = {sweep for group in groups for _, sweep in group}
-    return SeedNoise(deviation, sum(map(len, groups)), len(groups), len(sweeps))
+    rates = [rate for group in groups for rate, _ in group]
+    return SeedNoise(deviation, sum(rates) / len(rates), sum(map(len, groups)), len(groups), len(sweeps))
+
+
+def _stopped_early(seeds: dict[int, tuple[float, Path]], most: dict[Path, int]) -> bool:
+    """True if all runs of an arm are of sweeps with a plan, and none has as many as its plan allows."""
+    planned = [most[sweep] for _, sweep in seeds.values()]
+    return min(planned) > 0 and len(seeds) < min(planned)
 
 
 def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:

@@ -1,8 +1,9 @@
 """The plan of an ablation that adds seeds until it knows: frozen in the sweep's manifest before its first run."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Literal
 
 from asr_ablations.runs.identity import Config, determining, differences
 from asr_ablations.runs.layout import SWEEP
@@ -33,8 +34,9 @@ class VerdictPlan:
     baseline: an arm's name; metric, set: what decides; contrasts: the names of the questions. margin: the difference
     that would not matter, in the unit of the recorded metric, a fraction for rates. alpha: of false claims over all
     questions. seeds: in the order in which runs are added; looks: runs an arm after which one looks, the last of them
-    the most. gamma: the shape of the spending. robust: trimmed means from five runs on, whether a run diverged or not.
-    paired: runs of the same seed are pairs.
+    the most. gamma: the shape of the spending. robust: claims are about typical runs, trimmed means where a run failed;
+    False: about means. failed: by which rule, as `ablation.failed` has it. scale: of the margin and of all claims; a
+    margin on the relative one is a difference of logarithms. paired: runs of the same seed are pairs.
     hopeless: the chance of a verdict below which a question is given up. belongs: the keys that differ between the
     seeds of an arm.
 
@@ -58,6 +60,8 @@ class VerdictPlan:
     hopeless: float
     belongs: list[str]
     made: str
+    scale: Literal["points", "relative"] = "points"
+    failed: object = None
     seen: int = 0
     notes: list[str] = field(default_factory=list)
     hours: float | None = None
@@ -105,7 +109,12 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
     if recorded is None:
         return None
     try:
-        values = {one.name: recorded[one.name] for one in fields(VerdictPlan)}
+        optional = {one.name for one in fields(VerdictPlan) if one.default is not MISSING}
+        values = {
+            one.name: recorded[one.name]
+            for one in fields(VerdictPlan)
+            if one.name in recorded or one.name not in optional
+        }
         arms = [PlannedArm(**{one.name: arm[one.name] for one in fields(PlannedArm)}) for arm in values["arms"]]
         plan = VerdictPlan(**{**values, "arms": arms})
         _check(plan)

@@ -46,6 +46,14 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
     return float(stats.fisher_exact(table).pvalue)
 
 
+def binomial_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a probability, from `failed` of `runs` (Clopper & Pearson 1934)."""
+    tail = (1 - level) / 2
+    low = 0.0 if not failed else float(special.betaincinv(failed, runs - failed + 1, tail))
+    high = 1.0 if failed == runs else float(special.betaincinv(failed + 1, runs - failed, 1 - tail))
+    return low, high
+
+
 def fewest(enough: Callable[[int], bool], most: int) -> int | None:
     """The smallest number from 2 to `most` that is enough; None if `most` is not. A larger number than an
     enough one must be enough, too."""

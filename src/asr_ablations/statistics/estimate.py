@@ -3,79 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isinf, sqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asr_ablations.statistics.intervals import shared_variance, speaker_interval
+from asr_ablations.statistics.intervals import shared_variance, speaker_interval, units_of
+from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds, upper
 from asr_ablations.statistics.sample import Sample
 
-
-@dataclass(frozen=True)
-class Part:
-    """The standard error that one source of noise would give alone, and its degrees of freedom."""
-
-    standard_error: float
-    degrees: float
-
-    @property
-    def variance(self) -> float:
-        return self.standard_error**2
-
-
-@dataclass(frozen=True)
-class RunNoise:
-    """The variance that the runs of one arm add to a weighted sum of means.
-
-    runs: their number n; degrees: of the variance, n − 1, or fewer with trimming; variance: weight² times the
-    variance of a single run's rate, so that the mean of n runs adds variance / n; shared: the part of it that comes
-    from seeds that differ by speaker, which the bootstrap over speakers holds too.
-    """
-
-    runs: int
-    degrees: float
-    variance: float
-    shared: float = 0.0
-
-
-def run_noise(values: Sequence[float]) -> RunNoise:
-    """The noise of the runs of one arm, two or more."""
-    return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
-
-
-def over_seeds(arms: Sequence[RunNoise]) -> Part:
-    """The noise of seeds alone, with Welch's degrees of freedom."""
-    variances = [(arm.variance / arm.runs, arm.degrees) for arm in arms]
-    total = sum(variance for variance, _ in variances)
-    if not total:
-        return Part(0.0, sum(degrees for _, degrees in variances))
-    return Part(sqrt(total), total**2 / sum(variance**2 / degrees for variance, degrees in variances))
-
-
-def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
-    """The noise of seeds and speakers together.
-
-    They are two crossed sources: their variances are added and the shared part, which is in both, is taken off once
-    (Cameron, Gelbach & Miller 2011). The result is never below either. Its degrees of freedom are Satterthwaite's
-    (1946), in which the shared part counts as a further source of noise although it is subtracted, and never fewer than
-    the poorer source has.
-    """
-    seeds = over_seeds(arms)
-    if speakers is None:
-        return seeds
-    if not seeds.variance or isinf(speakers.variance):
-        return speakers
-    shared = sum(arm.shared / arm.runs for arm in arms)
-    variance = max(seeds.variance + speakers.variance - shared, seeds.variance, speakers.variance)
-    uncertainty = seeds.variance**2 / seeds.degrees + speakers.variance**2 / speakers.degrees
-    uncertainty += sum((arm.shared / arm.runs) ** 2 / (arm.degrees * speakers.degrees) for arm in arms)
-    degrees = max(variance**2 / uncertainty, min(seeds.degrees, speakers.degrees))
-    return Part(sqrt(variance), degrees)
-
-
 Unit = Literal["speakers", "utterances"]
+Scale = Literal["points", "relative"]
+"""The scale of a difference: of the rates themselves, or of their logarithms, on which factors multiply."""
 
 FEWEST_TRIMMED = 5
 """Runs an arm below which 20 % of them is less than one."""
@@ -83,15 +22,16 @@ FEWEST_TRIMMED = 5
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated difference of error rates, a fraction, with all that a test of it needs.
+    """An estimated difference of error rates, a fraction, or of their logarithms, with all that a test of it needs.
 
     standard_error and degrees: of seeds and speakers together. information: what the number of runs adds to the
     precision, 1 / Σ weight² / runs, which is n / 2 for two arms of n runs and n for n pairs.
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
-    of. speakers: how many units were drawn, 0 where no speakers are known; unit: what a unit is, utterances where the
-    set has one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired
-    estimate, which is then about this model and holds no noise of seeds.
+    of. speakers: how many units were drawn, 0 where no speakers are known; effective: as how many they count by the
+    errors that each of them carries; unit: what a unit is, utterances where the set has one speaker or none is named.
+    models: trained models of the arm with the fewest; 1 only for a paired estimate, which is then about this model and
+    holds no noise of seeds.
     """
 
     value: float
@@ -102,14 +42,20 @@ class Estimate:
     over_speakers: Part | None
     arms: tuple[RunNoise, ...]
     speakers: int
+    effective: float
     unit: Unit
     models: int
     paired: bool = False
     trimmed: bool = False
+    scale: Scale = "points"
 
 
 def contrast_estimate(
-    terms: Sequence[tuple[float, Sample]], *, trimmed: bool = False, own_speakers: bool = False
+    terms: Sequence[tuple[float, Sample]],
+    *,
+    trimmed: bool = False,
+    own_speakers: bool = False,
+    scale: Scale = "points",
 ) -> Estimate | None:
     """Σ weight · mean rate over arms that were trained independently; None if one of them has fewer than two runs.
 
@@ -118,10 +64,13 @@ def contrast_estimate(
     every arm has errors by utterance.
 
     trimmed: means without the best and the worst 20 % of an arm's runs, by rate, with winsorised variances (Yuen 1974);
-    the noise of speakers comes from the runs kept. For arms some of whose runs diverge: one run of 100 % makes a mean
+    the noise of speakers comes from the runs kept. For arms some of whose runs fail: one run of 100 % makes a mean
     too noisy to show anything.
 
     own_speakers: each arm has a test set of its own, as two languages have, whose noise of speakers is independent.
+
+    scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio. It is linearised: the
+    weight of an arm is divided by its mean. None where a mean is 0.
 
     Raises ValueError where other arms were tested on different utterances, and where a trimmed arm has fewer than 5
     runs.
@@ -133,31 +82,56 @@ def contrast_estimate(
     if trimmed and fewest < FEWEST_TRIMMED:
         raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
     grain = _smallest_step([sample for _, sample in used])
-    kept = [(weight, _kept(sample) if trimmed else sample) for weight, sample in used]
-    speakers, units, unit = _noise_of_own_speakers(kept) if own_speakers else _speaker_noise(kept)
+    kept = [kept_runs(sample) if trimmed else sample for _, sample in used]
+    means = [float(sample.rates.mean()) for sample in kept]
+    weights = _weights([weight for weight, _ in used], means, scale)
+    if weights is None:
+        return None
+    measured = list(zip(weights, kept, strict=True))
+    speakers = (_noise_of_own_speakers if own_speakers else _speaker_noise)(measured, scale=scale)
     arms = tuple(
-        _run_noise(weight, sample, rest, grain) for (weight, sample), (_, rest) in zip(used, kept, strict=True)
+        _run_noise(weight, sample, rest, grain) for weight, (_, sample), rest in zip(weights, used, kept, strict=True)
     )
-    noise = combined(arms, speakers)
+    noise = combined(arms, speakers.part)
     return Estimate(
-        value=sum(weight * float(sample.rates.mean()) for weight, sample in kept),
+        value=_value([weight for weight, _ in used], means, scale),
         standard_error=noise.standard_error,
         degrees=noise.degrees,
         information=1 / sum(weight**2 / len(sample.rates) for weight, sample in used),
         over_seeds=over_seeds(arms),
-        over_speakers=speakers,
+        over_speakers=speakers.part,
         arms=arms,
-        speakers=units,
-        unit=unit,
+        speakers=speakers.drawn,
+        effective=speakers.effective,
+        unit=speakers.unit,
         models=fewest,
         trimmed=trimmed,
+        scale=scale,
     )
 
 
+def _weights(weights: Sequence[float], means: Sequence[float], scale: Scale) -> list[float] | None:
+    """The weights of the arms' means on the scale; None where a logarithm does not exist."""
+    if scale == "points":
+        return list(weights)
+    if min(means) <= 0:
+        return None
+    return [weight / mean for weight, mean in zip(weights, means, strict=True)]
+
+
+def _value(weights: Sequence[float], means: Sequence[float], scale: Scale) -> float:
+    values = means if scale == "points" else [math.log(mean) for mean in means]
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
 def paired_estimate(
-    arm: Sample, baseline: Sample, *, replicates: bool = False, overlap: float = 0.0
+    terms: Sequence[tuple[float, Sample]],
+    *,
+    replicates: bool = False,
+    overlap: float = 0.0,
+    scale: Scale = "points",
 ) -> Estimate | None:
-    """Mean difference of two arms whose rows belong together; None where nothing tells its noise.
+    """Σ weight · mean rate over arms whose rows belong together; None where nothing tells its noise.
 
     The rows are the same trained models, as with two decoders: the noise of seeds is the noise of the differences over
     models. With a single model there are speakers alone, and the estimate is about this model.
@@ -169,44 +143,55 @@ def paired_estimate(
     Their training sets overlap, so that the differences are not independent, and the variance of their mean is
     s² (1 / n + overlap) in place of s² / n (Nadeau & Bengio 2003, the corrected resampled t test).
 
-    Raises ValueError where the rows or the utterances of the two differ.
+    terms, scale: as in contrast_estimate. Raises ValueError where the rows or the utterances of the arms differ.
     """
-    models = len(arm.rates)
-    if models != len(baseline.rates):
-        raise ValueError(
-            f"pairs need as many rows of the arm as of the baseline, not {models} and {len(baseline.rates)}"
-        )
-    differences = _differences(arm, baseline, rates_only=replicates)
-    speakers, units, unit = _speaker_noise([(1.0, differences)])
-    if models < 2 and (speakers is None or not models):
+    samples = [sample for _, sample in terms]
+    models = len(samples[0].rates)
+    if any(len(sample.rates) != models for sample in samples):
+        counts = " and ".join(str(len(sample.rates)) for sample in samples)
+        raise ValueError(f"pairs need as many rows of the arm as of the baseline, not {counts}")
+    if not models:
         return None
-    # both rates are rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
-    grain = np.sqrt(2.0) * _smallest_step([arm, baseline])
+    means = [float(sample.rates.mean()) for sample in samples]
+    weights = _weights([weight for weight, _ in terms], means, scale)
+    if weights is None:
+        return None
+    differences = _differences(list(zip(weights, samples, strict=True)), rates_only=replicates)
+    speakers = _speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
+    if models < 2 and speakers.part is None:
+        return None
+    # every rate is rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
+    grain = _smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
     arms = (_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
-    noise = combined(arms, speakers) if arms else speakers
+    noise = combined(arms, speakers.part) if arms else speakers.part
     assert noise is not None
     return Estimate(
-        value=float(differences.rates.mean()),
+        value=_value([weight for weight, _ in terms], means, scale),
         standard_error=noise.standard_error,
         degrees=noise.degrees,
         information=float(models),
         over_seeds=over_seeds(arms) if arms else None,
-        over_speakers=speakers,
+        over_speakers=speakers.part,
         arms=arms,
-        speakers=units,
-        unit=unit,
+        speakers=speakers.drawn,
+        effective=speakers.effective,
+        unit=speakers.unit,
         models=models,
         paired=True,
+        scale=scale,
     )
 
 
-def _differences(arm: Sample, baseline: Sample, rates_only: bool) -> Sample:
-    """The arm less the baseline, row by row."""
-    rates = arm.rates - baseline.rates
-    if rates_only or arm.errors is None or baseline.errors is None:
-        return Sample(rates)
-    _require_same_utterances([arm, baseline])
-    return Sample(rates, arm.errors - baseline.errors, arm.totals, arm.speakers, arm.grain)
+def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
+    """Σ weight · sample, row by row."""
+    first = terms[0][1]
+    rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
+    errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
+    if rates_only or len(errors) < len(terms):
+        return Sample(rates, grain=first.grain)
+    _require_same_utterances([sample for _, sample in terms])
+    summed = np.sum([weight * of_sample for weight, of_sample in errors], axis=0)
+    return Sample(rates, summed, first.totals, first.speakers, first.grain)
 
 
 def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
@@ -223,60 +208,74 @@ def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> Run
     return RunNoise(runs, left - 1, weight**2 * of_mean * runs, weight**2 * shared)
 
 
-def _kept(sample: Sample) -> Sample:
-    """Without a fifth of the runs, rounded down, at either end."""
+def kept_runs(sample: Sample) -> Sample:
+    """The sample without a fifth of the runs, rounded down, at either end: those that trimmed means are of."""
     runs = len(sample.rates)
     cut = runs // 5
     order: NDArray[np.intp] = np.argsort(sample.rates, kind="stable")
     return sample.of_runs(order[cut : runs - cut])
 
 
-def _speaker_noise(terms: Sequence[tuple[float, Sample]]) -> tuple[Part | None, int, Unit]:
-    """The noise of speakers in a weighted sum of mean errors, how many units are drawn, and what they are."""
+@dataclass(frozen=True)
+class _Speakers:
+    """The noise of speakers, None where none are known; how many units were drawn, how many they count as, and what
+    they are.
+    """
+
+    part: Part | None
+    drawn: int = 0
+    effective: float = 0.0
+    unit: Unit = "speakers"
+
+
+def _speaker_noise(
+    terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = "points"
+) -> _Speakers:
+    """The noise of speakers in a weighted sum of mean errors. mass_of: the samples whose errors tell which speakers
+    carry the rate, by default those of the terms.
+
+    The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It sets the degrees of
+    freedom of a ratio. A difference in points keeps those of all units: where few speakers carry the errors its false
+    alarms are rarer than declared already, and no degrees of freedom make up for the speakers that were not drawn.
+    """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):
-        return None, 0, "speakers"
+        return _Speakers(None)
     _require_same_utterances([sample for _, sample in terms])
     first = terms[0][1]
     assert first.totals is not None
     assert first.units is not None
     interval = speaker_interval(np.sum(means, axis=0), first.totals, first.units)
     named = first.speakers is not None and len(np.unique(first.speakers)) > 1
-    noise = Part(interval.standard_error, max(1.0, interval.degrees))  # one unit: its error is infinite
-    return noise, round(interval.degrees) + 1, "speakers" if named else "utterances"
+    carriers = mass_of or [sample for _, sample in terms]
+    mass = np.sum([sample.errors.mean(axis=0) for sample in carriers if sample.errors is not None], axis=0)
+    by_unit = np.bincount(units_of(first.units), weights=mass)
+    drawn = round(interval.degrees) + 1
+    effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
+    degrees = (effective if scale == "relative" else drawn) - 1
+    part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
+    return _Speakers(part, drawn, effective, "speakers" if named else "utterances")
 
 
-def _noise_of_own_speakers(
-    terms: Sequence[tuple[float, Sample]],
-) -> tuple[Part | None, int, Literal["speakers", "utterances"]]:
-    """The noise of speakers where every arm has others: the variances add up, Satterthwaite's degrees of freedom; how
-    many were drawn over all arms, and what they are.
+def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = "points") -> _Speakers:
+    """The noise of speakers where every arm has others: the variances add up, with Satterthwaite's degrees of freedom;
+    the units of all arms together.
     """
-    parts: list[Part] = []
-    drawn, named = 0, True
-    for weight, sample in terms:
-        part, count, unit = _speaker_noise([(1.0, sample)])
-        if part is None:
-            return None, 0, "speakers"
-        parts.append(Part(abs(weight) * part.standard_error, part.degrees))
-        drawn, named = drawn + count, named and unit == "speakers"
+    arms = [(abs(weight), _speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
+    parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
+    if len(parts) < len(arms):
+        return _Speakers(None)
     total = sum(part.variance for part in parts)
     degrees = min(part.degrees for part in parts)
     if total and np.isfinite(total):
-        degrees = total**2 / sum(part.variance**2 / part.degrees for part in parts)
-    return Part(float(np.sqrt(total)), degrees), drawn, "speakers" if named else "utterances"
-
-
-def weighted(terms: Sequence[tuple[float, Sample]]) -> Sample:
-    """Σ weight · sample, row by row, of samples whose rows are the same trained models."""
-    first = terms[0][1]
-    rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
-    errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
-    if len(errors) < len(terms):
-        return Sample(rates, grain=first.grain)
-    _require_same_utterances([sample for _, sample in terms])
-    summed = np.sum([weight * of_sample for weight, of_sample in errors], axis=0)
-    return Sample(rates, summed, first.totals, first.speakers, first.grain)
+        high = [upper(part.variance, part.degrees) for part in parts]
+        degrees = sum(high) ** 2 / sum(of**2 / part.degrees for of, part in zip(high, parts, strict=True))
+    return _Speakers(
+        Part(float(np.sqrt(total)), degrees),
+        sum(arm.drawn for _, arm in arms),
+        sum(arm.effective for _, arm in arms),
+        "speakers" if all(arm.unit == "speakers" for _, arm in arms) else "utterances",
+    )
 
 
 def _require_same_utterances(samples: Sequence[Sample]) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import optimize
 
 from asr_ablations.statistics.distributions import chi_square_quantile, fewest, normal_above, t_above, t_bound
-from asr_ablations.statistics.estimate import Estimate, Part, RunNoise, combined
+from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.statistics.noise import Part, RunNoise, combined
 
 
 class Procedure(Protocol):
@@ -213,7 +214,8 @@ def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
         replace(arm, variance=max(0.0, arm.variance - arm.shared) + factor * arm.shared, shared=factor * arm.shared)
         for arm in estimate.arms
     )
-    part = Part(estimate.over_speakers.standard_error * math.sqrt(factor), speakers - 1)
+    now = estimate.over_speakers
+    part = Part(now.standard_error * math.sqrt(factor), max(1.0, (now.degrees + 1) / factor - 1))
     return _resized(estimate, arms, part)
 
 

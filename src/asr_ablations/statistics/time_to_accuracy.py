@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from asr_ablations.statistics.distributions import t_bound
-from asr_ablations.statistics.estimate import over_seeds, run_noise
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.statistics.noise import over_seeds, run_noise
 
 
 def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) -> Range | None:

@@ -16,8 +16,8 @@ WIDTH = 160
 """Columns where the output is no terminal: a log file has no width of its own, and 80 would fold the names."""
 
 VERDICT_STYLES = {
-    "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan", "open": "dim",
-    "undecided": "yellow",
+    "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan",
+    "typical runs equivalent": "cyan", "open": "dim", "undecided": "yellow",
 }  # fmt: skip
 """Colours of the outcomes of questions; the others have none."""
 

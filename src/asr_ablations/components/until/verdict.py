@@ -17,12 +17,13 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class Verdict:
-    """The plan of a sweep, as the user states it; conf/until/verdict.yaml describes the keys. margin: in points.
+    """The plan of a sweep, as the user states it; conf/until/verdict.yaml describes the keys. margin: in points, or in
+    percent of the rate, as 5%.
 
     Raises UsageError for values out of range.
     """
 
-    margin: float | None
+    margin: float | str | None
     seeds: int | None
     runs: int | None
     hours: float | None
@@ -36,7 +37,7 @@ class Verdict:
     retries: int
 
     def __post_init__(self) -> None:
-        if self.margin is not None:
+        if self.margin is not None and not str(self.margin).endswith("%"):
             number("until.margin", self.margin, above=0, most=100)
         for key, least in (("seeds", FEWEST), ("runs", 1)):
             if (value := getattr(self, key)) is not None:
@@ -57,10 +58,12 @@ class Verdict:
         if looks is not None and sorted({*looks}) != looks:
             raise choices("until.looks", looks, "increasing numbers of seeds, such as [3,5,8,12,20]")
 
-    def stated_margin(self) -> float:
-        """The margin in points; raises UsageError where none was stated."""
+    def stated_margin(self) -> float | str:
+        """The margin as it was typed; raises UsageError where none was stated."""
         if self.margin is None:
-            raise choices("until.margin", None, "the difference that would not matter, as 2.0 for 2 points of WER")
+            raise choices(
+                "until.margin", None, "the difference that would not matter: 2.0 for 2 points of WER, or 5% of the rate"
+            )
         return self.margin
 
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:

@@ -12,10 +12,10 @@ from matplotlib.patches import Patch
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, Outcome, Verdict
-from asr_ablations.comparison.derived_tables import Description, descriptions, final_values
+from asr_ablations.comparison.derived_tables import Description, final_values
 from asr_ablations.comparison.metrics import METRICS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.looks import furthest, look_rows, margin_text
+from asr_ablations.report.looks import furthest, look_rows, looks_metric, margin_text, shown_margin
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.plotting import COLOURS, bar, legend, line, marker, panels, save, whole_legend
@@ -24,7 +24,7 @@ from asr_ablations.tools.plotting import COLOURS, bar, legend, line, marker, pan
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
     """seeds: a panel per metric with a strip of dots per set, by seed; nothing where arms are compared."""
     by_metric: dict[str, list[Description]] = {}
-    for description in descriptions(comparison.arms):
+    for description in comparison.one_arm:
         by_metric.setdefault(description.metric.name, []).append(description)
     if not by_metric:
         return []
@@ -137,6 +137,7 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "better": (COLOURS[2], "v"),
     "worse": (COLOURS[1], "^"),
     "equivalent": (COLOURS[0], "s"),
+    "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
 }
@@ -148,11 +149,11 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     rows, plan = look_rows(comparison), comparison.plan
     if not rows or plan is None:
         return []
-    metric = find_metric(comparison.metric)
+    metric = looks_metric(comparison)
     names = list(dict.fromkeys(row["arm"] for row in rows))
     columns = min(COLUMNS, len(names))
     figure, axes = panels(columns, math.ceil(len(names) / columns), sharex=True, sharey=True)
-    reach = metric.scale * furthest(rows, plan.margin)
+    reach = metric.scale * furthest(rows, shown_margin(plan))
     for panel, name in zip(axes, names, strict=False):
         _draw_question(panel, [row for row in rows if row["arm"] == name], plan, metric, reach)
     for panel in axes[len(names) :]:
@@ -167,7 +168,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric: Metric, reach: float) -> None:
-    margin, last = metric.scale * plan.margin, rows[-1]
+    margin, last = metric.scale * shown_margin(plan), rows[-1]
     panel.axhspan(-margin, margin, color="#bbbbbb", alpha=0.35, linewidth=0)
     panel.axhline(0, color="#333333", linewidth=1)
     for row in rows:

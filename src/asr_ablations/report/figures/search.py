@@ -4,7 +4,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer
+from asr_ablations.comparison.derived_tables import Hyperparameter
 from asr_ablations.comparison.metrics import LOSS, WER
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.tools.files import Json
@@ -20,7 +20,7 @@ def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
     """search: a small panel per hyperparameter, a point per run that the search proposed, a star for the best of them.
     The axis is logarithmic where the search drew logarithmically.
     """
-    tried = hyperparameters(comparison.arms, comparison.factor)
+    tried = comparison.hyperparameters
     if not tried:
         return []
     columns = min(ACROSS, len(tried))
@@ -59,7 +59,7 @@ def _panel(panel: Axes, tried: Hyperparameter) -> None:
 
 def draw_loss_against_wer(comparison: Comparison, folder: Path) -> list[Path]:
     """loss_against_wer: a panel for what is set against what, a marker per arm, the rank correlation above it."""
-    measured = loss_against_wer(comparison.arms, comparison.sets)
+    measured = comparison.loss_against_wer
     if not measured:
         return []
     figure, axes = panels(len(measured))

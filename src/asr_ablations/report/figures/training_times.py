@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from asr_ablations.comparison.metrics import Ratio, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
-from asr_ablations.comparison.training_times import Scaling, scaling
+from asr_ablations.comparison.training_times import Scaling
 from asr_ablations.report.figures.utilisation import PERCENT, draw_each_gpu, draw_lines
 from asr_ablations.runs.metrics_files import read_utilisation
 from asr_ablations.runs.record import RunRecord
@@ -89,7 +89,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     """scaling: minutes per epoch and the speed-up over the fewest processes, a line per series; the price of an epoch
     where it is known. Nothing where all runs have the same number.
     """
-    rows = scaling(comparison.arms)
+    rows = comparison.scaling
     if not rows:
         return []
     priced = [row for row in rows if row.price is not None]

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.derived_tables import hyperparameters
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
+from asr_ablations.comparison.training_times import EpochTimes, Scaling
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
 from asr_ablations.report.figures.utilisation import gpu_lines
-from asr_ablations.report.looks import cost_section, furthest, look_rows
+from asr_ablations.report.looks import cost_section, furthest, look_rows, shown_margin
 from asr_ablations.report.page.utterances import worst
 from asr_ablations.report.section import ratio_text
 from asr_ablations.report.tables import contrast_row
@@ -91,12 +90,12 @@ def content(comparison: Comparison) -> dict[str, object]:
         "rows": comparison.rows,
         "validated": comparison.validated,
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "search": [asdict(tried) for tried in hyperparameters(comparison.arms, comparison.factor)],
+        "search": [asdict(tried) for tried in comparison.hyperparameters],
         "looks": look_rows(comparison),
         "plan": _plan(comparison),
         "equal": comparison.equal_cost,
-        "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
-        "scaling": [_scaled(row) for row in scaling(comparison.arms)],
+        "epochs": [_epochs(times) for times in comparison.epochs],
+        "scaling": [_scaled(row) for row in comparison.scaling],
         "reached": _times_to_accuracy(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -113,8 +112,8 @@ def _plan(comparison: Comparison) -> dict[str, object] | None:
     plan, rows = comparison.plan, look_rows(comparison)
     if plan is None or not rows:
         return None
-    reach = furthest(rows, plan.margin)
-    return {"margin": plan.margin, "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
+    reach = furthest(rows, shown_margin(plan))
+    return {"margin": shown_margin(plan), "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 
 
 def _run(run: RunRecord, metrics: Sequence[str]) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """The plan of an ablation, from the configs of its arms, and what is known beforehand of its chances."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.contrast import Question
+from asr_ablations.comparison.declaration import margin_on
 from asr_ablations.comparison.design import Design, Options, design_of
+from asr_ablations.comparison.metrics import margin_text
 from asr_ablations.components.until.verdict import Verdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
@@ -52,6 +55,8 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
     if not design.primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
+    margin = wanted.stated_margin()
+    scale = "relative" if str(margin).endswith("%") and not design.declared.margin else design.declared.scale
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
     by_name = {arm.name: (arm, variants[int(arm.runs[0].folder.name)]) for arm in design.arms}
@@ -64,7 +69,7 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         metric=design.metric.name,
         set=design.primary,
         contrasts=[question.name for question in design.questions],
-        margin=wanted.stated_margin() / design.metric.scale,
+        margin=margin_on(margin, scale, design.metric.scale, "until.margin"),
         alpha=wanted.alpha,
         seeds=continued(seeds, looks[-1]),
         looks=looks,
@@ -74,6 +79,8 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
         hopeless=wanted.hopeless,
         belongs=belongs,
         made=iso(time.time()),
+        scale=scale,
+        failed=design.declared.failed,
         hours=wanted.hours,
     )
     return Planned(plan, design.questions, design)
@@ -90,17 +97,19 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
     """
     plan, metric = planned.plan, planned.design.metric
-    unit, arms = metric.amount, len(plan.arms)
+    arms = len(plan.arms)
+    margin = margin_text(plan.margin, plan.scale, metric)
     looks = " ".join(map(str, plan.looks))
     head = (
-        f"{arms} arms, {metric.label} on {plan.set}, ± {metric.text(plan.margin)} {unit}, at most {plan.most} seeds an "
+        f"{arms} arms, {metric.label} on {plan.set}, {margin}, at most {plan.most} seeds an "
         f"arm ({arms * plan.most} runs), looks at {looks} seeds"
     )
     noise = _noise(planned, cfg, outputs)
     if noise is None:
         return [head, "the noise of seeds is not known yet: no earlier sweep on this test set tells it"]
     level = plan.alpha / len(plan.contrasts)
-    equal = seeds_to_equal(plan.margin, noise.deviation, level)
+    in_points = plan.margin if plan.scale == "points" else math.expm1(plan.margin) * noise.mean
+    equal = seeds_to_equal(in_points, noise.deviation, level)
     found = next(
         difference
         for difference in (noise.deviation * step / 20 for step in range(1, 2000))
@@ -110,8 +119,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
         head,
         f"seeds move {metric.label} by {metric.text(noise.deviation)} (standard deviation; {noise.runs} earlier runs "
         f"of {noise.arms} arms on this test set)",
-        f"± {metric.text(plan.margin)} would take about {equal} seeds an arm; {plan.most} find differences from "
-        f"{metric.text(found)} on",
+        f"{margin} would take about {equal} seeds an arm; {plan.most} find differences from {metric.text(found)} on",
     ]
     if equal > plan.most:
         lines.append(

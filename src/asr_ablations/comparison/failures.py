@@ -1,0 +1,78 @@
+"""Runs that failed: those that diverged, and those that ended far above the other runs of their arm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.distributions import binomial_interval
+from asr_ablations.tools.errors import UsageError
+
+MEDIANS = 1.5
+"""Times the median of its arm above which a run counts as failed, where nothing else is declared."""
+
+
+@dataclass(frozen=True)
+class FailureRule:
+    """The rule by which a run failed, beside divergence. above: times the median of the arm's finished runs, or
+    a rate as a fraction.
+    """
+
+    kind: Literal["median", "rate", "diverged"] = "median"
+    above: float = MEDIANS
+
+    @classmethod
+    def parse(cls, value: object) -> "FailureRule":
+        """`ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for anything else."""
+        if value is None:
+            return cls()
+        if value == "diverged":
+            return cls("diverged", 0.0)
+        if isinstance(value, Mapping) and len(value) == 1:
+            (kind, above), *_ = value.items()
+            if isinstance(above, (int, float)) and not isinstance(above, bool):
+                if kind == "median" and above > 1:
+                    return cls("median", float(above))
+                if kind == "rate" and 0 < above <= 100:
+                    return cls("rate", above / 100)
+        raise UsageError(
+            f"ablation.failed={value}: expected diverged, {{median: 1.5}} (times the arm's), or {{rate: 50}} (percent)"
+        )
+
+    def failed(self, arm: Arm, set_: str, metric: str) -> list[RunRecord]:
+        """The runs of an arm that failed, in the order of seeds."""
+        rates = {id(run): rate for run in arm.runs if (rate := run.value(set_, metric)) is not None}
+        bound = float("inf")
+        if self.kind == "rate":
+            bound = self.above
+        elif self.kind == "median" and rates:
+            bound = self.above * median(rates.values())
+        return [run for run in arm.results if run.diverged_at is not None or rates.get(id(run), 0.0) > bound]
+
+    @property
+    def text(self) -> str:
+        """The rule as the reports say it."""
+        if self.kind == "diverged":
+            return "diverged"
+        if self.kind == "rate":
+            return f"diverged or ended above {100 * self.above:g} %"
+        return f"diverged or ended above {self.above:g} times the median of its arm"
+
+
+DEFAULT = FailureRule()
+
+
+def missed(runs: int, rate: float = 0.1) -> float:
+    """The probability that none of so many runs fails, where one fails with this probability."""
+    return float((1 - rate) ** runs)
+
+
+def counts_text(arms: Sequence[tuple[str, int, int]]) -> str:
+    """Failed runs with Clopper and Pearson's exact interval (1934). arms: name, failed runs, all runs."""
+    texts = []
+    for name, failed, runs in arms:
+        low, high = binomial_interval(failed, runs)
+        texts.append(f"{failed} of {runs} of {name} ({100 * low:.0f} to {100 * high:.0f} %)")
+    return " and ".join(texts)
