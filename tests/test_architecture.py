@@ -13,7 +13,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 FLOORS = (
-    {"tools", "metrics", "statistics"}, {"runs", "data", "synthesis"}, {"config", "language_models", "comparison"},
+    {"tools", "metrics", "statistics"}, {"native"}, {"runs", "data", "synthesis"},
+    {"config", "language_models", "comparison"},
     {"training", "reproduction"}, {"components", "experiment", "transcription"},
     {"evaluation", "onnx_export", "sweep", "report"}, {"asr_benchmarks"}, {"commands"},
     {"hydra_plugins", "scripts"},

@@ -123,6 +123,9 @@ def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
         assert row["R"] > 0
         assert row["MFU %"] == pytest.approx(100 * row["GFLOP/s"] / row["product GFLOP/s"])
         assert row["port / ours"] > 0
+        assert row["CPU ms"] > 0
+        assert (row["native"] == "none") == (row["torch CPU ms"] is None)
+    assert all(row["rnn GFLOP/s"] > 0 for row in result["parts"])
     assert all(row[f"{kind} %"] > 0 for row in result["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
 
 

@@ -144,6 +144,7 @@ def test_a_step_minimises_loss_and_penalty_and_logs_both() -> None:
     module.log = lambda key, value, **_: logged.update({key: torch.as_tensor(value).item()})
     total, loss = (each.training_step(given, 0).item() for each in (module, plain))
     assert logged["train/loss"] == loss
+    logged["train/penalty"] = module.sums["train/penalty"][0].item()
     assert logged["train/penalty"] == pytest.approx(0.0005 * sum(norm**2 for norm in norms), rel=1e-5)
     assert total == pytest.approx(loss + logged["train/penalty"], rel=1e-6)
 
@@ -162,12 +163,10 @@ def test_gradients_are_clipped_to_their_norm_or_not_at_all(clip: str, expected: 
     for parameter in module.model.parameters():
         parameter.grad = torch.full_like(parameter, 2.0)
     before = 2.0 * math.sqrt(sum(p.numel() for p in module.model.parameters()))
-    logged: dict[str, Any] = {}
-    module.log = lambda name, value, **_: logged.update({name: float(value)})  # type: ignore[method-assign,assignment]
     module.configure_gradient_clipping(None)
     after = torch.stack([p.grad.norm() for p in module.model.parameters() if p.grad is not None]).norm().item()
     assert after == pytest.approx(expected or before, rel=1e-4)
-    assert logged["train/gradient_norm"] == pytest.approx(before, rel=1e-5), "the norm before clipping"
+    assert module.sums["train/gradient_norm"][0].item() == pytest.approx(before, rel=1e-5), "the norm before clipping"
 
 
 @dataclass
@@ -406,3 +405,16 @@ def test_the_rate_over_the_longer_text() -> None:
 def test_a_text_without_a_reference_is_refused(metric: type[WordErrors]) -> None:
     with pytest.raises(ValueError, match="zip"):
         metric().update(["a", "b"], ["a"])
+
+
+def test_what_steps_log_is_averaged_over_the_epoch_without_what_is_not_finite() -> None:
+    module, logged = task(), {}
+    module.log = lambda name, value, **_: logged.update({name: value.item()})  # type: ignore[method-assign,assignment]
+    for value in (1.0, torch.tensor(4.0), math.nan, math.inf, torch.tensor(1.0, dtype=torch.bfloat16)):
+        module._log_step("train/gradient_norm", value)
+    module._log_step("train/never", math.nan)
+    assert not logged
+    module.on_train_epoch_end()
+    assert logged["train/gradient_norm"] == 2.0
+    assert math.isnan(logged["train/never"])
+    assert module.sums == {}

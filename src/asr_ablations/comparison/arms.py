@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
-from asr_ablations.runs.identity import completed
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
@@ -166,7 +165,7 @@ def _names(
 
 
 def _node(run: RunRecord, root: str) -> object:
-    node: object = completed(run.config)
+    node: object = run.config
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
     return node

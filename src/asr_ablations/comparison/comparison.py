@@ -69,10 +69,15 @@ def _hardware(environment: Environment) -> str:
     return f"{hardware.processor or 'unknown'}, {hardware.cores or '?'} cores"
 
 
+def _native(environment: Environment) -> str:
+    return environment.hardware.native or "none"
+
+
 _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
+    ("native library", _native, "which changes last bits, and products of precision=bf16 where one of them is none"),
 )
 """Name, how an environment says it, and what a difference means."""
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, completed, flatten
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord, SetContent, as_json
 from asr_ablations.tools.errors import UsageError
@@ -69,7 +69,7 @@ def content(run: RunRecord) -> dict[str, object]:
 
 def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    whole = flatten(completed(config))
+    whole = flatten(config)
     return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.contrast import EQUIVALENT, SHOWN, AtLook, Contrast, Outcome, Question
 from asr_ablations.comparison.contrasts import Family, contrasts, equal_level, equivalence
 from asr_ablations.comparison.evidence import ANYTIME, Evidence
 from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.sequential_result import Course, PlannedLook
-from asr_ablations.runs.identity import Config
+from asr_ablations.runs.identity import Config, flatten
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan, arm_content
@@ -55,7 +56,12 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
 
 
 def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
-    return arm_content(config, plan.belongs) == content
+    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
+    say, unless the run's own overrides set it.
+    """
+    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
+    typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
+    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
 
 
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:

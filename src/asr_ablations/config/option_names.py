@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten, of_the_experiment, with_nulls
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten, of_the_experiment
 
 KEPT = ("sweep", "ablation", "arms", "arm")
 """Keys that change no number, and that a comparison of runs reads."""
@@ -19,7 +19,7 @@ def plain_config(config: Config) -> Config:
     """
     known = groups()
     plain: Config = {}
-    for key, value in with_nulls(config).items():
+    for key, value in config.items():
         if key in ("ablation", "arms"):
             plain[key] = value
         elif value is None and key in known and (name := null_option(key)):

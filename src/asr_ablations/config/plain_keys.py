@@ -5,6 +5,7 @@ import re
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
+from asr_ablations.native import library as native
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import a_path, label_or_null, number, switch, whole
 from asr_ablations.tools.errors import choices
@@ -33,6 +34,7 @@ def check(cfg: DictConfig) -> None:
     check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)
+    native.check(cfg.native)
     if cfg.gpus != "auto":
         whole("gpus", cfg.gpus, 0, MOST_PROCESSES, also="auto")
     whole("seed", cfg.seed, 0, LARGEST_SEED)

@@ -28,7 +28,7 @@ from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, s
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import keep_memory, rank
-from asr_ablations.training.assembly import assemble, device_count
+from asr_ablations.training.assembly import assemble, device_count, use_native
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.signals import StopRequest
@@ -161,6 +161,7 @@ def set_up(cfg: DictConfig) -> Setup:
     """
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
+    use_native(cfg, device_count(cfg))
     corpus: Corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
     if cfg.weights is not None:

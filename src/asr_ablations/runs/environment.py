@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 
+from asr_ablations.native import library as native
 from asr_ablations.runs.record import Code, Composed, Environment, Hardware
 from asr_ablations.tools.files import PACKAGE
 from asr_ablations.tools.machine import cores, gpu_names, iso
@@ -58,12 +59,19 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> Hardware:
-    """Machine, processor, cores this process may use, threads that torch uses, GPUs and how they are connected."""
+    """Machine, processor, cores this process may use, threads that torch uses, the native library, GPUs and their
+    connections.
+    """
     import torch
 
     gpus = gpu_names()
     known = Hardware(
-        machine=platform.machine(), processor=_processor(), cores=cores(), threads=torch.get_num_threads(), gpus=gpus
+        machine=platform.machine(),
+        processor=_processor(),
+        cores=cores(),
+        threads=torch.get_num_threads(),
+        native=native.resolved(),
+        gpus=gpus,
     )
     if not gpus:
         return known
@@ -80,7 +88,7 @@ def source_files() -> dict[str, str]:
     """Hashes of the package's own source files by their path under it: they say what ran, with a commit or without."""
     return {
         str(path.relative_to(PACKAGE)): hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in sorted([*PACKAGE.rglob("*.py"), *native.SOURCES])
     }
 
 

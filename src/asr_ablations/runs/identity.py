@@ -14,7 +14,7 @@ from asr_ablations.tools.files import DEFAULTS, slug
 Config: TypeAlias = dict[str, Any]
 """A resolved config, or a part of one: foreign content, whose keys the components define."""
 
-BEHAVIOUR = 2
+BEHAVIOUR = 3
 """Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
 identity."""
 
@@ -31,31 +31,6 @@ WHEREABOUTS = ("root", "download")
 """Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
 
 
-_NONE = "asr_ablations.components"
-NULL_GROUPS: dict[str, Config] = {
-    "averaging": {"_target_": f"{_NONE}.averaging.none.NoAveraging"},
-    "debug": {"_target_": f"{_NONE}.debug.none.NoDebugging", "_partial_": True},
-    "penalty": {"_target_": f"{_NONE}.penalty.none.NoPenalty"},
-    "pretrain": {"_target_": f"{_NONE}.pretrain.none.NoPretraining"},
-    "pruning": {"_target_": f"{_NONE}.pruning.none.none", "_partial_": True},
-    "stopping": {"_target_": f"{_NONE}.stopping.none.NoStopping"},
-    "until": {"_target_": f"{_NONE}.until.none.none", "_partial_": True},
-}
-"""Groups whose option `none` is null, each with its content in earlier records. Identities and comparisons use the
-earlier content, so a run with null and a recorded run are the same. Remove the table when BEHAVIOUR is next raised.
-"""
-
-
-LATER: Config = {
-    "batch.accumulate": 1,
-    "weights_parts": None,
-    "weights_sha256": None,
-    "debug": NULL_GROUPS["debug"],
-}
-"""Keys that came after runs were finished without them, dotted, each with the value under which a run is the same as
-without the key."""
-
-
 def content(cfg: DictConfig) -> Config:
     """Everything in the config that can change the result."""
     whole = cast(Config, OmegaConf.to_container(cfg, resolve=True))
@@ -69,49 +44,13 @@ def determining(whole: Config) -> Config:
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
         else value
-        for key, value in _as_recorded(whole).items()
+        for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    _leave_out_later(kept)
     if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
         kept["ranks"] = ranks(kept)
         del kept["gpus"]
     return kept
-
-
-def _as_recorded(config: Config) -> Config:
-    """A config with the earlier content of each group that is null."""
-    return {key: NULL_GROUPS[key] if value is None and key in NULL_GROUPS else value for key, value in config.items()}
-
-
-def with_nulls(config: Config) -> Config:
-    """A config with null for each group that has the earlier content of its option `none`."""
-    return {key: None if key in NULL_GROUPS and value == NULL_GROUPS[key] else value for key, value in config.items()}
-
-
-def _leave_out_later(kept: Config) -> None:
-    """Take out the later keys that change nothing, from a config whose upper levels are not shared."""
-    for key, value in LATER.items():
-        parent, _, last = key.rpartition(".")
-        node = kept.get(parent) if parent else kept
-        if isinstance(node, dict) and last in node and node[last] == value:
-            rest = {name: child for name, child in node.items() if name != last}
-            if parent:
-                kept[parent] = rest
-            else:
-                del kept[last]
-
-
-def completed(config: Config) -> Config:
-    """A config of a training as it is compared: with the later keys that it lacks, and the earlier content of null."""
-    whole = _as_recorded(config)
-    for key, value in LATER.items():
-        parent, _, last = key.rpartition(".")
-        if not parent:
-            whole.setdefault(last, value)
-        elif isinstance(whole.get(parent), dict):
-            whole[parent] = {last: value, **whole[parent]}
-    return whole
 
 
 def ranks(cfg: DictConfig | Config) -> int:
@@ -175,9 +114,11 @@ NOT_FILLED = ("defaults", "hydra", "overrides")
 
 
 def fill(cfg: DictConfig) -> None:
-    """Give a training's config of an earlier version the plain keys and groups that it lacks, with their default, and
-    null for the earlier content of an option `none`.
+    """Give a training's config of an earlier version the plain keys that it lacks, with their default. A run from
+    before there was a native library had PyTorch's operations.
     """
+    if "native" not in cfg:
+        cfg.native = False
     content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
     for key, value in content.items():
         if key in NOT_FILLED or value == "???":
@@ -186,9 +127,3 @@ def fill(cfg: DictConfig) -> None:
             cfg[key] = value
         elif isinstance(value, dict) and isinstance(cfg[key], DictConfig):
             cfg[key] = {**value, **OmegaConf.to_container(cfg[key])}  # type: ignore[dict-item]
-    for key, value in LATER.items():
-        if "." not in key and key not in cfg:
-            cfg[key] = value
-    for key, earlier in NULL_GROUPS.items():
-        if cfg.get(key) == earlier:
-            cfg[key] = None

@@ -123,12 +123,15 @@ NO_SUMMARY = Summary(sets={}, test_sets=[])
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
     """Machine, processor, cores of the process, threads of torch, GPUs. buses: a line per GPU; links: by pair of GPUs.
-    Both are empty if nvidia-smi is absent or fails, and None without a GPU."""
+    Both are empty if nvidia-smi is absent or fails, and None without a GPU. native: target of the native library, none
+    for PyTorch's operations; None in a record of before there was one.
+    """
 
     machine: str | None = None
     processor: str | None = None
     cores: int | None = None
     threads: int | None = None
+    native: str | None = None
     gpus: list[str] = field(default_factory=list)
     buses: list[str] | None = None
     links: dict[str, str] | None = None

@@ -19,6 +19,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.native import library as native
 from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank
@@ -150,6 +151,7 @@ def trainer(
     devices: GPUs that the run uses on this machine; 0 is the CPU. folder: the run's, None without one. The
     limits are Lightning's: max_epochs is the config's by default, and -1 stands for no limit.
     """
+    use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
     each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
@@ -175,6 +177,11 @@ def trainer(
         use_distributed_sampler=False,
         **trainer_options(cfg.precision, devices),
     )
+
+
+def use_native(cfg: DictConfig, devices: int) -> str:
+    """Use the native library as the key `native` says, on a CPU; returns its target, or none."""
+    return native.use(False if devices else cfg.native)
 
 
 def _training_callbacks(

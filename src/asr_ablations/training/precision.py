@@ -11,6 +11,7 @@ from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
 from torch.optim import Optimizer
 
+from asr_ablations.native.library import MULTIPLY_BFLOAT16, NONE, resolved
 from asr_ablations.training.optimizer_steps import DeviceScaler
 from asr_ablations.training.task import task_of
 
@@ -25,6 +26,15 @@ SLOW_ON_A_GPU = (
     "precision=32 without tf32=true leaves most of a GPU unused: tf32=true is about 2.5 times as fast, precision=16 "
     "about 4 times (predicted from data sheets, not measured)"
 )
+
+
+RECURRENT = {
+    NONE: "recurrent layers stay in float32, which is faster there",
+    "rounds": "recurrent layers round what they multiply to bfloat16, and are no faster, since this processor has no "
+    "instruction for it",
+    "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
+}
+"""What bfloat16 means for recurrent layers, by the native library's target."""
 
 
 class TrainerOptions(TypedDict, total=False):
@@ -57,9 +67,11 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
     """One line about a precision that a CPU replaces by another, or that is slow on the device; else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
+    target = resolved()
+    recurrent = RECURRENT[NONE if target == NONE else "multiplies" if target in MULTIPLY_BFLOAT16 else "rounds"]
     messages: dict[int | str, str] = {
-        16: "precision=16 on a CPU is bfloat16; recurrent layers stay in float32, which is faster there",
-        "bf16": "precision=bf16 on a CPU: recurrent layers stay in float32, which is faster there",
+        16: f"precision=16 on a CPU is bfloat16; {recurrent}",
+        "bf16": f"precision=bf16 on a CPU: {recurrent}",
         MASTER: "precision=16-master on a CPU is bfloat16 with master weights in float32, and slower than float32",
         "16-true": "precision=16-true on a CPU is float16 throughout, and slower than float32",
         "bf16-true": "precision=bf16-true on a CPU is bfloat16 throughout, and slower than float32",

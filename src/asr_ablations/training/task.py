@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
@@ -34,6 +34,10 @@ from asr_ablations.training.learning_rate import scheduled, step_after_optimizer
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.optimizer_steps import missing_share
 from asr_ablations.training.utterance_chunks import Chunks
+
+Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
+"""The sum () of what steps of an epoch have logged, and their number (), by name."""
+NOTHING = torch.zeros(()), torch.zeros((), dtype=torch.int64)
 
 
 class Scored(NamedTuple):
@@ -88,6 +92,7 @@ class CTCTask(pl.LightningModule):
         self.alphabet, self.validation_sets = alphabet, validation_sets
         self.gradient, self.loss, self.penalty = gradient, loss, penalty
         self.seed, self.augment_seed = seed, augment_seed
+        self.sums: Sums = {}
         self.word_error_rates = nn.ModuleList(WordErrors() for _ in validation_sets)
         self.character_error_rates = nn.ModuleList(CharacterErrors() for _ in validation_sets)
         self.longer_error_rates = nn.ModuleList(CharacterErrorsOverLonger() for _ in validation_sets)
@@ -222,13 +227,20 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        """The mean over an epoch leaves out steps without a finite value: the loss scale of 16 bits is too large now
-        and then, and such a step is not taken.
+        """Add to the mean over an epoch. It leaves out steps without a finite value: the loss scale of 16 bits is too
+        large now and then, and such a step is not taken. Lightning's own log takes 0.2 ms for each value of each step.
         """
-        value = torch.as_tensor(value)  # a number stays on the CPU: to move it would wait for the device
+        # a number stays on the CPU: to move it would wait for the device
+        value = torch.as_tensor(value).detach().float()
         finite = value.isfinite()
-        # Lightning multiplies by the size and adds sizes: a tensor on the device is not waited for
-        self.log(name, value.where(finite, 0.0), on_step=False, on_epoch=True, batch_size=cast(int, finite))
+        total, steps = self.sums.get(name, NOTHING)
+        self.sums[name] = total + value.where(finite, 0.0), steps + finite
+
+    def on_train_epoch_end(self) -> None:
+        """Lightning's hook after the last batch and the validation: log the means over the epoch's steps."""
+        for name, (total, steps) in self.sums.items():
+            self.log(name, total / steps, on_step=False, on_epoch=True, batch_size=1)
+        self.sums = {}
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the alphabet, which a model is of no use without."""

@@ -1,6 +1,9 @@
-"""The time of a step's parts, each of them alone, forwards and backwards, on its inputs within the step."""
+"""The time of a step's parts, each of them alone, forwards and backwards, on its inputs within the step. On a CPU it is
+processor time, of all threads, which other work on the machine disturbs less.
+"""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias, cast
@@ -14,6 +17,12 @@ from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.data.batch import Batch
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.task import CTCTask
+
+
+def clock(device: torch.device) -> float:
+    """Seconds: of the processor on a CPU, else of the device."""
+    return time.process_time() if device.type == "cpu" else device_clock(device)
+
 
 Convolution: TypeAlias = PaddedConvolution | WholeFrameConvolution
 
@@ -55,6 +64,11 @@ def _forward(model: DeepSpeech2, frames: torch.Tensor) -> Iterator[float]:
     others = [model.recurrent, model.lookahead, model.connected, model.output]
     layers = itertools.chain.from_iterable(part.modules() for part in others if isinstance(part, nn.Module))
     yield sum(_per_frame(layer) for layer in layers) * float(frames.sum())
+
+
+def layer_flops(layer: Directions) -> float:
+    """Operations of a recurrent layer's forward and backward pass over a frame of an utterance."""
+    return 3 * sum(map(_per_frame, layer.modules()))
 
 
 def _per_frame(layer: nn.Module) -> float:
@@ -113,10 +127,10 @@ def _seconds(part: Callable[..., torch.Tensor], x: torch.Tensor, others: Sequenc
     seconds = 0.0
     for _ in range(2):
         x = x.detach().requires_grad_()
-        started = device_clock(x.device)
+        started = clock(x.device)
         with precision():
             y = part(x, *others)
         if y.requires_grad:
             y.sum().backward()
-        seconds = device_clock(x.device) - started
+        seconds = clock(x.device) - started
     return seconds

@@ -2,6 +2,7 @@
 
 import copy
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypedDict, TypeVar, cast
@@ -15,13 +16,16 @@ from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.native.library import NONE, use
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory
-from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.assembly import assemble, device_count, trainer, use_native
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.parts import (
     Context,
+    clock,
+    layer_flops,
     microseconds_per_frame,
     model_of,
     recurrent_layers,
@@ -38,11 +42,14 @@ PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 SIDE = 1024
 """Rows and columns of the square matrices whose product shows what this machine can do."""
 
-OURS, PORT, PRODUCT = "ours", "port", "product"
+OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
 """What is measured in turn."""
 
 B = TypeVar("B", Batch, PortBatch)
 
+ProcessorTime = TypedDict(
+    "ProcessorTime", {"CPU ms": float | None, "torch CPU ms": float | None, "torch / native": float | None}
+)
 StepRow = TypedDict(
     "StepRow",
     {
@@ -54,9 +61,16 @@ StepRow = TypedDict(
         "MFU %": float,
         "port ms": float | None,
         "port / ours": float | None,
+        "native": str,
+        "CPU ms": float | None,
+        "torch CPU ms": float | None,
+        "torch / native": float | None,
     },
 )
-"""A training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's arithmetic."""
+"""A training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's arithmetic; native: the
+target of the native library; CPU ms: of processor time, which other work on the machine disturbs less; torch: the same
+step with native=false.
+"""
 
 
 def step_speed(
@@ -73,7 +87,7 @@ def step_speed(
 
     In `steps`: medians of milliseconds, R (hours of valid audio per second), the share of the machine's arithmetic, and
     the usual port's milliseconds over ours. In `parts`: the times of parts alone as shares of the step, τ (microseconds
-    per frame of a recurrent layer) and the peak of memory.
+    per frame of a recurrent layer), its GFLOP/s, and the peak of memory.
     """
     _check(precisions, batches, steps, repeats, frames)
     device = torch.device("cuda" if device_count(cfg) else "cpu")
@@ -129,6 +143,8 @@ class Measured:
     def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int, device: torch.device) -> None:
         self.cfg, self.device = cfg, device
         self.task, data = assemble(cfg, corpus)
+        self.native = use_native(cfg, device_count(cfg))
+        self.processor: dict[str, list[float]] = {OURS: [], TORCH: []}
         data.setup()
         by_duration = sorted(range(len(data.sets["train"])), key=lambda i: data.sets["train"].durations[i])
         size = cfg.batch.size
@@ -161,27 +177,57 @@ class Measured:
             "MFU %": 100 * flops / seconds / peak,
             "port ms": None if port is None else _milliseconds(port.median / len(self.batches)),
             "port / ours": None if port is None else _median_ratio(port, ours),
+            "native": self.native,
+            **self._processor_time(),
         }
+
+    def _processor_time(self) -> ProcessorTime:
+        if self.device.type == "cuda":
+            return {"CPU ms": None, "torch CPU ms": None, "torch / native": None}
+        mine, torchs = self.processor[OURS][1:], self.processor[TORCH][1:]  # without the first, which warms up
+        per_batch = [
+            _milliseconds(statistics.median(seconds) / len(self.batches)) for seconds in (mine, torchs) if seconds
+        ]
+        ratio = statistics.median(b / a for a, b in zip(mine, torchs, strict=True)) if torchs else None
+        return {"CPU ms": per_batch[0], "torch CPU ms": per_batch[1] if torchs else None, "torch / native": ratio}
 
     def parts(self, frames: list[int]) -> dict[str, float]:
         """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory."""
         peak = _peak_memory(self.device)
         # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
-        whole = sum(self._time(self.step, [batch]) for batch in self.batches)
+        whole = 0.0
+        for batch in self.batches:
+            started = clock(self.device)
+            self.step(batch)
+            whole += clock(self.device) - started
         parts = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
         shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
         last = recurrent_layers(model_of(self.task))[-1]
         tau = microseconds_per_frame(last, self.cfg.batch.size, frames, self.precision)
-        return {**shares, "tau us": tau, "peak GB": peak / 1e9}
+        rate = layer_flops(last) * self.cfg.batch.size / (tau / 1e6) / 1e9
+        return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
         """Time our step and the port's over all batches, and a matrix product, in turn."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         calls = {OURS: partial(self._time, self.step, self.batches), PRODUCT: partial(product_seconds, self.device)}
+        if self.device.type == "cpu":
+            calls[OURS] = partial(self._on_processor, OURS, self.native)
+        if self.native != NONE:
+            calls[TORCH] = partial(self._on_processor, TORCH, False)
         if self.port is not None:
             calls[PORT] = partial(self._time, self._stepper(self.port), self.batches)
         return in_turn(calls, steps=repeats, warmup=1, title=title)
+
+    def _on_processor(self, way: str, native: str | bool) -> float:
+        """Seconds of the step with or without the native library; keeps its processor time."""
+        use(native if native != NONE else False)
+        started = time.process_time()
+        seconds = self._time(self.step, self.batches)
+        self.processor[way].append(time.process_time() - started)
+        use(self.native if self.native != NONE else False)
+        return seconds
 
     def _stepper(self, model: torch.nn.Module) -> Callable[[Batch], None]:
         return stepper(self.task, model, self.precision, self.task.normalised_features, self.scaler)

@@ -9,13 +9,14 @@ from asr_ablations.components.loss.device_ctc import device_ctc, usable
 from asr_ablations.components.loss.framewise import Reduction
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
+from asr_ablations.native import operations as native
 
 
 class CTC:
     """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: label, utterance or sum.
 
-    Lengths are int64 on the CPU and log-probabilities float32, so that the same native kernel runs for every batch on a
-    CPU. A GPU has a kernel of our own.
+    Lengths are int64 on the CPU and log-probabilities float32, so that the same kernel runs for every batch on a CPU:
+    in training the native library's, torch's without it and in evaluation. A GPU has a kernel of our own.
     """
 
     def __init__(self, *, reduction: str) -> None:
@@ -28,6 +29,8 @@ class CTC:
         counts = batch.target_lengths
         if usable(log_probs.device.type):
             nats = device_ctc(log_probs, batch.targets, lengths, counts)
+        elif log_probs.requires_grad and native.usable(log_probs):
+            nats = native.ctc(log_probs, batch.targets, lengths, counts)
         else:
             nats = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, counts, blank=0, reduction="none")
         return self.reduction(nats, batch.target_lengths)

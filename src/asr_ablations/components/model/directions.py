@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from asr_ablations.native.operations import Cell, fits, recurrence
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import RecurrentFactory
@@ -163,11 +164,23 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         device = x.device.type
+        # under autocast x may be in 16 bits
+        if self.training and device == "cpu" and (cells := self._native_cells(wide := x.float())):
+            bfloat16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+            return recurrence(wide, lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
         mixed = autocast_of_recurrences(device)
         if mixed == torch.float16:
             return self._both(x, lengths)
         with torch.autocast(device, enabled=False), copies_in(mixed, self) if mixed else nullcontext():
             return self._both(x.to(next(self.parameters()).dtype), lengths)
+
+    def _native_cells(self, x: torch.Tensor) -> list[Cell]:
+        """The cells of both directions for the native library; none where it does not take them."""
+        parts = [part for part in (self.forwards, self.backwards) if part is not None]
+        if not all(hasattr(part, "native_cell") for part in parts):
+            return []
+        cells: list[Cell] = [part.native_cell() for part in parts]  # type: ignore[operator]  # a method
+        return cells if fits(cells, x) else []
 
     def _both(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]

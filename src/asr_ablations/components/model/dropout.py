@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout
 
+from asr_ablations.native import operations as native
 from asr_ablations.tools.checks import number
 
 
@@ -21,6 +22,8 @@ class Dropout(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training and self.rate and x.device.type == "cpu":
+            if native.usable(x):
+                return native.dropout(x, self.rate)
             return x * kept(x, self.rate)
         return dropout(x, self.rate, self.training)
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from asr_ablations.components.norm.fused import Normalise, operations, usable
+from asr_ablations.native import operations as native
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.masks import valid_frames
 
@@ -161,6 +162,10 @@ class BatchNorm(nn.Module):
         frames = lengths.tolist()
         if sum(frames) * x[0, 0, ..., 0].numel() < 2:  # which have no variance
             return self.masked(x, lengths).clamp(low, high)
+        if native.usable(values := x.float(), self.weight, self.bias):
+            bounds: dict[str, float] = {"low": low, "high": high, "momentum": self.momentum, "epsilon": self.epsilon}
+            running = self.running_mean, self.running_variance
+            return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
         buffers, options = (self.running_mean, self.running_variance), (self.momentum, self.epsilon, low, high)
         return NormaliseValid.apply(x.float(), self.weight, self.bias, *buffers, frames, options).to(x.dtype)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.rnn.recurrence import GRURecurrence, applies
+from asr_ablations.native.operations import Cell
 
 
 class GRU(nn.Module):
@@ -18,3 +19,6 @@ class GRU(nn.Module):
             return self.cell(x)[0]
         (weights,) = self.cell.all_weights
         return GRURecurrence.apply(x, *weights)
+
+    def native_cell(self) -> Cell:
+        return Cell("gru", self.cell.all_weights[0])

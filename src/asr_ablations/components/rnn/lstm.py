@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from asr_ablations.native.operations import Cell
+
 
 class LSTM(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H)."""
@@ -13,3 +15,6 @@ class LSTM(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         return self.cell(x)[0]
+
+    def native_cell(self) -> Cell:
+        return Cell("lstm", self.cell.all_weights[0])

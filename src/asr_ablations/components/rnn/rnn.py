@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies, relu_slope, tanh_slope
+from asr_ablations.native.operations import Cell
 
 IN_PLACE = {"tanh": (torch.tanh_, tanh_slope), "relu": (torch.relu_, relu_slope)}
 """The non-linearities that nn.RNN knows, and the derivatives of each."""
@@ -23,3 +24,7 @@ class RNN(nn.Module):
             return self.cell(x)[0]
         (weights,) = self.cell.all_weights
         return PlainRecurrence.apply(x, *weights, *IN_PLACE[self.cell.nonlinearity])
+
+    def native_cell(self) -> Cell:
+        kind = "tanh" if self.cell.nonlinearity == "tanh" else "clipped"  # without a ceiling
+        return Cell(kind, self.cell.all_weights[0])

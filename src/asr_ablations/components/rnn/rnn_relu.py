@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies
+from asr_ablations.native.operations import Cell
 
 
 class RNNClippedReLU(nn.Module):
@@ -33,6 +34,9 @@ class RNNClippedReLU(nn.Module):
             hidden = torch.addmm(frame, hidden, recurrent.T).clamp(0.0, self.ceiling)
             outputs.append(hidden)
         return torch.stack(outputs, dim=1)
+
+    def native_cell(self) -> Cell:
+        return Cell("clipped", self.cell.all_weights[0], self.ceiling)
 
     def _clip_(self, sums: torch.Tensor) -> torch.Tensor:
         return sums.clamp_(0.0, self.ceiling)

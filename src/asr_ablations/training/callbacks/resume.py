@@ -17,6 +17,7 @@ from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
+from asr_ablations.training.task import Sums, task_of
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
 """About so often the first rank broadcasts whether to save or to stop: several ranks must do so at the same step, and
@@ -30,10 +31,13 @@ Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 
 class RankState(TypedDict):
-    """The state of a rank in a checkpoint. random: states of the generators `cpu` and, if any, `cuda`."""
+    """The state of a rank in a checkpoint. random: states of the generators `cpu` and, if any, `cuda`; means: of what
+    Lightning averages; sums: of what the task does.
+    """
 
     random: dict[str, torch.Tensor]
     means: Means
+    sums: Sums
 
 
 class LastCheckpoint(pl.Callback):
@@ -118,7 +122,10 @@ class LastCheckpoint(pl.Callback):
         epoch = cast(_ProcessedTracker, trainer.fit_loop.epoch_progress.current).processed
         _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
         checkpoint["position"] = {"epoch": epoch, "batches": self._done}
-        state: RankState = {"random": _random_state(trainer), "means": _running_means(trainer) if self._done else {}}
+        state: RankState = {"random": _random_state(trainer), "means": {}, "sums": {}}
+        if self._done:
+            state["means"] = _running_means(trainer)
+            state["sums"] = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in task_of(pl_module).sums.items()}
         checkpoint["ranks"] = gathered(state)
         checkpoint["run"] = self.record()
 
@@ -172,12 +179,16 @@ class RestoreState(pl.Callback):
         own = states[rank()] if states else None
         self._random: dict[str, torch.Tensor] | None = own["random"] if own else None
         self.means: Means = dict(own["means"]) if own else {}
+        self._sums: Sums = own["sums"] if own else {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._random is not None:
             torch.set_rng_state(self._random["cpu"])
             if (cuda := self._random.get("cuda")) is not None and _on_cuda(trainer):
                 torch.cuda.set_rng_state(cuda)
+            device = trainer.strategy.root_device
+            restored = {key: (total.to(device), steps.to(device)) for key, (total, steps) in self._sums.items()}
+            task_of(pl_module).sums = restored
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int

@@ -1,0 +1,205 @@
+"""The native library: which instructions of this processor it uses, and its file, compiled once per machine.
+
+The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations where there is no
+compiler.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import whole_file
+from asr_ablations.tools.machine import one_at_a_time
+
+AUTO, NONE = "auto", "none"
+_AVX2 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c", "movbe")
+_AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+TARGETS = {
+    "amx_bf16": (*_AVX512, "amx_tile", "amx_bf16"),
+    "avx512_bf16": (*_AVX512, "avx512_bf16"),
+    "avx512": _AVX512,
+    "avx2": _AVX2,
+}
+"""Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
+MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
+"""The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
+CHOICES = (AUTO, False, *TARGETS)
+"""Values of the key `native`."""
+MACHINES = {
+    "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
+    "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
+    "avx512": "-march=x86-64-v4",
+    "avx2": "-march=x86-64-v3",
+}
+FLAGS = (
+    *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+)
+"""None of them lets the compiler take a NaN for impossible, or sum in another order than it is written."""
+EXTRA: tuple[str, ...] = ()
+"""Further flags, those of a sanitizer."""
+COMPILERS = ("g++", "c++", "clang++")
+SECONDS = 600
+"""For the compiler: one that hangs must not hold up a run for ever."""
+SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
+OTHERWISE = "PyTorch's operations do the same work, slower"
+
+
+class NativeError(Exception):
+    """The library cannot be had here; the message says why."""
+
+
+_active: tuple[str, ctypes.CDLL] | None = None
+
+
+def active() -> ctypes.CDLL | None:
+    """The library that this process uses; None for PyTorch's operations."""
+    return None if _active is None else _active[1]
+
+
+def resolved() -> str:
+    """The target that this process uses, as it is recorded; none for PyTorch's operations."""
+    return NONE if _active is None else _active[0]
+
+
+def check(value: object) -> None:
+    """Raises UsageError for a value that the key `native` does not have."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in CHOICES):
+        raise choices("native", value, [AUTO, "false", *TARGETS])
+
+
+def use(value: str | bool) -> str:
+    """Use what the key `native` says from now on, and return the target, or none.
+
+    auto never fails: where the library cannot be had, a line says why. Raises UsageError for a target that this machine
+    cannot run or compile, where it is named.
+    """
+    global _active
+    check(value)
+    if value is False:
+        _active = None
+    else:
+        try:
+            _active = best() if value == AUTO else (str(value), load(str(value)))
+        except NativeError as reason:
+            if value != AUTO:
+                raise UsageError(f"native={value}: {reason}") from reason
+            _active = None
+            _say(f"native: {reason}: {OTHERWISE}")
+    return resolved()
+
+
+@cache
+def _say(line: str) -> None:
+    """Print a line once per process."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def best() -> tuple[str, ctypes.CDLL]:
+    """The best target that this machine can run, and its library. Raises NativeError where it has none."""
+    words = processor_words()
+    reason = NativeError(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
+    for target in (name for name, needed in TARGETS.items() if words.issuperset(needed)):
+        try:
+            return target, load(target)
+        except NativeError as error:
+            reason = error
+    raise reason
+
+
+def _granted(target: str) -> bool:
+    """Return whether the system lets this process use what a target needs: Linux grants tiles to those who ask."""
+    if target != "amx_bf16":
+        return True
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
+    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
+
+
+@cache
+def processor_words() -> frozenset[str]:
+    """The instructions that this processor has, in Linux's words; none elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+@cache
+def load(target: str) -> ctypes.CDLL:
+    """The library for a target, compiled where this machine has not yet. Raises NativeError."""
+    if not processor_words().issuperset(TARGETS[target]):
+        raise NativeError(f"this processor has no {target}")
+    if not _granted(target):
+        raise NativeError(f"the system does not grant {target}")
+    try:
+        return ctypes.CDLL(str(built(target)))
+    except OSError as error:
+        raise NativeError(" ".join(str(error).split())) from error
+
+
+def folder() -> Path:
+    """The folder of compiled libraries, shared by all checkouts of a user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "asr-ablations" / "native"
+
+
+def compiler() -> list[str]:
+    """The command of the C++ compiler: CXX where it is set. Raises NativeError where there is none."""
+    if os.environ.get("CXX"):
+        words = shlex.split(os.environ["CXX"])
+        if words and (path := shutil.which(words[0])):
+            return [path, *words[1:]]
+        raise NativeError(f"no C++ compiler (CXX={os.environ['CXX']})")
+    path = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if path is None:
+        raise NativeError(f"no C++ compiler ({', '.join(COMPILERS)})")
+    return [path]
+
+
+def built(target: str) -> Path:
+    """The file of a target, named by a hash of sources, flags and compiler. Of several processes that want it at once,
+    one compiles and the others wait; a file that is there is whole. Raises NativeError, OSError.
+    """
+    command = compiler()
+    program = Path(command[0]).resolve()
+    state = program.stat()
+    digest = hashlib.sha256(
+        repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, EXTRA, MACHINES[target]]).encode()
+    )
+    for source in SOURCES:
+        digest.update(source.name.encode() + source.read_bytes())
+    path = folder() / f"{target}-{digest.hexdigest()[:16]}.so"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(path.with_suffix(".lock"), f"native: waits for another process, which compiles {target}"):
+        if not path.exists():
+            _say(f"native: compiles {target} with {command[0]}, once per machine (some 10 s)")
+            with whole_file(path) as temporary:
+                compile_to(temporary, command, MACHINES[target].split())
+    return path
+
+
+def compile_to(path: Path, command: list[str], options: list[str]) -> None:
+    """Compile the library. Raises NativeError with the compiler's first error."""
+    source = next(source for source in SOURCES if source.suffix == ".cpp")
+    line = [*command, *FLAGS, *EXTRA, *options, str(source), "-o", str(path)]
+    try:
+        result = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise NativeError(f"{command[0]} had not ended after {SECONDS} s") from error
+    if result.returncode:
+        errors = [text for text in result.stderr.splitlines() if "error" in text] or result.stderr.splitlines() or ["?"]
+        raise NativeError(f"{command[0]} failed: {errors[0]}")
+
+
+if __name__ == "__main__":  # `make install` compiles ahead of the first run
+    use(AUTO)

@@ -1,0 +1,302 @@
+// Matrix products: the left operand as it lies or transposed in blocks, the right one in panels that fill the registers.
+//
+// The limit of the arithmetic: a core with two units for float32 takes 2 · LANES multiply-adds a cycle, and each needs an
+// operand of its own from memory unless it is used again. A tile of ROWS × 3 vectors stays in registers; per step of k
+// it takes 3 loads of the right operand and ROWS numbers of the left for 3 · ROWS vector instructions.
+#pragma once
+#include "elementary.h"
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
+#include <immintrin.h>
+#endif
+
+#ifdef __AVX512F__
+constexpr long LANES = 16, ROWS = 8;  // 24 of 32 registers hold sums
+#else
+constexpr long LANES = 8, ROWS = 4;  // 12 of 16
+#endif
+constexpr long PANEL = 3 * LANES;
+constexpr long DEPTH = 128;  // words of k at a time: that part of a panel, 24 KB, stays in the first cache
+#ifdef __AMX_BF16__
+constexpr long PAD = 32;  // numbers: a row of a tile of bfloat16
+#else
+constexpr long PAD = 16;
+#endif
+// Widths are rounded up to PAD, so that no loop over units has a rest, and no tile.
+
+typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint32_t WordLanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static inline uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
+// bfloat16, rounded to nearest even: the upper half of a float32
+static inline uint32_t upper_half(float x) {
+  uint32_t bits = bits_of(x);
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+}
+
+// What operands are made of. Products walk in words of 32 bits: a float32, or two bfloat16 that are neighbours in k.
+struct Float32 {
+  using Number = float;
+  static constexpr long PER_WORD = 1, DEEP = 1;  // DEEP: of how many words of k there is a multiple
+  static inline float narrow(float x) { return x; }
+  static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
+    float number;
+    std::memcpy(&number, &a, 4);
+    return sum + number * (Lanes)b;
+  }
+};
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
+struct BFloat16 {
+  using Number = uint16_t;
+#ifdef __AMX_BF16__
+  static constexpr long PER_WORD = 2, DEEP = 16;
+#else
+  static constexpr long PER_WORD = 2, DEEP = 1;
+#endif
+  static inline uint16_t narrow(float x) { return uint16_t(upper_half(x)); }
+#ifndef __AMX_BF16__
+  static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
+    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(int(a)), (__m512bh)b);
+  }
+#endif
+};
+#else
+// Without the instruction: rounded to bfloat16, multiplied in float32. The product of two is exact there, so only the
+// order of the sums differs.
+struct BFloat16 : Float32 {
+  static inline float narrow(float x) {
+    uint32_t bits = upper_half(x) << 16;
+    float rounded;
+    std::memcpy(&rounded, &bits, 4);
+    return rounded;
+  }
+};
+#endif
+
+template <class Op>
+constexpr long words(long numbers) { return (numbers + Op::PER_WORD - 1) / Op::PER_WORD; }
+
+template <class Op>
+static void narrow_row(const float* from, typename Op::Number* to, long count, long width) {
+  EACH for (long i = 0; i < count; i++) to[i] = Op::narrow(from[i]);
+  for (long i = count; i < width; i++) to[i] = 0;
+}
+
+// Gates of `size` units each, which lie `stride` apart in a padded row; the rows of a padded matrix that are no unit are 0.
+struct Gates {
+  long count, size, stride;
+  long padded() const { return count * stride; }
+  long source(long padded_row) const {  // -1 for padding
+    long gate = padded_row / stride, unit = padded_row % stride;
+    return unit < size ? gate * size + unit : -1;
+  }
+};
+
+template <class Op>
+struct Panels {  // the right operand (k, n): [panel][word of k][PANEL]
+  long k, n, deep;
+  Buffer<uint32_t> buffer;
+  Panels(long k, long n) : k(k), n(n), deep(rounded_up(words<Op>(k), Op::DEEP)), buffer(deep * rounded_up(n, PANEL)) {}
+  uint32_t* panel(long p) const { return buffer.data + p * deep * PANEL; }
+};
+
+// Rows of the source are columns of the operand: source (gates.count · gates.size, k) float32.
+template <class Op>
+static void pack_transposed(const float* source, const Gates& gates, Panels<Op>& to) {
+  Buffer<typename Op::Number> row(to.deep * Op::PER_WORD);
+  const uint32_t* narrowed = reinterpret_cast<const uint32_t*>(row.data);
+  for (long n = 0; n < rounded_up(to.n, PANEL); n++) {
+    uint32_t* column = to.panel(n / PANEL) + n % PANEL;
+    long from = n < to.n ? gates.source(n) : -1;
+    if (from < 0) {
+      for (long k = 0; k < to.deep; k++) column[k * PANEL] = 0;
+      continue;
+    }
+    narrow_row<Op>(source + from * to.k, row.data, to.k, to.deep * Op::PER_WORD);
+    for (long k = 0; k < to.deep; k++) column[k * PANEL] = narrowed[k];
+  }
+}
+
+// Rows of the source are rows of the operand. row(k): where row k begins, or null for zeros.
+template <class Op, class Row>
+static void pack_rows(const Row& row, Panels<Op>& to) {
+  using Number = typename Op::Number;
+  std::vector<Number> zeros(to.n, 0);
+  for (long word = 0; word < to.deep; word++) {
+    const Number* parts[Op::PER_WORD];
+    for (long part = 0; part < Op::PER_WORD; part++) {
+      long k = word * Op::PER_WORD + part;
+      const Number* found = k < to.k ? row(k) : nullptr;
+      parts[part] = found ? found : zeros.data();
+    }
+    for (long n = 0; n < to.n; n += PANEL) {
+      long width = std::min(PANEL, to.n - n);
+      uint32_t* out = to.panel(n / PANEL) + word * PANEL;
+      if constexpr (Op::PER_WORD == 1) {
+        std::memcpy(out, parts[0] + n, 4 * width);
+      } else {
+        const Number *low = parts[0] + n, *high = parts[Op::PER_WORD - 1] + n;
+        EACH for (long i = 0; i < width; i++) out[i] = uint32_t(low[i]) | uint32_t(high[i]) << 16;
+      }
+      for (long i = width; i < PANEL; i++) out[i] = 0;
+    }
+  }
+}
+
+// The left operand: number (m, k) lies in word at + m * by_row + (word of k) * by_word; in blocks, row m of block b begins
+// at b * by_block instead.
+struct Left {
+  const uint32_t* at;
+  long by_row, by_word, by_block;
+};
+
+// The transpose of a source (k, m) with rows `stride` numbers apart, in blocks of ROWS; tiles take it by whole rows.
+template <class Op>
+struct Transposed {
+  static constexpr bool BLOCKS = Op::DEEP == 1;
+  long deep;
+  Buffer<uint32_t> buffer;
+  Transposed(const typename Op::Number* source, long k, long m, long stride)
+      : deep(rounded_up(words<Op>(k), Op::DEEP)), buffer(deep * rounded_up(m, ROWS)) {
+    const long group = BLOCKS ? 1 : Op::DEEP;  // a cache line of each row at a time
+    for (long word = 0; word < deep; word += group)
+      for (long first = 0; first < m; first += ROWS)
+        for (long w = word; w < word + group; w++) put(source, k, w, first, std::min(ROWS, m - first), stride);
+  }
+  Left left() const { return BLOCKS ? Left{buffer.data, 1, ROWS, deep * ROWS} : Left{buffer.data, deep, 1, 0}; }
+
+ private:
+  void put(const typename Op::Number* source, long k, long word, long first, long count, long stride) {
+    const long by_row = BLOCKS ? 1 : deep;
+    uint32_t* out = buffer.data + (BLOCKS ? (first / ROWS * deep + word) * ROWS : first * deep + word);
+    for (long i = 0; i < ROWS; i++) {
+      uint32_t bits = 0;
+      for (long part = 0; i < count && part < Op::PER_WORD && word * Op::PER_WORD + part < k; part++) {
+        typename Op::Number number = source[(word * Op::PER_WORD + part) * stride + first + i];
+        if constexpr (Op::PER_WORD == 1) std::memcpy(&bits, &number, 4);
+        else bits |= uint32_t(number) << 16 * part;
+      }
+      out[i * by_row] = bits;
+    }
+  }
+};
+
+template <class Op, int M>
+static inline void tile(long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
+  Lanes c[M][3];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+    for (int v = 0; v < 3; v++) c[m][v] = add ? *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) : Lanes{};
+  for (long k = 0; k < deep; k++, a += left.by_word, b += PANEL) {
+    WordLanes right[3];
+#pragma GCC unroll 3
+    for (int v = 0; v < 3; v++) right[v] = *reinterpret_cast<const WordLanes*>(b + v * LANES);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+      for (int v = 0; v < 3; v++) c[m][v] = Op::multiply_add(c[m][v], a[m * left.by_row], right[v]);
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; m++)
+#pragma GCC unroll 3
+    for (int v = 0; v < 3; v++) *reinterpret_cast<Lanes*>(sums + m * stride + v * LANES) = c[m][v];
+}
+
+template <class Op, int M = ROWS>
+static inline void tile_of(long m, long deep, const uint32_t* a, const Left& left, const uint32_t* b, float* sums, long stride, bool add) {
+  if (m == M) return tile<Op, M>(deep, a, left, b, sums, stride, add);
+  if constexpr (M > 1) tile_of<Op, M - 1>(m, deep, a, left, b, sums, stride, add);
+}
+
+// Where a panel is wider than what is left of a row, sums go by a copy: nothing is written past an end.
+struct Sums {
+  float *place, *at;
+  long stride, rows, width, step;  // step: from row to row of `at`
+  Sums(float* place, long stride, long rows, long width, float* copy, bool add) : place(place), stride(stride), rows(rows), width(width) {
+    bool whole = width == PANEL;
+    at = whole ? place : copy, step = whole ? stride : PANEL;
+    if (whole || !add) return;
+    for (long i = 0; i < rows; i++) std::memcpy(copy + i * PANEL, place + i * stride, 4 * width);
+  }
+  void put() const {
+    for (long i = 0; at != place && i < rows; i++) std::memcpy(place + i * stride, at + i * PANEL, 4 * width);
+  }
+};
+
+// to (m, right.n) = left · right, or what is there plus it. Each number is a sum in the order of k, whatever m is: an
+// utterance's result does not depend on its batch mates.
+template <class Op>
+static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
+  float copy[ROWS * PANEL] = {};
+  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once where there is no k: the sums are 0
+    for (long n = 0; n < right.n; n += PANEL)             // inside, so that this part of the left operand stays in a cache
+      for (long row = 0; row < m; row += ROWS) {
+        long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
+        Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add || k > 0);
+        tile_of<Op>(rows, std::min(DEPTH, right.deep - k), left.at + block + k * left.by_word, left, right.panel(n / PANEL) + k * PANEL, sums.at, sums.step, add || k > 0);
+        sums.put();
+      }
+}
+
+#ifdef __AMX_BF16__
+// By tiles: 16 rows of 32 numbers of the left operand times 16 words of 16 columns of a panel, 16 · 16 · 32 multiply-adds
+// in 16 cycles: 16 times as many a cycle as in float32. Six tiles of sums use a tile of a panel for two of the left.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t bytes[16] = {};
+  uint8_t rows[16] = {};
+  explicit TileShapes(long left) {  // sums 0 to 2 and 3 to 5, the left operand 6, a part of a panel 7
+    for (int tile = 0; tile < 8; tile++) bytes[tile] = 64, rows[tile] = uint8_t(tile < 7 ? left : 16);
+  }
+};
+
+#define EACH_OF_SUMS(call) call(0, 3, 0) call(1, 4, 16) call(2, 5, 32)
+#define LOAD(upper, lower, column)                                      \
+  if (add) _tile_loadd(upper, sums + column, step);                     \
+  else _tile_zero(upper);                                               \
+  if (two && add) _tile_loadd(lower, sums + 16 * stride + column, step); \
+  else _tile_zero(lower);
+#define UPPER(upper, lower, column) _tile_loadd(7, b + column, PANEL * 4); _tile_dpbf16ps(upper, 6, 7);
+#define LOWER(upper, lower, column) _tile_loadd(7, b + column, PANEL * 4); _tile_dpbf16ps(lower, 6, 7);
+#define STORE(upper, lower, column)          \
+  _tile_stored(upper, sums + column, step);  \
+  if (two) _tile_stored(lower, sums + 16 * stride + column, step);
+static inline void tiles(long deep, const uint32_t* a, long by_row, bool two, const uint32_t* b, float* sums, long stride, bool add) {
+  const long step = stride * 4;
+  EACH_OF_SUMS(LOAD)
+  for (long k = 0; k < deep; k += 16, b += 16 * PANEL) {
+    _tile_loadd(6, a + k, by_row * 4);
+    EACH_OF_SUMS(UPPER)
+    if (!two) continue;
+    _tile_loadd(6, a + 16 * by_row + k, by_row * 4);
+    EACH_OF_SUMS(LOWER)
+  }
+  EACH_OF_SUMS(STORE)
+}
+
+template <>
+void multiply<BFloat16>(long m, const Left& left, const Panels<BFloat16>& right, float* to, long stride, bool add) {
+  alignas(64) float copy[32 * PANEL] = {};
+  for (long row = 0, shaped = 0, rows; row < m; row += rows) {
+    // 32 rows at once, or 16, or the rest by itself: no tile reads or writes a row that there is not
+    const bool two = m - row >= 32;
+    const long shape = std::min(16L, m - row);
+    rows = two ? 32 : shape;
+    if (shaped != shape) {
+      TileShapes shapes(shape);
+      _tile_loadconfig(&shapes);
+      shaped = shape;
+    }
+    for (long n = 0; n < right.n; n += PANEL) {
+      Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add);
+      tiles(right.deep, left.at + row * left.by_row, left.by_row, two, right.panel(n / PANEL), sums.at, sums.step, add);
+      sums.put();
+    }
+  }
+  _tile_release();
+}
+#endif

@@ -1,0 +1,42 @@
+"""The native library, on a machine that can have it."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from asr_ablations.native import library
+
+
+def targets() -> list[str]:
+    """The targets of this processor. A machine without a compiler or a target skips what needs them."""
+    words = library.processor_words()
+    return [name for name, needed in library.TARGETS.items() if words.issuperset(needed)]
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before, threads = library._active, torch.get_num_threads()
+    yield
+    library._active = before
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=targets() or ["none"])
+def target(request: pytest.FixtureRequest) -> str:
+    """Each target of this processor, in use."""
+    try:
+        library.load(request.param)
+    except (KeyError, library.NativeError) as reason:
+        pytest.skip(f"no native library here: {reason}")
+    return library.use(request.param)
+
+
+@pytest.fixture
+def native() -> str:
+    """The best target of this processor, in use."""
+    try:
+        library.best()
+    except library.NativeError as reason:
+        pytest.skip(f"no native library here: {reason}")
+    return library.use(library.AUTO)
