@@ -15,10 +15,9 @@ import soundfile
 
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.tools.files import CONF
-from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.command import clean_environment, common_folder, made_once, run_folders
 from tests.helpers.ending import end_with_parent
-from tests.helpers.interpreter import python
-from tests.helpers.sharing import common_folder, made_once
+from tests.helpers.interpreter import expect, python
 
 DEAR_FIXTURES = {"corpora", "memorised_run"}
 """Who wants them starts commands, or waits for a training."""
@@ -139,7 +138,6 @@ def train_memorised(corpus: Path, folder: Path) -> Path:
     model = ["width=32", "layers=1", "dropout=0", "augment=none", "batch.size=4", "cache=none", "max_epochs=60"]
     machine = ["logger=csv", "progress=false", "gpus=0", f"outputs={folder}"]
     words = ["src/train.py", "data=librispeech", f"data.root={corpus}", *splits, *model, *machine]
-    done = python(words, clean_environment(folder, folder))
-    assert done.returncode == 0, done.stderr
+    expect(0, python(words, clean_environment(folder, folder)))
     (run,) = run_folders(folder)
     return run

@@ -12,7 +12,7 @@ import pytest
 from asr_ablations.sweep.processes import PRELOAD
 from tests.helpers.command import clean_environment
 from tests.helpers.ending import end_with_parent
-from tests.helpers.interpreter import REPOSITORY, SOURCE, python
+from tests.helpers.interpreter import REPOSITORY, SOURCE, expect, python
 from tests.helpers.processes import living_in, wait_for
 from tests.helpers.support import tiny_overrides
 from tests.helpers.survival import results
@@ -122,8 +122,7 @@ def test_a_run_is_the_same_to_the_bit(tiny_corpus: Path, tmp_path: Path) -> None
     outputs = [tmp_path / name for name in ("fresh", "forked")]
     for folder in outputs:
         words = ["src/train.py", *tiny_overrides(tiny_corpus), *SMALL, "logger=csv", f"outputs={folder}"]
-        done = python(words, clean_environment(tmp_path, tmp_path), fresh=folder.name == "fresh")
-        assert done.returncode == 0, done.stderr
+        expect(0, python(words, clean_environment(tmp_path, tmp_path), fresh=folder.name == "fresh"))
     fresh, forked = (results(folder) for folder in outputs)
     assert fresh
     assert fresh == forked

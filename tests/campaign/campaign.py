@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -84,7 +83,6 @@ def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
     for part in parts:
         lines += ["", f"## {part.name}", "", part.description, ""]
         lines += _table(part.report.columns, part.report.rows) if part.report.rows else []
-        lines += _commits(part.report)
         lines += _failures(part.report.failures, part.name)
     write(folder / REPORT, "\n".join(lines) + "\n")
     return folder / REPORT
@@ -92,12 +90,6 @@ def write_report(folder: Path, head: Json, parts: list[Ended]) -> Path:
 
 def _counts(report: Report) -> str:
     return ", ".join(f"{name} {number}" for name, number in report.counts.items())
-
-
-def _commits(report: Report) -> list[str]:
-    """At which commit how many cases were tried last, where the part says so."""
-    commits = Counter(str(case["commit"]) for case in report.cases if "commit" in case)
-    return ["", *(f"- at {commit}: {number} cases" for commit, number in commits.items())] if commits else []
 
 
 def _failures(failures: list[str], name: str) -> list[str]:
@@ -135,7 +127,7 @@ def run_campaign(parts: Sequence[Part], folder: Path, hours: float, seed: int, r
         else:
             share = (ends - time.monotonic()) / (len(parts) - number)
             earlier = earlier if continues(part) else None
-            ended.append(_run_part(part, folder, max(share, 0.0), seed, runs, earlier, str(head["commit"])))
+            ended.append(_run_part(part, folder, max(share, 0.0), seed, runs, earlier))
             keep(folder, ended[-1])
         page = write_report(folder, {**head, "ended": now()}, ended)
         if ended[-1].ending == "interrupted":
@@ -150,9 +142,7 @@ def _is_left(part: Part, earlier: Ended) -> bool:
     return continues(part) and bool(earlier.report.failures or earlier.report.counts.get("not tried"))
 
 
-def _run_part(
-    part: Part, folder: Path, seconds: float, seed: int, runs: Path | None, earlier: Ended | None, commit: str
-) -> Ended:
+def _run_part(part: Part, folder: Path, seconds: float, seed: int, runs: Path | None, earlier: Ended | None) -> Ended:
     own = folder / part.NAME
     if own.exists():  # of a start that was interrupted: a part begins with an empty folder
         number = next(n for n in range(1, 10_000) if not own.with_name(f"{own.name}.{n}").exists())
@@ -167,7 +157,7 @@ def _run_part(
             done = share
 
         tried = earlier.report.cases if earlier else []
-        context = Context(own, seed, seconds, advance, runs, tried, commit)
+        context = Context(own, seed, seconds, advance, runs, tried)
         try:
             report = part.run(context)
         except KeyboardInterrupt:

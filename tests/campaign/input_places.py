@@ -63,10 +63,6 @@ class InputPlaces:
                 with contextlib.suppress(OSError):
                     shutil.rmtree(used)
 
-    def use_environment(self) -> None:
-        """Give this process the variables of commands."""
-        os.environ.update(self.environment)
-
     def words(self, case: Case, scratch: Path) -> Words:
         """Its arguments, of a training those that choose a small corpus included; runs its lines of shell."""
         if case.shell:

@@ -44,7 +44,7 @@ class Context:
     folder: for its files: it is kept, so a part removes what is of no use to a reader; seed: of everything drawn at
     random; advance: takes the share of the part that is done, and what is being done, for the progress bar; runs: the
     folder of real runs that was named, for a part about these; earlier: the cases that earlier starts of the same
-    campaign tried, for a part that continues; commit: of the code that is tried.
+    campaign tried, for a part that continues.
     """
 
     def __init__(
@@ -55,10 +55,9 @@ class Context:
         advance: Callable[[float, str], None],
         runs: Path | None = None,
         earlier: Sequence[Json] = (),
-        commit: str = "",
     ) -> None:
         self.folder, self.seed, self.advance, self.runs = folder, seed, advance, runs
-        self.earlier, self.commit = earlier, commit
+        self.earlier = earlier
         self._seconds, self._started = seconds, time.monotonic()
         self.begun = Report([])
 

@@ -1,28 +1,41 @@
 """What the parts judge by: each finds what it is there to find."""
 
+import ast
 import os
-import signal
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError, choices
-from tests.campaign.bad_files import bad_files
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
-from tests.campaign.direct import Call, Outcome, outcome, refused
+from tests.campaign.fault_places import JUDGING_ROOMS, draw
 from tests.campaign.input_table import Case, judge, read_table
 from tests.campaign.part import Context, Report
 from tests.campaign.parts import same_arm, survival
 from tests.campaign.parts.values import BAD, Turned, judged, unlike, value_cases
-from tests.campaign.typed import AGAIN, Tried, name_of
+from tests.campaign.typed import Tried, name_of
 from tests.campaign.victims import half_files, temporary
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.invented_records import record
+
+
+def test_a_seed_draws_the_same_faults_and_each_leaves_a_file_that_parses(tmp_path: Path) -> None:
+    for room in ("statistics", "metrics", "tools"):
+        shutil.copytree(REPOSITORY / "src/asr_ablations" / room, tmp_path / "src/asr_ablations" / room)
+    faults = draw(tmp_path, 50, seed=3)
+    assert faults == draw(tmp_path, 50, seed=3)
+    assert len({fault.name for fault in faults}) == 50
+    assert sum(fault.room in JUDGING_ROOMS for fault in faults) == 30
+    for fault in faults:
+        source = (tmp_path / fault.path).read_bytes()
+        assert ast.dump(ast.parse(fault.planted(source))) != ast.dump(ast.parse(source)), fault
+
 
 CASE = Case("train", 1, "rnn=x", (2,), ("rnn=x",), "")
 
@@ -53,34 +66,6 @@ def test_the_table_has_rows_for_every_command_each_once() -> None:
 )
 def test_an_outcome_is_told_from_the_others(result: Result, executed: bool, outcome: str) -> None:
     assert judge(CASE, result, CASE.words, executed) == outcome
-
-
-@pytest.mark.parametrize(
-    ("tried", "ended"),
-    [
-        (lambda folder: refused(lambda: choices("a", 5, [1, 2]) and None), "silent"),
-        (lambda folder: refused(lambda: raised(choices("a", 5, [1, 2])), "a=5"), "fine"),
-        (lambda folder: refused(lambda: raised(UsageError("two\nlines"))), "wrong message"),
-        (lambda folder: refused(lambda: raised(UsageError("another"))), "fine"),
-        (lambda folder: refused(lambda: raised(UsageError("another")), "a=5"), "wrong message"),
-        (lambda folder: refused(lambda: (folder / "a").read_text(), "a"), "fine"),
-        (lambda folder: refused(lambda: raised(KeyError("a"))), "traceback"),
-        (lambda folder: os.kill(os.getpid(), signal.SIGUSR1), "crash"),
-        (lambda folder: os.kill(os.getpid(), signal.SIGXCPU), "hang"),
-        (lambda folder: refused(lambda: (folder / "executed").mkdir()), "executed"),
-    ],
-)
-def test_how_a_direct_call_ends(tried: Callable[[Path], Outcome], ended: str) -> None:
-    assert outcome(Call("kind", "name", tried))[0] == ended
-
-
-def raised(error: Exception) -> None:
-    raise error
-
-
-def test_files_are_bad_in_hundreds_of_ways_each_once(tmp_path: Path) -> None:
-    names = [(call.kind, call.name) for call in bad_files(tmp_path)]
-    assert len(names) == len({*names}) > 250
 
 
 def test_every_key_gets_every_bad_value_once(tmp_path: Path) -> None:
@@ -125,36 +110,22 @@ def test_an_admitted_value_is_looked_for_in_what_the_run_records(tmp_path: Path)
     assert unlike(turned("seed=1"), [tmp_path / "elsewhere"]) is None
 
 
-class Steps:
-    """A part of four cases, of which the third fails until it is mended."""
-
-    def __init__(self) -> None:
-        self.tried: list[str] = []
-
-    def run(self, context: Context, mended: bool) -> Report:
-        report = context.report("kind", "cases", "fine")
+def test_a_part_continues_with_what_is_left_and_what_failed(tmp_path: Path) -> None:
+    def run(bad: str, earlier: list[dict[str, str]] = [], seconds: float = 600.0) -> tuple[list[str], Report]:  # noqa: B006
+        context = Context(tmp_path, 0, seconds, lambda *_: None, earlier=earlier)
+        report, names = context.report("kind", "cases", "fine"), []
         tried = Tried(context, report, ("fine",))
         for name in tried.left(["a", "b", "c", "d"], str):
-            self.tried.append(name)
-            tried.add(name, "letters", "silent" if name == "c" and not mended else "fine", f"said of {name}")
+            names.append(name)
+            tried.add(name, "letters", "silent" if name == bad else "fine", f"said of {name}")
         tried.close(("fine", "silent"))
-        return report
+        return names, report
 
-
-def test_a_part_continues_with_what_is_left_and_what_failed(tmp_path: Path) -> None:
-    part = Steps()
-    first = part.run(Context(tmp_path, 0, 600.0, lambda *_: None, commit="one"), mended=False)
-    assert (part.tried, first.failures) == (["a", "b", "c", "d"], ["c: silent: said of c"])
-    assert first.rows == [["letters", "4", "3", "1"]]
-    earlier = [case for case in first.cases if case["case"] != "b"]
-    second = part.run(Context(tmp_path, 0, 600.0, lambda *_: None, earlier=earlier, commit="two"), mended=True)
-    assert (part.tried[4:], second.failures) == (["b", "c"], [])
-    assert second.counts == {"cases": 4, "fine": 4, AGAIN: 1}
-    (again,) = [case for case in second.cases if "before" in case]
-    assert (again["case"], again["commit"]) == ("c", "two")
-    assert again["before"] == [{"outcome": "silent", "detail": "said of c", "commit": "one"}]
-    out_of_time = part.run(Context(tmp_path, 0, 0.0, lambda *_: None), mended=True)
-    assert out_of_time.counts == {"not tried": 3, "cases": 1, "fine": 1}
+    names, first = run("c")
+    assert (names, first.failures, first.rows) == ([*"abcd"], ["c: silent: said of c"], [["letters", "4", "3", "1"]])
+    names, second = run("", [case for case in first.cases if case["case"] != "b"])
+    assert (names, second.failures, second.counts) == (["b", "c"], [], {"cases": 4, "fine": 4})
+    assert run("", seconds=0.0)[1].counts == {"not tried": 3, "cases": 1, "fine": 1}
 
 
 def test_half_files_and_temporary_ones_are_found(tmp_path: Path) -> None:

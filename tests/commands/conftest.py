@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.sharing import common_folder
+from tests.helpers.command import common_folder
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.helpers.command import SHRUNKEN, clean_environment, documented_commands, run, run_folders
-from tests.helpers.interpreter import python, start
+from tests.helpers.interpreter import expect, python, start
 
 
 def documented(benchmark):
@@ -29,8 +29,7 @@ def measured(corpora, outputs, benchmark, *options):
 
 def refused(corpora, outputs, *options):
     """The one line with which it ends."""
-    done = run(["src/benchmark.py", *options], corpora, outputs)
-    assert done.returncode == 2
+    done = expect(2, run(["src/benchmark.py", *options], corpora, outputs))
     (line,) = done.stderr.splitlines()
     return line
 
@@ -102,8 +101,7 @@ def test_input_compares_caches_workers_and_the_model(corpora, tmp_path):
 
 
 def test_a_wrong_number_of_workers_is_one_line(corpora, tmp_path):
-    done = run(["src/benchmark.py", "benchmark=input", "benchmark.workers=[0,-1]"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/benchmark.py", "benchmark=input", "benchmark.workers=[0,-1]"], corpora, tmp_path))
     assert done.stderr == "error: benchmark.workers=[0, -1]: expected whole numbers, 0 or more\n"
 
 
@@ -130,8 +128,7 @@ def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
 
 def test_step_measures_precisions_side_by_side(corpora, tmp_path):
     options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.steps=1", "benchmark.repeats=1"]
-    done = run(["src/benchmark.py", *options, "benchmark.frames=[8,16]", *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/benchmark.py", *options, "benchmark.frames=[8,16]", *SHRUNKEN], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     rows = json.loads((folder / "result.json").read_text())["steps"]
     points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
@@ -163,8 +160,7 @@ def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path)
 
 
 def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
-    done = run(["src/benchmark.py", "benchmark=peer", *SHRUNKEN, "norm=layer"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/benchmark.py", "benchmark=peer", *SHRUNKEN, "norm=layer"], corpora, tmp_path))
     assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
 
 
@@ -190,11 +186,9 @@ def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path)
 
 def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
     options = ["benchmark=loop", "benchmark.steps=2", "benchmark.pairs=1", "rnn=lstm,gru"]
-    done = run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path))
     assert len(run_folders(tmp_path)) == 2
-    shown = run(["src/compare.py", str(run_folders(tmp_path)[0].parent)], corpora, tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    shown = expect(0, run(["src/compare.py", str(run_folders(tmp_path)[0].parent)], corpora, tmp_path))
     for output in (done.stdout, shown.stdout):
         assert "value rnn=gru" in output
         assert "comparison/report.md" in output
@@ -244,8 +238,7 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
         assert [row["beam width"] for row in result["evaluation_by_beam_width"]] == [1, 4]
         (tmp_path / f"{name}.json").write_text(json.dumps(result))
     machines = [tmp_path / "mine.json", tmp_path / "theirs.json"]
-    done = python(["src/compare.py", *machines], clean_environment(corpora, tmp_path))
-    assert done.returncode == 0, done.stderr
+    expect(0, python(["src/compare.py", *machines], clean_environment(corpora, tmp_path)))
     comparison = json.loads((tmp_path / "comparison" / "comparison.json").read_text())
     steps = comparison["throughput"][0]
     assert steps["R theirs, % of mine"] == pytest.approx(100 * steps["R theirs"] / steps["R mine"])
@@ -260,8 +253,7 @@ def test_two_machines_platforms_stand_side_by_side(corpora, tmp_path):
 
 def platform_result(corpora, outputs, options):
     """result.json of a run whose training lies in its own folder, and nowhere else."""
-    done = run([*documented("platform"), *SHRUNKEN, *options], corpora, outputs)
-    assert done.returncode == 0, done.stderr
+    expect(0, run([*documented("platform"), *SHRUNKEN, *options], corpora, outputs))
     folder, training = sorted(run_folders(outputs), key=lambda path: len(path.parts))
     assert training.parent == folder / "training"
     assert json.loads((training / "status.json").read_text())["status"] == "done"
@@ -326,10 +318,12 @@ def _stand_beside_another_version(folder, result, tmp_path):
     slower = [{**row, "ms": 2 * row["ms"]} for row in result["steps"]]
     changed = {**result, "steps": slower, "machine": {**result["machine"], "torch": "0.2.0"}}
     (other / "result.json").write_text(json.dumps(changed))
-    done = python(
-        ["src/compare.py", folder, other, "--out", tmp_path / "compared"], clean_environment(tmp_path, tmp_path)
+    expect(
+        0,
+        python(
+            ["src/compare.py", folder, other, "--out", tmp_path / "compared"], clean_environment(tmp_path, tmp_path)
+        ),
     )
-    assert done.returncode == 0, done.stderr
     compared = json.loads((tmp_path / "compared" / "comparison.json").read_text())
     for row, before in zip(compared["steps"], result["steps"], strict=True):
         assert row["implementation"] == before["implementation"]

@@ -18,7 +18,7 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
 from tests.helpers import interpreter
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import SOURCE, python
+from tests.helpers.interpreter import SOURCE, expect, python
 from tests.helpers.run_folders import write_run, write_sweep
 from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
@@ -38,8 +38,7 @@ def sweep(tmp_path):
 
 
 def test_it_prints_and_writes(sweep, tmp_path):
-    done = compare_command(sweep, "--no-page", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, compare_command(sweep, "--no-page", folder=tmp_path))
     lines = done.stdout[: done.stdout.index("wrote")].splitlines()
     assert lines[0] == "Is a GRU as good?"
     assert lines[1].startswith("gru is worse than lstm on test: +")
@@ -51,23 +50,20 @@ def test_it_prints_and_writes(sweep, tmp_path):
 
 
 def test_full_prints_every_table(sweep, tmp_path):
-    done = compare_command(sweep, "--no-page", "--full", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, compare_command(sweep, "--no-page", "--full", folder=tmp_path))
     assert all(
         part in done.stdout for part in ("Differences to lstm", "matched pairs p", "to find a true difference of")
     )
 
 
 def test_the_set_that_decides_can_be_chosen(sweep, tmp_path):
-    done = compare_command(sweep, "--no-page", "--set", "dev", folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, compare_command(sweep, "--no-page", "--set", "dev", folder=tmp_path))
     assert done.stderr.strip() == "error: set=dev: expected test"
 
 
 def test_options(sweep, tmp_path):
     options = ["--baseline", "gru", "--metric", "cer", "--target", "0.2", "--out", tmp_path / "out", "--no-page"]
-    done = compare_command(sweep, *options, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, compare_command(sweep, *options, folder=tmp_path))
     told = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("gru", "cer", {0.2})
     assert not (sweep / "comparison").exists()
@@ -75,13 +71,11 @@ def test_options(sweep, tmp_path):
 
 def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tmp_path):
     write_run(tmp_path / "outputs", "rnn=rnn", "batch.size=4", ablation=RNN)
-    done = compare_command(sweep, "--no-page", folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, compare_command(sweep, "--no-page", folder=tmp_path))
     assert "\n  batch.size: " in done.stderr
     assert "--allow KEY" in done.stderr
     assert done.stdout == ""
-    done = compare_command(sweep, "--no-page", "--allow", "batch.size", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, compare_command(sweep, "--no-page", "--allow", "batch.size", folder=tmp_path))
     assert "by --allow the arms also differ in batch.size" in (sweep / "comparison" / "table.md").read_text()
 
 
@@ -96,21 +90,18 @@ def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tm
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, said, sweep, tmp_path):
-    done = compare_command(*arguments, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, compare_command(*arguments, folder=tmp_path))
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_help_shows_examples_and_options(tmp_path):
-    done = compare_command("--help", folder=tmp_path)
-    assert done.returncode == 0
+    done = expect(0, compare_command("--help", folder=tmp_path))
     assert all(part in done.stdout for part in ("outputs/rnn_type", "--baseline", "--allow", "--results", "--target"))
 
 
 def test_results_are_generated(sweep, tmp_path):
-    done = compare_command("--results", "--out", tmp_path / "sweeps", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, compare_command("--results", "--out", tmp_path / "sweeps", folder=tmp_path))
     text = (tmp_path / "sweeps" / "RESULTS.md").read_text()
     assert "Is a GRU as good?" in text
 
@@ -125,32 +116,32 @@ def test_it_imports_no_torch(sweep, tmp_path):
     assert done.stderr.strip() == ""
 
 
-def test_200_runs_are_compared(tmp_path):
+def test_100_runs_are_compared(tmp_path):
     rates = {f"dropout={rate}": 0.2 for rate in (0.0, 0.1, 0.2, 0.3)}
-    sweep = write_sweep(tmp_path / "outputs", rates, seeds=50, curve=[1 / n for n in range(2, 22)])
-    done = compare_command(sweep, "--no-page", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    sweep = write_sweep(tmp_path / "outputs", rates, seeds=25, curve=[1 / n for n in range(2, 22)])
+    expect(0, compare_command(sweep, "--no-page", folder=tmp_path))
     with (sweep / "comparison" / "table.csv").open(newline="") as file:
         counted = {row["arm"]: int(row["n"]) for row in csv.DictReader(file)}
-    assert counted == {f"dropout={rate}": 50 for rate in (0.0, 0.1, 0.2, 0.3)}
+    assert counted == {f"dropout={rate}": 25 for rate in (0.0, 0.1, 0.2, 0.3)}
 
 
 @pytest.fixture(scope="module")
 def real_sweep(corpora, tmp_path_factory):
     """Two arms with two seeds, trained in miniature and logged to W&B offline."""
     folder = tmp_path_factory.mktemp("real")
-    done = run(
-        ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0,1", *SHRUNKEN],
-        corpora,
-        folder,
+    expect(
+        0,
+        run(
+            ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0,1", *SHRUNKEN],
+            corpora,
+            folder,
+        ),
     )
-    assert done.returncode == 0, done.stderr
     return folder / "rnn_type"
 
 
 def test_a_real_sweep_is_compared(real_sweep, tmp_path):
-    done = compare_command(real_sweep, "--no-page", "--out", tmp_path, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, compare_command(real_sweep, "--no-page", "--out", tmp_path, folder=tmp_path))
     told = json.loads((tmp_path / "comparison.json").read_text())
     assert (told["baseline"], told["factor"], told["sets"]) == ("lstm", ["rnn"], ["test-clean", "test-other"])
     assert [arm["name"] for arm in told["arms"]] == ["lstm", "gru"]
@@ -193,8 +184,7 @@ def test_wandb_mirrors_the_record(real_sweep):
 
 
 def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
-    done = compare_command(sweep, "--wandb-log", "mine", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, compare_command(sweep, "--wandb-log", "mine", folder=tmp_path))
     assert sum("W&B report: not made, since W&B is offline" in line for line in done.stdout.splitlines()) == 1
     (path,) = (sweep / "comparison").rglob("*.wandb")
     told = read_run(path)
@@ -216,8 +206,7 @@ def run_python(script: Path, *arguments: Any, folder: Path, threads: int = 2) ->
 def train(corpus: Path, outputs: Path, *overrides: str, source: Path = REPOSITORY) -> Path:
     """Train one run; returns its folder."""
     arguments = [*tiny_overrides(corpus), *SMALL, *overrides, f"outputs={outputs}"]
-    done = run_python(source / "src" / "train.py", *arguments, folder=outputs.parent)
-    assert done.returncode == 0, done.stderr
+    expect(0, run_python(source / "src" / "train.py", *arguments, folder=outputs.parent))
     (folder,) = run_folders(outputs)
     return folder
 
@@ -252,15 +241,13 @@ def copied(original, tmp_path):
 
 def test_an_untouched_run_matches_whatever_the_threads_of_today(copied, tmp_path):
     before = contents(copied)
-    done = reproduce(copied, folder=tmp_path, threads=1)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, reproduce(copied, folder=tmp_path, threads=1))
     assert "\nmatch: the losses of all 6 steps, metrics, hypotheses of 8 utterances and weights" in done.stdout
     assert contents(copied) == before, "the original is only read"
     verdict = verdict_of(copied)
     assert (verdict["verdict"], verdict["differences"], verdict["weights"][0]) == ("match", [], verdict["weights"][1])
     assert Path(verdict["reproduction"]).name == copied.name, "the same content has the same identity"
-    done = reproduce(copied, "--outputs", tmp_path / "elsewhere", folder=tmp_path)
-    assert done.returncode == 0
+    expect(0, reproduce(copied, "--outputs", tmp_path / "elsewhere", folder=tmp_path))
     assert len(run_folders(tmp_path / "elsewhere")) == 1
 
 
@@ -273,8 +260,7 @@ def test_a_finished_reproduction_is_kept(copied, tmp_path):
 def test_one_changed_weight_decay_differs(copied, tmp_path):
     path = copied / "config.yaml"
     path.write_text(path.read_text().replace("weight_decay: 0.01", "weight_decay: 0.5"))
-    done = reproduce(copied, folder=tmp_path)
-    assert done.returncode == 1
+    done = expect(1, reproduce(copied, folder=tmp_path))
     verdict = verdict_of(copied)
     cause = {"kind": "config", "what": "optimizer.weight_decay", "original": 0.01, "reproduction": 0.5}
     assert (verdict["verdict"], verdict["differences"]) == ("differs", [cause])
@@ -331,23 +317,20 @@ def test_one_changed_line_of_the_model_differs_and_checkout_matches(checkout, ti
     (model.parent / "ds2.py").write_text(model.read_text() + "\n# not committed\n")
     run = train(tiny_corpus, tmp_path / "outputs", source=checkout)
     change(model, "return self.output(x), lengths", "return 1.01 * self.output(x), lengths")
-    done = reproduce(run, folder=tmp_path, source=checkout)
-    assert done.returncode == 1, done.stderr
+    done = expect(1, reproduce(run, folder=tmp_path, source=checkout))
     verdict = verdict_of(run)
     assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("code", "components/model/ds2.py")]
     assert verdict["first_difference"]["step"] == 1
     assert "code: components/model/ds2.py has changed" in done.stdout
 
-    done = reproduce(run, "--checkout", folder=tmp_path, source=checkout)
-    assert done.returncode == 0, done.stderr
+    expect(0, reproduce(run, "--checkout", folder=tmp_path, source=checkout))
     assert (verdict_of(run, "1-checkout")["verdict"], verdict_of(run, "1-checkout")["differences"]) == ("match", [])
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
     git(checkout, "checkout", "--quiet", ".")
 
 
 def test_a_new_run_differs_in_the_seed_alone(copied, tmp_path):
-    done = reproduce(copied, "seed=7", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, reproduce(copied, "seed=7", folder=tmp_path))
     assert "the new run differs in seed: 7 instead of 0" in done.stdout
     (new,) = [folder for folder in run_folders(tmp_path / "outputs") if folder != copied]
     assert new.parent == copied.parent
@@ -390,8 +373,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(prepare, arguments, message, copied, tmp_path):
     prepare(copied)
-    done = reproduce(copied, *arguments, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, reproduce(copied, *arguments, folder=tmp_path))
     (line,) = done.stderr.strip().splitlines()
     assert message in line
     assert not (tmp_path / "outputs" / "reproductions").exists()
@@ -405,8 +387,7 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
     if what == "outside git":
         source = tmp_path / "plain"
         shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", "__pycache__"))
-    done = reproduce(copied, "--checkout", folder=tmp_path, source=source)
-    assert done.returncode == 2
+    done = expect(2, reproduce(copied, "--checkout", folder=tmp_path, source=source))
     (line,) = done.stderr.strip().splitlines()
     assert ("is no git checkout" if what == "outside git" else "do not apply to") in line
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
@@ -421,7 +402,6 @@ def test_an_interrupted_reproduction_continues(tiny_corpus, tmp_path):
         assert process.wait() == 130
     home = tmp_path / "outputs" / "reproductions" / "single" / run.name
     assert [path.name for path in home.iterdir()] == ["1"]
-    done = reproduce(run, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, reproduce(run, folder=tmp_path))
     assert "continues from epoch" in done.stdout
     assert verdict_of(run)["verdict"] == "match"

@@ -13,7 +13,7 @@ import pytest
 
 from asr_ablations.commands import console
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import SOURCE, python
+from tests.helpers.interpreter import SOURCE, expect, python
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import REPOSITORY, group_options
 
@@ -52,10 +52,12 @@ def command(installed: Path, corpora: Path, folder: Path, *words: str) -> str:
     """What the installed command prints in this folder, away from every checkout."""
     line = "import sys; from asr_ablations.commands.console import main; sys.exit(main())"
     environment = clean_environment(corpora, folder, PYTHONPATH=str(installed))
-    done = subprocess.run(
-        [sys.executable, "-c", line, *words], cwd=folder, env=environment, capture_output=True, text=True
+    done = expect(
+        0,
+        subprocess.run(
+            [sys.executable, "-c", line, *words], cwd=folder, env=environment, capture_output=True, text=True
+        ),
     )
-    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -104,8 +106,7 @@ def test_a_reader_that_has_gone_away_sees_no_traceback(script):
 
 
 def test_the_benchmarks_help_names_each(tmp_path):
-    done = python(["src/benchmark.py", "--help"], clean_environment(tmp_path, tmp_path))
-    assert done.returncode == 0, done.stderr
+    done = expect(0, python(["src/benchmark.py", "--help"], clean_environment(tmp_path, tmp_path)))
     head = done.stdout[: done.stdout.index("== Configuration groups")]
     assert [name for name in group_options("benchmark") if not re.search(rf"\b{name}\b", head)] == []
 
@@ -150,8 +151,7 @@ def done_sweep(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """The overrides of a trained arm, and its folder."""
     outputs = tmp_path_factory.mktemp("outputs")
     overrides = ["rnn=gru", *SHRUNKEN, "max_epochs=1", "logger=csv", "sweep=done"]
-    trained = run(["src/train.py", "-m", *overrides], corpora, outputs)
-    assert trained.returncode == 0, trained.stderr
+    expect(0, run(["src/train.py", "-m", *overrides], corpora, outputs))
     (folder,) = run_folders(outputs)
     return [*overrides, f"outputs={outputs}"], folder
 

@@ -11,7 +11,7 @@ import pytest
 from asr_ablations.language_models.model import SPACE
 from tests.commands.test_readme import PYTHON
 from tests.helpers.command import REPOSITORY, clean_environment
-from tests.helpers.interpreter import python
+from tests.helpers.interpreter import expect, python
 from tests.helpers.small_models import bigrams
 from tests.helpers.trained_runs import write_trained
 
@@ -30,8 +30,7 @@ def run_folder(tmp_path_factory, tiny_corpus):
 def test_a_sweep_prints_one_table(run_folder, tmp_path):
     """Baunsgaard2020 table 3: beam width, time, WER, CER."""
     options = ["decoder=beam", "decoder.beam_width=1,3", "untrained=decode", "sets=test", "processes=2"]
-    done = command("src/evaluate.py", "-m", f"run={run_folder}", *options, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, command("src/evaluate.py", "-m", f"run={run_folder}", *options, folder=tmp_path))
     assert done.stderr == ""
     head, *rows = [line for line in done.stdout.splitlines() if line.startswith(("┃", "│"))]
     assert [name in head for name in ("decoder", "time s", "WER %", "CER %")] == [True] * 4
@@ -55,8 +54,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, 
     given = [f"decoder.lm={model}"] if "decoder=beam_lm" in arguments else []
     *overrides, last = arguments
     many, overrides = (["-m"], overrides) if last == "-m" else ([], arguments)
-    done = command("src/evaluate.py", *many, f"run={run_folder}", *given, *overrides, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, command("src/evaluate.py", *many, f"run={run_folder}", *given, *overrides, folder=tmp_path))
     assert re.match(f"error: .*{re.escape(told)}", done.stderr), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
@@ -64,8 +62,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, 
 
 def test_help_helps(tmp_path):
     for script, key in (("evaluate", "untrained"), ("lm", "ngram")):
-        done = command(f"src/{script}.py", "--help", folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = expect(0, command(f"src/{script}.py", "--help", folder=tmp_path))
         assert f"python src/{script}.py" in done.stdout
         assert key in done.stdout
 
@@ -82,8 +79,7 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
     words = shlex.split(line.replace("<model>", str(tmp_path)))
     small = [re.sub(r"(tune\.trials)=\d+", r"\1=2", re.sub(r"(beam_width)=[\d,]+", r"\1=1,2", word)) for word in words]
     width = ["decoder.beam_width=2"] if "decoder=beam_lm" in small else []
-    done = command(*small, *width, "untrained=decode", "processes=1", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, command(*small, *width, "untrained=decode", "processes=1", folder=tmp_path))
     assert "Warning" not in done.stderr
 
 
@@ -118,8 +114,9 @@ def test_a_list_with_bad_files_goes_on_and_fails_at_the_end(memorised_run, speak
     good = sorted(speaker.glob("*.flac"))
     asked = [good[0], tmp_path / "empty.wav", tmp_path / "gone.wav", tmp_path / "damaged.flac", *good[1:]]
     run = f"run={memorised_run}/checkpoints/best.ckpt"
-    done = transcribe_command("src/transcribe.py", run, "audio=-", folder=tmp_path, stdin="\n".join(map(str, asked)))
-    assert done.returncode == 1
+    done = expect(
+        1, transcribe_command("src/transcribe.py", run, "audio=-", folder=tmp_path, stdin="\n".join(map(str, asked)))
+    )
     found = [line.split("\t") for line in done.stdout.splitlines()]
     assert [path for path, _ in found] == [str(path) for path in good]
     *messages, last = [line for line in done.stderr.splitlines() if not line.startswith("low confidence throughout")]
@@ -130,10 +127,10 @@ def test_a_list_with_bad_files_goes_on_and_fails_at_the_end(memorised_run, speak
 
 def test_a_folder_into_a_folder(memorised_run, speaker, tmp_path):
     options = ["format=json", f"output={tmp_path}/out/", "decoder=beam", "decoder.beam_width=4", "batch_seconds=2"]
-    done = transcribe_command(
-        "src/transcribe.py", f"run={memorised_run}", f"audio={speaker}", *options, folder=tmp_path
+    expect(
+        0,
+        transcribe_command("src/transcribe.py", f"run={memorised_run}", f"audio={speaker}", *options, folder=tmp_path),
     )
-    assert done.returncode == 0, done.stderr
     found = [json.loads(file.read_text()) for file in sorted((tmp_path / "out").iterdir())]
     assert [one["text"] for one in found] == texts(speaker)
     for one in found:
@@ -152,8 +149,7 @@ def test_a_folder_into_a_folder(memorised_run, speaker, tmp_path):
     ],
 )
 def test_transcribe_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_path, arguments, told):
-    done = transcribe_command("src/transcribe.py", f"run={memorised_run}", *arguments, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, transcribe_command("src/transcribe.py", f"run={memorised_run}", *arguments, folder=tmp_path))
     assert done.stderr.startswith(f"error: {told}")
     assert len(done.stderr.splitlines()) == 1
 
@@ -171,16 +167,16 @@ def test_transcribe_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_pat
 )
 def test_a_mistaken_export_is_one_line_and_leaves_nothing(memorised_run, tmp_path, arguments, told):
     given = [f"run={memorised_run}", f"output={tmp_path}/model.onnx"]
-    done = transcribe_command("src/export.py", *given, *arguments, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(2, transcribe_command("src/export.py", *given, *arguments, folder=tmp_path))
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.glob("*model*")) == []
 
 
 def test_an_export_has_its_alphabet_beside_it(memorised_run, tmp_path):
-    done = transcribe_command("src/export.py", f"run={memorised_run}", f"output={tmp_path}/model.onnx", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(
+        0, transcribe_command("src/export.py", f"run={memorised_run}", f"output={tmp_path}/model.onnx", folder=tmp_path)
+    )
     assert done.stdout == f"{tmp_path}/model.onnx\n"
     assert "Warning" not in done.stderr
     told = json.loads((tmp_path / "model.json").read_text())
@@ -189,8 +185,7 @@ def test_an_export_has_its_alphabet_beside_it(memorised_run, tmp_path):
 
 def test_transcribe_help_helps(tmp_path):
     for script, key in (("transcribe", "subtitles"), ("export", "log_probs")):
-        done = transcribe_command(f"src/{script}.py", "--help", folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = expect(0, transcribe_command(f"src/{script}.py", "--help", folder=tmp_path))
         assert f"python src/{script}.py" in done.stdout
         assert key in done.stdout
 
@@ -202,6 +197,5 @@ def test_transcribe_the_readmes_commands(line, memorised_run, speaker, tmp_path)
         line = line.replace(mark, str(path))
     words = shlex.split(line.replace("output=", f"output={tmp_path}/"))
     own = [f"output={tmp_path}/model.onnx"] if "export" in words[0] else []
-    done = transcribe_command(*words, *own, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, transcribe_command(*words, *own, folder=tmp_path))
     assert "Warning" not in done.stderr

@@ -8,6 +8,7 @@ import pytest
 from asr_ablations.commands import options
 from asr_ablations.commands.sweep_heads import arms_of, commands, cost, with_head
 from tests.helpers.command import SHRUNKEN, run, run_folders
+from tests.helpers.interpreter import expect
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, composed, is_decoding, is_search
 
 CONFIG = """\
@@ -179,15 +180,13 @@ def rows(out: str) -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_plan_tells_steps_time_memory_and_disk_of_what_is_still_to_run(corpora, tmp_path):
-    done = run([*SWEEP, "plan=true"], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run([*SWEEP, "plan=true"], corpora, tmp_path))
     assert run_folders(tmp_path) == []
     assert not (tmp_path / "s").exists()
     found = rows(done.stdout)
     assert set(found) == {"rnn=lstm", "rnn=gru"}
     assert "to run: 2 of 2" in done.stdout
-    trained = run(["src/train.py", "-m", "rnn=lstm", *SWEEP[2:-2], "sweep=s"], corpora, tmp_path)  # in another order
-    assert trained.returncode == 0, trained.stderr
+    expect(0, run(["src/train.py", "-m", "rnn=lstm", *SWEEP[2:-2], "sweep=s"], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     (speech,) = re.findall(r"; (\S+) hours of speech;", done.stdout)
     assert float(speech) == pytest.approx(2 * 3 * 0.02, rel=0.2)  # two arms of three epochs of data.hours
@@ -205,7 +204,6 @@ def test_a_plan_tells_steps_time_memory_and_disk_of_what_is_still_to_run(corpora
 
 
 def test_a_plan_of_one_run_trains_nothing_either(corpora, tmp_path):
-    done = run(["src/train.py", *SHRUNKEN, "logger=csv", "plan=true"], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/train.py", *SHRUNKEN, "logger=csv", "plan=true"], corpora, tmp_path))
     assert "nothing was trained" in done.stdout
     assert run_folders(tmp_path) == []

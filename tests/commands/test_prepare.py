@@ -15,6 +15,7 @@ from asr_ablations.tools.errors import UsageError
 from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
 from tests.helpers.command import SHORT_SPEECH, SMALL_MODEL, run, run_folders
+from tests.helpers.interpreter import expect
 from tests.helpers.layouts import lay_out
 from tests.helpers.support import component, compose, group_options, shared_data
 
@@ -29,15 +30,13 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_help_helps(corpora, tmp_path):
-    done = run(["src/prepare.py", "--help"], corpora, tmp_path)
-    assert done.returncode == 0
+    done = expect(0, run(["src/prepare.py", "--help"], corpora, tmp_path))
     for told in ("prepare.py", "clean460", "data.on_bad=skip", ", ".join(group_options("data"))):
         assert told in done.stdout
 
 
 def test_the_built_in_corpus_is_generated(corpora, tmp_path):
-    done = run(["src/prepare.py", *SHORT_SPEECH], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/prepare.py", *SHORT_SPEECH], corpora, tmp_path))
     assert list(rows(done.stdout)) == ["train", "dev-clean", "test-clean", "test-other"]
     assert re.search(r"fingerprint [0-9a-f]{16}", done.stdout)
 
@@ -45,8 +44,7 @@ def test_the_built_in_corpus_is_generated(corpora, tmp_path):
 def test_real_speech_is_checked_and_counted(corpora, tmp_path):
     """The genuine LibriSpeech utterances, where they lie; hours by soundfile's own account."""
     root = shared_data("librispeech-mini/LibriSpeech")
-    done = run(["src/prepare.py", "data=librispeech", f"data.root={root}", *MINI], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/prepare.py", "data=librispeech", f"data.root={root}", *MINI], corpora, tmp_path))
     told = rows(done.stdout)
     for name, split in {"train": "train-clean-5", "dev-clean-2": "dev-clean-2", "test-clean": "test-clean"}.items():
         files = list((root / split).rglob("*.flac"))
@@ -101,8 +99,7 @@ SETS = ["data=librispeech", "data.train=train", "data.validation=dev", "data.tes
 
 def test_all_that_is_wrong_is_listed_before_it_ends(corpora, tmp_path):
     bad_corpus(tmp_path / "root")
-    done = run(["src/prepare.py", *SETS, f"data.root={tmp_path / 'root'}"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/prepare.py", *SETS, f"data.root={tmp_path / 'root'}"], corpora, tmp_path))
     *listed, last = done.stderr.splitlines()
     assert [line.split(": ")[:3] for line in listed] == [["train", id_, reason] for id_, reason in BAD.items()]
     assert last.startswith("error: 4 utterances cannot be used")
@@ -111,14 +108,12 @@ def test_all_that_is_wrong_is_listed_before_it_ends(corpora, tmp_path):
 def test_what_is_skipped_stands_in_the_runs_record(corpora, tmp_path):
     bad_corpus(tmp_path / "root")
     overrides = [*SETS, f"data.root={tmp_path / 'root'}", "data.on_bad=skip"]
-    done = run(["src/prepare.py", *overrides], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/prepare.py", *overrides], corpora, tmp_path))
     assert rows(done.stdout)["train"][0] == "1"
     assert rows(done.stdout)["train"][-1] == "4"
     assert all(id_ in done.stderr for id_ in BAD)
     (told,) = re.findall(r"fingerprint ([0-9a-f]{16})", done.stdout)
-    done = run(["src/train.py", *overrides, *SMALL], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", *overrides, *SMALL], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     record = json.loads((folder / "data.json").read_text())
     assert record["fingerprint"] == told
@@ -130,8 +125,7 @@ def test_what_is_skipped_stands_in_the_runs_record(corpora, tmp_path):
 
 def test_any_manifest_can_be_trained_on(manifests, corpora, tmp_path):
     derived = ["data=manifest", f"data.root={manifests}", "alphabet=derived", "alphabet.separation=_"]
-    done = run(["src/train.py", *derived, *SMALL], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", *derived, *SMALL], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     record = json.loads((folder / "data.json").read_text())
     assert record["alphabet"] == " abcdefh_"
@@ -162,13 +156,13 @@ def test_a_mistake_is_told_in_one_line(action, overrides, told, corpora, tmp_pat
 
 
 def test_a_mistake_ends_with_exit_code_2(corpora, tmp_path):
-    done = run(["src/prepare.py", "data=librispeech", "data.root=/nowhere", "data.train=clean99"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(
+        2, run(["src/prepare.py", "data=librispeech", "data.root=/nowhere", "data.train=clean99"], corpora, tmp_path)
+    )
     (line,) = done.stderr.strip().splitlines()
     assert "clean99" in line
     assert "train-clean-100" in line
-    done = run(["src/prepare.py", "alphabet=greek"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/prepare.py", "alphabet=greek"], corpora, tmp_path))
     assert done.stderr.strip() == "error: alphabet=greek: expected derived, en, language, pl"
 
 
@@ -186,6 +180,5 @@ def test_the_documented_line_prepares_a_corpus_of_ones_own(name, tiny_corpus, co
     root = tmp_path / name
     lay_out(component("data", name, root=str(root)), tiny_corpus)
     words = [word for word in shlex.split(line) if not word.startswith("data.root=")]
-    done = run([*words, f"data.root={root}"], corpora, tmp_path / "outputs")
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run([*words, f"data.root={root}"], corpora, tmp_path / "outputs"))
     assert [row[0] for row in rows(done.stdout).values() if row[0].isdigit()] == ["10", "6", "2"]

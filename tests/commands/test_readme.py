@@ -25,7 +25,7 @@ from tests.helpers.command import (
     run,
     run_folders,
 )
-from tests.helpers.interpreter import program
+from tests.helpers.interpreter import expect, program
 from tests.helpers.support import CONF, group_options, shared_data
 from tests.test_architecture import FLOORS
 
@@ -290,8 +290,7 @@ def test_its_keys_and_options_exist(line):
 @pytest.mark.slow
 @pytest.mark.parametrize("line", to_run())
 def test_it_runs(line, manifests, corpora, tmp_path):
-    done = run(arguments(line, manifests), corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(arguments(line, manifests), corpora, tmp_path))
     assert "Warning" not in done.stderr
     assert bool(run_folders(tmp_path)) != ("plan=true" in line)
 
@@ -299,7 +298,6 @@ def test_it_runs(line, manifests, corpora, tmp_path):
 @pytest.mark.slow
 def test_make_train(corpora, tmp_path):
     overrides = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
-    done = program(["make", "train", f"ARGS={overrides}"], clean_environment(corpora, tmp_path))
-    assert done.returncode == 0, done.stderr
+    done = expect(0, program(["make", "train", f"ARGS={overrides}"], clean_environment(corpora, tmp_path)))
     assert "WER" in done.stdout
     assert len(run_folders(tmp_path)) == 1

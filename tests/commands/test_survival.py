@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.command import SHRUNKEN, run_folders
 from tests.helpers.processes import hold, pending, wait_for
-from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status
+from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed
 
 ARMS = ["rnn=lstm,gru", "seed=0,1"]
 GREEDY = "model.convolutions.0.channels"
@@ -28,8 +28,7 @@ LIMITS = {resource.RLIMIT_DATA: 3 * 2**30}
 def undisturbed(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """From a fresh interpreter, as its arms are: the others are forked."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder, fresh=True))
-    assert code == 0, errors
+    succeed(start([*TRAIN, CSV, *ARMS], corpora, folder, fresh=True))
     undisturbed = results(folder)
     assert len(undisturbed) == 4
     return folder, undisturbed
@@ -51,19 +50,17 @@ def test_a_killed_sweep_is_finished_by_the_same_command(
         arms = [p for p in alive(tmp_path) if p.pid != sweep.pid and os.getpgid(p.pid) == p.pid]
         for arm in arms[:1]:
             arm.kill()
-    code, _, errors = finish(sweep)
+    code, _, _ = finish(sweep)
     assert victim == "arm" or code == -signal.SIGKILL
     wait_for(lambda: not alive(tmp_path))
-    code, _, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
-    assert code == 0, errors
+    succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
 
 
 def test_the_same_sweep_again_trains_nothing(undisturbed: tuple[Path, dict[str, Any]], corpora: Path) -> None:
     folder, _ = undisturbed
     written = {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")}
-    code, out, errors = finish(start([*TRAIN, CSV, *ARMS], corpora, folder))
-    assert code == 0, errors
+    out = succeed(start([*TRAIN, CSV, *ARMS], corpora, folder))
     assert "4 of 4 arms were already done" in out
     assert {path: path.stat().st_mtime_ns for run in run_folders(folder) for path in run.rglob("*")} == written
 
@@ -74,8 +71,7 @@ def test_what_ran_before_an_arm_changes_nothing(
 ) -> None:
     """The other way round, and beside one another."""
     backwards = [*TRAIN, CSV, "rnn=gru,lstm", "seed=1,0", "hydra.launcher.jobs=2"]
-    code, _, errors = finish(start(backwards, corpora, tmp_path))
-    assert code == 0, errors
+    succeed(start(backwards, corpora, tmp_path))
     actual = {json.loads((f / "environment.json").read_text())["id"]: result(f) for f in run_folders(tmp_path)}
     expected = {name[-8:]: content for name, content in undisturbed[1].items()}
     assert len(actual) == 4
@@ -148,7 +144,7 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
     assert "the same command continues them" in errors
     assert "Traceback" not in errors
     wait_for(lambda: not alive(tmp_path))
-    assert finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))[0] == 0
+    succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
 
 
@@ -173,7 +169,7 @@ def test_a_signal_to_the_whole_group_stops_arms_where_they_can_go_on(
     assert status(disturbed)["reason"] == "interrupted: SIGTERM"
     assert "failed" not in errors
     wait_for(lambda: not alive(tmp_path))
-    assert finish(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))[0] == 0
+    succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
 
 
@@ -197,8 +193,7 @@ def test_two_launchers_share_one_sweep(undisturbed: tuple[Path, dict[str, Any]],
     wait_for(lambda: len(list(tmp_path.rglob("last.ckpt"))) >= 2)
     first.send_signal(signal.SIGKILL)
     finish(first)
-    code, _, errors = finish(second)
-    assert code == 0, errors
+    succeed(second)
     assert results(tmp_path) == undisturbed[1]
     sessions = [
         1 + len(json.loads((folder / "environment.json").read_text())["resumed"]) for folder in run_folders(tmp_path)
@@ -220,9 +215,8 @@ def test_two_ranks_beside_one_train_on_the_doubled_batch(corpora: Path, tmp_path
     """norm=none: batch norm would see half a batch in each rank."""
     same = ["norm=none", "gpus=0", "dropout=0", "optimizer=sgd", "optimizer.lr=0.01", "order=shuffled"]
     one = [*TRAIN, CSV, *same, "batch.size=8", "ranks=1"]
-    assert finish(start(one, corpora, tmp_path / "one"))[0] == 0
-    code, _, errors = finish(start([*TRAIN, CSV, *same, "batch.size=4", "ranks=1,2"], corpora, tmp_path / "two"))
-    assert code == 0, errors
+    succeed(start(one, corpora, tmp_path / "one"))
+    succeed(start([*TRAIN, CSV, *same, "batch.size=4", "ranks=1,2"], corpora, tmp_path / "two"))
     (alone,) = run_folders(tmp_path / "one")
     two = {json.loads((f / "summary.json").read_text())["ranks"]: f for f in run_folders(tmp_path / "two")}
     assert sorted(two) == [1, 2]
@@ -244,13 +238,13 @@ def test_other_launchers_skip_and_give_the_same_numbers(
     launcher: list[str], undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:
     command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", *launcher]
-    assert finish(start(command, corpora, tmp_path))[0] == 0
+    succeed(start(command, corpora, tmp_path))
     actual = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
     expected = {name[-8:]: content for name, content in undisturbed[1].items()}
     assert len(actual) == 2
     assert actual == {id_: expected[id_] for id_ in actual}
     written = {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")}
-    assert finish(start(command, corpora, tmp_path))[0] == 0
+    succeed(start(command, corpora, tmp_path))
     assert {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")} == written
 
 
@@ -290,8 +284,7 @@ def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_n
     servers: set[int] = set()
     while sweep.poll(0.1) is None:
         servers |= {process.pid for process in alive(tmp_path, "gcs_server")}
-    code, _, errors = finish(sweep)
-    assert code == 0, errors
+    succeed(sweep)
     assert len(servers) == 1  # both rounds had one Ray
     wait_for(lambda: not alive(tmp_path))
     assert status(disturbed)["pid"] != arm.pid

@@ -16,7 +16,7 @@ from asr_ablations.runs.sweep_history import declared, launches, logarithmic
 from tests.helpers import interpreter
 from tests.helpers.command import REPOSITORY, SHORT_SPEECH, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.dead_server import dead_server
-from tests.helpers.interpreter import program
+from tests.helpers.interpreter import expect, program
 from tests.helpers.processes import wait_for
 from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
@@ -33,8 +33,7 @@ def temporary(tmp_path_factory):
 def sweep(corpora, temporary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     command = ["src/train.py", "-m", "rnn=lstm,gru", "precision=16", *SHRUNKEN]
-    done = run(command, corpora, folder, WANDB_MODE="", TMPDIR=str(temporary))
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(command, corpora, folder, WANDB_MODE="", TMPDIR=str(temporary)))
     return done, run_folders(folder)
 
 
@@ -115,8 +114,7 @@ def test_a_sweep_asks_a_server_of_wandb_once_that_does_not_answer(corpora, tmp_p
 
 def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):
     overrides = ["optimizer.lr=1e30,1e-3", "optimizer.weight_decay=1", "max_epochs=1"]
-    done = run(["src/train.py", "-m", *SHRUNKEN, *overrides], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/train.py", "-m", *SHRUNKEN, *overrides], corpora, tmp_path))
     status = {}
     for folder in run_folders(tmp_path):
         (path,) = folder.rglob("*.wandb")
@@ -139,8 +137,7 @@ def test_an_arm_that_diverges_is_a_result_of_the_sweep(corpora, tmp_path):
 
 def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):
     options = [*SHRUNKEN, "max_epochs=1", "logger=csv", "seed=0,1", "rnn=rnn"]
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", *options], corpora, tmp_path))
     folders = run_folders(tmp_path)
     assert [folder.parent.name for folder in folders] == ["rnn_type", "rnn_type"]
     results = [(folder / "utterances.csv").read_text() for folder in folders]
@@ -148,8 +145,7 @@ def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):
 
 
 def test_a_sweep_file_without_its_folder_is_answered_with_the_folder(corpora, tmp_path):
-    done = run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path))
     assert done.stderr == "error: -cn rnn_type: it stands in another folder than conf/: -cd sweeps -cn rnn_type\n"
 
 
@@ -160,8 +156,7 @@ TINY = [*SHORT_SPEECH, "max_epochs=1", "width=choice(8,16)", "layers=1", "logger
 def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tmp_path):
     options = [*TINY, "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1"]
     arguments = ["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options]
-    done = run(arguments, corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(arguments, corpora, tmp_path))
     folders = run_folders(tmp_path)
     rates = {f: json.loads((f / "summary.json").read_text())["best_validation_wer"] for f in folders}
     assert len(rates) == 2
@@ -183,8 +178,9 @@ def test_a_search_finds_its_best_and_the_same_command_trains_nothing(corpora, tm
 
 def test_the_plan_of_a_search_is_of_its_first_runs(corpora, tmp_path):
     options = [*TINY, "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=2", "plan=true"]
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(
+        0, run(["src/train.py", "-m", "-cd", "sweeps", "-cn", "hyperparameters", *options], corpora, tmp_path)
+    )
     assert "nothing was trained" in done.stdout
     assert "these are the first 2 of its 3 runs" in done.stdout
     assert "Traceback" not in done.stderr
@@ -211,11 +207,9 @@ for number in range(2):
 def agent(corpora, tmp_path_factory):
     folder = tmp_path_factory.mktemp("agent")
     asked = ["sweeps/rnn_type.yaml", "--output", str(folder / "w.yaml"), *SHRUNKEN, "max_epochs=1", f"outputs={folder}"]
-    written = python("src/sweep.py", "wandb", *asked, corpora=corpora, folder=folder)
-    assert written.returncode == 0, written.stderr
+    written = expect(0, python("src/sweep.py", "wandb", *asked, corpora=corpora, folder=folder))
     (folder / "agent.py").write_text(AGENT)
-    done = python(str(folder / "agent.py"), str(folder / "w.yaml"), corpora=corpora, folder=folder)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, python(str(folder / "agent.py"), str(folder / "w.yaml"), corpora=corpora, folder=folder))
     return written, done, folder
 
 
@@ -263,8 +257,9 @@ def test_the_same_arm_is_not_trained_twice(agent):
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, said, corpora, tmp_path):
-    done = python("src/sweep.py", *arguments, "--output", str(tmp_path / "w.yaml"), corpora=corpora, folder=tmp_path)
-    assert done.returncode == 2
+    done = expect(
+        2, python("src/sweep.py", *arguments, "--output", str(tmp_path / "w.yaml"), corpora=corpora, folder=tmp_path)
+    )
     (line,) = done.stderr.strip().splitlines()
     assert said in line
     assert not (tmp_path / "w.yaml").exists()
@@ -282,8 +277,7 @@ def test_two_ranks_make_one_record(corpora, tmp_path):
     temporary.mkdir()
     settings = {"PYTHONPATH": child_environment()["PYTHONPATH"], "TMPDIR": str(temporary)}
     environment = clean_environment(corpora, tmp_path, **settings)
-    done = program(command(REPOSITORY / "src" / "train.py", frozen, devices=2), environment)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, program(command(REPOSITORY / "src" / "train.py", frozen, devices=2), environment))
     assert done.stdout.count("run folder") == 1
     assert [path for path in temporary.iterdir() if "torchinductor" not in path.name] == []
     (folder,) = run_folders(tmp_path / "two")

@@ -18,7 +18,7 @@ from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.synthesis.corpus import plan
 from asr_ablations.synthesis.request import SPLITS
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
-from tests.helpers.interpreter import python
+from tests.helpers.interpreter import expect, python
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, shared_data
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
@@ -86,8 +86,9 @@ def arms_in_miniature(cfg: Any) -> int:
 
 def answered(cfg: Any, sweep: Path, folder: Path) -> None:
     """The runs are compared for real: each question's verdict is printed, and the claim that it is held against."""
-    done = python(["src/compare.py", sweep, "--full", "--no-page", "--out", folder], clean_environment(folder, folder))
-    assert done.returncode == 0, done.stderr
+    done = expect(
+        0, python(["src/compare.py", sweep, "--full", "--no-page", "--out", folder], clean_environment(folder, folder))
+    )
     comparison = json.loads((folder / "comparison.json").read_text())
     assert len(comparison["arms"]) == arms_in_miniature(cfg)
     assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1 and not is_search(cfg))
@@ -156,8 +157,7 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
         varied |= {*cfg.ablation.factor} - {"ranks"}
     small = {word.partition("=")[0]: word for word in (*speech(cfg, tmp_path), *SMALL_MODEL, *SHORT)}
     fixed = [word for key, word in small.items() if key not in varied]
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *fixed, *few], corpora, tmp_path))
     folders = run_folders(tmp_path)
     assert len(folders) == (len(cfg.arms) if cfg.arms else 4 if "contrasts" in cfg.ablation else 2)
     assert "WER" in done.stdout[done.stdout.rindex("arms") :]
@@ -168,8 +168,7 @@ def test_it_runs_in_miniature(name: str, corpora: Path, tmp_path: Path) -> None:
 def trained(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     few = "data.validation_sentences=1"  # a model that has learnt nothing keeps a beam search busy
-    done = run(["src/train.py", *SHRUNKEN, "max_epochs=1", few, "logger=csv"], corpora, folder)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", *SHRUNKEN, "max_epochs=1", few, "logger=csv"], corpora, folder))
     (found,) = run_folders(folder)
     return found
 
@@ -188,8 +187,7 @@ def test_it_decodes_in_miniature(name: str, trained: Path, corpora: Path, tmp_pa
         (tmp_path / "words.txt").write_text("a\nthe\n")
         few.append(f"decoder.words={tmp_path / 'words.txt'}")
     words = ["src/evaluate.py", "-m", "-cd", "sweeps", "-cn", name, *few]
-    done = python(words, clean_environment(corpora, tmp_path))
-    assert done.returncode == 0, done.stderr
+    done = expect(0, python(words, clean_environment(corpora, tmp_path)))
     assert "WER" in done.stdout
     answered(composed(name), model / "evaluations", tmp_path / "compared")
 
@@ -208,6 +206,5 @@ def test_one_runs_on_genuine_librispeech(tmp_path: Path, corpora: Path) -> None:
 
 
 def _runs_twice(name: str, options: list[str], corpora: Path, folder: Path) -> None:
-    done = run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *options, *SHORT, "seed=0"], corpora, folder)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *options, *SHORT, "seed=0"], corpora, folder))
     assert len(run_folders(folder)) == 2

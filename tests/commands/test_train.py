@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import start
+from tests.helpers.interpreter import expect, start
 from tests.helpers.support import shared_data
 
 RECORD = {
@@ -24,8 +24,7 @@ RECORD = {
 @pytest.fixture(scope="module")
 def default_run(corpora, tmp_path_factory):
     folder = tmp_path_factory.mktemp("default")
-    done = run(["src/train.py", *SHRUNKEN], corpora, folder)
-    assert done.returncode == 0, done.stderr
+    done = expect(0, run(["src/train.py", *SHRUNKEN], corpora, folder))
     (only,) = run_folders(folder)
     return done, only
 
@@ -135,8 +134,7 @@ def test_the_same_command_gives_the_same_numbers_and_keeps_the_earlier_run(corpo
     ids=lambda value: " ".join(value),
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_path):
-    done = run(["src/train.py", *overrides, "logger=csv"], corpora, tmp_path)
-    assert done.returncode == 2
+    done = expect(2, run(["src/train.py", *overrides, "logger=csv"], corpora, tmp_path))
     (line,) = done.stderr.strip().splitlines()
     assert all(part in line for part in told), line
     assert run_folders(tmp_path) == []
@@ -145,8 +143,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(overrides, told, corpora, tmp_pat
 def test_a_run_that_diverges_is_a_result_and_is_not_trained_again(corpora, tmp_path):
     # a rate this high gives weights, and so a loss, that are no numbers from the second step on
     options = ["logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1"]
-    done = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
-    assert done.returncode == 1
+    done = expect(1, run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     losses = [float(row["loss"]) for row in csv.DictReader((folder / "losses.csv").read_text().splitlines())]
@@ -157,8 +154,7 @@ def test_a_run_that_diverges_is_a_result_and_is_not_trained_again(corpora, tmp_p
     assert "Traceback" not in done.stderr
     assert json.loads((folder / "summary.json").read_text())["sets"] == {}
     assert not (folder / "checkpoints" / "last.ckpt").exists(), "weights that are no numbers are not kept"
-    again = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
-    assert again.returncode == 1
+    again = expect(1, run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path))
     assert again.stderr.splitlines() == [f"{status['reason']}, as before; force=true runs it again: {folder}"]
     assert json.loads((folder / "status.json").read_text()) == status
 
@@ -179,8 +175,7 @@ def test_an4_is_read_in_place(corpora, tmp_path):
     root = shared_data("an4")
     options = ["data=an4", f"data.root={root}", "max_epochs=1", "width=8", "layers=1", "logger=tensorboard"]
     options += ["batch.size=64", *(f"model.convolutions.{layer}.channels=4" for layer in (0, 1))]  # 948 utterances
-    done = run(["src/train.py", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", *options], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["sets"]["test"]["utterances"] == 65
@@ -192,8 +187,7 @@ def test_librispeech_is_read_in_place(corpora, tmp_path):
     root = shared_data("librispeech-mini/LibriSpeech")
     sets = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
     options = ["data=librispeech", f"data.root={root}", *sets, "max_epochs=1", "width=8", "layers=1", "logger=csv"]
-    done = run(["src/train.py", *options], corpora, tmp_path)
-    assert done.returncode == 0, done.stderr
+    expect(0, run(["src/train.py", *options], corpora, tmp_path))
     (folder,) = run_folders(Path(tmp_path))
     expected = len(list((root / "test-clean").glob("*/*/*.flac")))
     assert json.loads((folder / "summary.json").read_text())["sets"]["test-clean"]["utterances"] == expected
@@ -206,8 +200,7 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
     waiting for ever.
     """
     options = ["logger=csv", "optimizer.lr=1e30", "optimizer.weight_decay=1", "ranks=2", "gpus=0", f"trainer={trainer}"]
-    done = run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path)
-    assert done.returncode == 1, done.stderr
+    done = expect(1, run(["src/train.py", *SHRUNKEN, *options], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     assert status["reason"] == f"diverged at step {status['diverged']}: the loss is nan"

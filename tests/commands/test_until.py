@@ -13,7 +13,7 @@ import pytest
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import read_config
 from tests.helpers.processes import wait_for
-from tests.helpers.survival import CSV, TRAIN, alive, finish, results, start
+from tests.helpers.survival import CSV, TRAIN, alive, finish, results, start, succeed
 
 UNTIL = [
     *TRAIN, CSV, "max_epochs=1", "rnn=lstm,gru", "until=verdict", "until.looks=[2,3]", "+ablation.factor=rnn",
@@ -32,8 +32,7 @@ def states(output: str) -> list[str]:
 def ended(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of the outputs and what was printed."""
     folder = tmp_path_factory.mktemp("ended")
-    code, output, errors = finish(start(OPEN, corpora, folder))
-    assert code == 0, errors
+    output = succeed(start(OPEN, corpora, folder))
     return folder, output
 
 
@@ -82,8 +81,7 @@ def parts(folder: Path) -> list[tuple[Any, Any]]:
 def test_the_same_command_trains_nothing_and_says_the_same(ended: tuple[Path, str], corpora: Path) -> None:
     folder, output = ended
     before = results(folder)
-    code, again, errors = finish(start(OPEN, corpora, folder))
-    assert code == 0, errors
+    again = succeed(start(OPEN, corpora, folder))
     assert states(again) == states(output)
     assert "plan, as it was frozen" in again
     assert "running" not in again
@@ -93,8 +91,7 @@ def test_the_same_command_trains_nothing_and_says_the_same(ended: tuple[Path, st
 @pytest.mark.slow
 def test_compare_shows_the_state_of_the_plan(ended: tuple[Path, str], corpora: Path) -> None:
     folder, output = ended
-    code, shown, errors = finish(start_compare(folder, corpora))
-    assert code == 0, errors
+    shown = succeed(start_compare(folder, corpora))
     assert states(shown) == states(output)
     assert not (folder / "s" / "looks.json").exists(), "a planned look is no peek"
 
@@ -118,8 +115,7 @@ def test_a_plan_is_not_changed_after_its_first_run(ended: tuple[Path, str], corp
     assert code == 2
     assert "margin: 1e-09 there, 1e-08 now" in errors
     assert len(errors.strip().splitlines()) == 1
-    code, _, errors = finish(start([*other, "force=true"], corpora, copy))
-    assert code == 0, errors
+    succeed(start([*other, "force=true"], corpora, copy))
     fresh = manifest(copy, "s.2")["plan"]
     assert fresh["seeds"] == [3, 4, 5], "seeds whose results are known are no evidence for a new plan"
     assert manifest(copy)["plan"]["margin"] == 1e-9
@@ -131,8 +127,7 @@ def test_runs_of_another_sweep_are_taken_over(ended: tuple[Path, str], corpora: 
     folder, output = ended
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    code, again, errors = finish(start([*OPEN, "sweep=second"], corpora, copy))
-    assert code == 0, errors
+    again = succeed(start([*OPEN, "sweep=second"], corpora, copy))
     links = [path for path in (copy / "second").iterdir() if path.is_symlink()]
     assert len(links) == 6
     assert again.count("taken over: ") == 6
@@ -152,8 +147,7 @@ def test_a_sweep_that_is_killed_ends_in_the_same_verdict(
     command.kill()
     finish(command)
     wait_for(lambda: not alive(tmp_path))
-    code, again, errors = finish(start(OPEN, corpora, tmp_path))
-    assert code == 0, errors
+    again = succeed(start(OPEN, corpora, tmp_path))
     assert states(again) == states(output)
     assert results(tmp_path) == results(folder)
 
@@ -163,8 +157,7 @@ def test_two_processes_on_one_folder_reach_one_verdict(ended: tuple[Path, str], 
     """As two machines that share a disk: each waits for the runs of the other, and both look at the same ones."""
     folder, output = ended
     commands = [start(OPEN, corpora, tmp_path) for _ in range(2)]
-    for code, shown, errors in [finish(command) for command in commands]:
-        assert code == 0, errors
+    for shown in [succeed(command) for command in commands]:
         assert states(shown) == states(output)
     assert results(tmp_path) == results(folder)
     assert not [path for path in (tmp_path / "s").iterdir() if re.search(r"\.\d+$", path.name)], "trained twice"
@@ -179,8 +172,7 @@ def test_it_runs_with_submitit(ended: tuple[Path, str], corpora: Path, tmp_path:
     for run in [run for run in runs_in(copy / "s") if read_config(run)["seed"] == 2]:
         shutil.rmtree(run)
     assert len(results(copy)) == 4
-    code, shown, errors = finish(start([*OPEN, "hydra/launcher=submitit_local"], corpora, copy))
-    assert code == 0, errors
+    shown = succeed(start([*OPEN, "hydra/launcher=submitit_local"], corpora, copy))
     assert states(shown) == states(output)
     assert results(copy) == results(folder)
 
@@ -195,12 +187,10 @@ def test_hours_are_a_budget_that_is_reckoned_once(corpora: Path, tmp_path: Path)
     assert code == 2
     assert "until.hours=1e-09: expected enough for 2 seeds of each of 2 arms" in errors
     hours = 0.02
-    code, _, errors = finish(start([*words, f"until.hours={hours}", "until.seeds=2"], corpora, tmp_path))
-    assert code == 0, errors
+    succeed(start([*words, f"until.hours={hours}", "until.seeds=2"], corpora, tmp_path))
     content = manifest(tmp_path)
     assert (content["plan"]["hours"], content["plan"]["looks"]) == (hours, [2])
     content["plan"] |= {"looks": [3], "seeds": [0, 1, 2]}  # as if the machine had been quicker then
     (tmp_path / "s" / "sweep.json").write_text(json.dumps(content))
-    code, _, errors = finish(start([*words, f"until.hours={hours}"], corpora, tmp_path))
-    assert code == 0, errors
+    succeed(start([*words, f"until.hours={hours}"], corpora, tmp_path))
     assert len(results(tmp_path)) == 6

@@ -17,10 +17,9 @@ import pytest
 
 from tests.helpers import interpreter
 from tests.helpers.command import clean_environment, run_folders
+from tests.helpers.interpreter import expect
 from tests.helpers.processes import wait_for
-from tests.helpers.wandb_answers import ENTITY
-from tests.helpers.wandb_server import StandIn, wandb_server
-from tests.helpers.wandb_store import StoredRun
+from tests.helpers.wandb_server import ENTITY, StandIn, StoredRun, wandb_server
 
 PROJECT = "asr-ablations"
 NO_PATIENCE = {"WANDB__GRAPHQL_RETRY_MAX": "1"}
@@ -70,8 +69,7 @@ class Commands:
         environment = clean_environment(
             self.outputs, self.outputs, WANDB_DIR=str(self.outputs), **self.server.environment
         )
-        done = interpreter.program(words, environment)
-        assert done.returncode == 0, done.stderr
+        done = expect(0, interpreter.program(words, environment))
         return done.stdout + done.stderr
 
 

@@ -26,7 +26,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -> Contrast:
     """The contrast with another interval, and the margin of a plan, in points."""
     look = AtLook(1, 1, 4, 4, margin / 100, low / 100, high / 100)
-    return replace(measured.contrasts[0], low=low / 100, high=high / 100, margin=margin / 100, look=look)
+    return replace(measured.contrasts[0], low=low / 100, high=high / 100, look=look, margin=margin / 100)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_agreement_goes_by_the_interval(
 
 
 def test_a_margin_that_nobody_named_decides_nothing(measured: Comparison) -> None:
-    contrast = replace(placed(measured, 0.1, 1.0), margin=None)
+    contrast = replace(placed(measured, 0.1, 1.0), look=None, margin=None)
     assert agreement(contrast, [Effect("equivalent")], measured.arms) == "cannot tell"
     assert agreement(contrast, [Effect("equivalent", 2, 2)], measured.arms) == "agrees"
 

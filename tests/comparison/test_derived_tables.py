@@ -12,7 +12,7 @@ from scipy import stats
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer
+from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.training_times import (
@@ -30,10 +30,9 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
 from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary, parse
-from tests.helpers.comparison import comparison
+from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.run_folders import write_run
-from tests.helpers.search import FACTOR, searched
 
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
 
@@ -343,3 +342,21 @@ def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
     ]
     assert [(row["speed-up (95 %)"], row["efficiency %"]) for row in cells] == [("1.00", "100"), ("1.50", "75")]
     assert "the batch of an update grows" in section.lines[0]
+
+
+def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
+    """By scipy's F: a variance of a quarter of the baseline's, eight runs of each."""
+    luck = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
+    runs = {
+        name: [record("rnn=lstm", seed, 0.3 + scale * value) for seed, value in enumerate(luck)]
+        for name, scale in (("all", 1.0), ("order", 0.5))
+    }
+    arms = [Arm(name, of_arm) for name, of_arm in runs.items()]
+    changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
+    whole, order = noise_sources(arms, "all", changes, "test")
+    assert whole.share is None
+    assert order.share is not None
+    assert order.share.value == pytest.approx((order.deviation / whole.deviation) ** 2)
+    assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
+    assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))
+    assert noise_sources(arms, "all", {**changes, "order": "rnn=gru"}, "test") == []

@@ -11,38 +11,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.component_arguments import by_key
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.assembly import assemble
-from tests.helpers.support import compose, group_options, standing_corpus
-
-
-@pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (["optimizer.lr=-1"], "optimizer.lr=-1: Invalid learning rate: -1"),
-        (["optimizer=momentum", "optimizer.momentum=-1"], "optimizer.momentum=-1: Invalid momentum value: -1"),
-        (["optimizer=momentum", "optimizer.momentum=null"], "optimizer.momentum=null: expected a value, as a number"),
-        (["schedule=newbob", "schedule.factor=0"], "schedule.factor=0: expected above 0, to 1"),
-        (["schedule=newbob", "schedule.factor=null"], "schedule.factor=null: expected a value, as a number"),
-        (["rnn=rnn", "rnn.nonlinearity=x"], "rnn.nonlinearity=x: expected tanh, relu"),
-        (["rnn=rnn_relu", "rnn.ceiling=0"], "rnn.ceiling=0: expected a number above 0"),
-        (["rnn=rnn_relu", "rnn.ceiling=null"], "rnn.ceiling=null: expected a value, as a number"),
-        (["rnn=associative_lstm", "width=7"], "model.width=7: expected an even number"),
-        (["norm.momentum=null"], "norm.momentum=null: expected a value, as a number"),
-        (["norm.momentum=0"], "norm.momentum=0: expected a number above 0, up to 1"),
-        (["features.window=-1"], "features.window=-1: expected seconds from 0.000125 to 1"),
-        (["augment=warp_specaugment", "augment.steps.0.most=-1"], "augment.steps.0.most=-1: expected 0 to below 1"),
-        (["augment=warp_specaugment", "augment.steps.0.most=null"], "augment.steps.0.most=null: expected a value"),
-        (["augment=noise", "augment.folder=5"], "augment.folder=5: expected the path of a file or folder"),
-        (["order.buckets=0"], "order.buckets=0: expected a whole number"),
-        (["loss=aligned", "loss.run=nowhere"], "loss.run=nowhere: nowhere: no run's folder"),
-        (["cache.root=5"], "cache.root=5: expected the path of a file or folder"),
-        (["alphabet=en", "alphabet.characters=''"], "alphabet.characters='': expected characters"),
-    ],
-)
-def test_a_refusal_begins_with_the_key(overrides: list[str], line: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        assemble(compose("width=8", *overrides), standing_corpus())  # type: ignore[arg-type]
-    assert str(refusal.value).startswith(line)
+from tests.helpers.support import compose, group_options
 
 
 def test_null_is_taken_where_the_class_has_a_use_for_it() -> None:

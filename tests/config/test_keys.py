@@ -18,35 +18,6 @@ from asr_ablations.transcription.request import check_transcription
 from tests.helpers.support import compose
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("+verbose=x", "^verbose: there is no such key; docs/options.md lists them all$"),
-        ("+lr=1e-3", "^lr: there is no such key; nearest: optimizer.lr$"),
-        ("+max_epoch=3", "^max_epoch: there is no such key; nearest: max_epochs"),
-        ("+batch.sizes=3", "^batch.sizes: there is no such key; nearest: batch.size"),
-        ("+seeds.init_=3", "^seeds.init_: there is no such key; nearest: seeds.init"),
-    ],
-)
-def test_an_added_key_is_refused(override: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        check(added(override))
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("lr=1e-3", "^lr: there is no such key; nearest: optimizer.lr,"),
-        ("optimizer.lrr=1", "^optimizer.lrr: there is no such key; nearest: optimizer.lr,"),
-        ("nrom=none", "^nrom: there is no such key; nearest: norm$"),
-        ("recipe=gpu", r"^recipe: nothing is chosen from it by default; expected \+recipe=gpu$"),
-    ],
-)
-def test_a_key_that_hydra_refuses_is_not_advised_to_be_added(override: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compose_file(CONF, [override], name="config", folder=None)
-
-
 def added(override: str) -> DictConfig:
     cfg = compose(override)
     cfg.overrides = [override]

@@ -14,68 +14,23 @@ from asr_ablations.evaluation.request import check_requests
 from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY
+from asr_ablations.training.assembly import assemble
 from asr_ablations.transcription.request import check_transcription
+from tests.helpers.support import standing_corpus
+
+
+def build_parts(cfg: DictConfig) -> None:
+    assemble(cfg, standing_corpus())
+
 
 COMMANDS = {
-    "train": ("config", check), "prepare": ("prepare", check), "lm": ("language_model", check),
-    "benchmark": ("benchmarks", check), "evaluate": ("evaluation", check_requests),
+    "train": ("config", check), "build": ("config", build_parts), "prepare": ("prepare", check),
+    "lm": ("language_model", check), "benchmark": ("benchmarks", check), "evaluate": ("evaluation", check_requests),
     "export": ("export", check_export), "transcribe": ("transcribe", check_transcription),
 }  # fmt: skip
 """The file of conf/ that each command begins with, and what checks its config."""
-RNNS = "associative_lstm, gru, lstm, lstm_basic, lstm_fused, min_gru, rnn, rnn_relu"
-ANSWERS = {
-    "train +debug=fdr": "debug=fdr: expected fast, none, overfit, profile",
-    "train debug=x": "debug=x: expected fast, none, overfit, profile",
-    "train -m +lr=1e-3,1e-4": "lr: there is no such key; nearest: optimizer.lr",
-    "train lr=1e-3": "lr: there is no such key; nearest: optimizer.lr",
-    "train ++lr=1e-3": "lr: there is no such key; nearest: optimizer.lr",
-    "train batch_size=8": "batch_size: there is no such key; nearest: batch.size",
-    "train experiment=x": "experiment: there is no such key; nearest: -cd sweeps -cn <name>",
-    "train ckpt_path=x": "ckpt_path: there is no such key; nearest: weights",
-    "train tags=[a]": "tags: there is no such key; docs/options.md lists them all",
-    "train epochs=3": "epochs: there is no such key; nearest: max_epochs",
-    "train rnn_type=gru": "rnn_type: there is no such key; nearest: rnn",
-    "train batch=8": "batch=8: expected keys below it, as batch.size=16",
-    "train batch=[8]": "batch=[8]: expected keys below it, as batch.size=16",
-    "train seeds=3": "seeds=3: expected keys below it, as seeds.init=<value>",
-    "train logger=null": "logger=null: expected csv, several, tensorboard, wandb",
-    "train logger=[a,b]": "logger=b: expected csv, several, tensorboard, wandb",
-    "train optimizer.lr=abc": "optimizer.lr=abc: expected a number, as 0.003",
-    "train rnn=LSTM": f"rnn=LSTM: expected {RNNS}",
-    "train rnn=5": f"rnn=5: expected {RNNS}",
-    "train precision=fp16": "precision=fp16: expected 32, 16, bf16, 16-master, 16-true, bf16-true",
-    "train model=deepspeech": "model=deepspeech: expected ds2, ds2_large, itu, tiny",
-    "train max_epochs=x": "max_epochs=x: expected a whole number from 1",
-    "train gpus=x": "gpus=x: expected a whole number",
-    "train ~optimizer.lr": "~optimizer.lr: nothing can be taken away; expected optimizer.lr=<value>",
-    "train ~logger": "~logger: nothing can be taken away; expected logger=csv, logger=several",
-    "train ~dropout": "~dropout: nothing can be taken away; expected dropout=<value>",
-    "train +lm=ngram": "lm=ngram: this command reads nothing of conf/lm",
-    "train lm=ngram": "lm: this command reads nothing of conf/lm",
-    "train +decoder@second=beam": "second: there is no such key",
-    "train --dropout=0.2": "--dropout=0.2: keys have no dashes; expected dropout=0.2",
-    "train --lr 3": "--lr: there is no such option; keys are set as dropout=0.2, and --help lists them",
-    "train help": "help: expected key=value; --help lists the keys",
-    "prepare /data/corpus": "/data/corpus: expected key=value, as data.root=/data/corpus",
-    "prepare data.hour=1": "data.hour: there is no such key; nearest: data.hours",
-    "prepare +foo=1": "foo: there is no such key",
-    "lm order=4": "order=4: expected bucketed, chunked, shuffled, sortagrad, sorted",
-    "lm lm.orders=4": "lm.orders: there is no such key; nearest: lm.order",
-    "benchmark benchmark=foo": "benchmark=foo: expected decode, gpu, input",
-    "benchmark benchmark.stepz=3": "benchmark.stepz: there is no such key; nearest: benchmark.steps",
-    "evaluate outputs/a/b": "outputs/a/b: expected key=value, as run=outputs/a/b",
-    "evaluate run=x rnn=gru": "rnn: this command reads nothing of conf/rnn",
-    "evaluate run=x +rnn=gru": "rnn=gru: this command reads nothing of conf/rnn",
-    "evaluate runs=x": "runs: there is no such key; nearest: until.runs, run",
-    "evaluate run=x tune=5": "tune=5: expected keys below it, as tune.trials=0",
-    "evaluate run=x activations=[output]": "activations=[output]: expected keys below it, as activations.layers",
-    "evaluate run=x decoder=null": "decoder=null: expected beam, ",
-    "export run=x out=y": "out: there is no such key; nearest: output",
-    "export run=x samples=int8": "samples=int8: expected float, int16",
-    "export run=x ~opset": "~opset: nothing can be taken away; expected opset=<value>",
-    "transcribe run=x audio=a limits=3": "limits=3: expected keys below it, as limits.megabytes=25",
-    "transcribe run=x audio=a +serv=true": "serv: there is no such key; nearest: serve",
-}
+TABLE = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
+ANSWERS = dict(line.split(" | ") for line in TABLE if line and not line.startswith("#"))
 
 
 def begin(typed: str) -> None:

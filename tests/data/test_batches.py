@@ -23,7 +23,7 @@ from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
-from tests.helpers.interpreter import program
+from tests.helpers.interpreter import expect, program
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
 LETTERS = Alphabet("abcdefgh ")
@@ -296,8 +296,7 @@ def test_two_ranks_see_disjoint_halves(tiny_corpus: Path, tmp_path: Path) -> Non
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     paths = os.pathsep.join(str(REPOSITORY / name) for name in ("src", ""))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = program([*run, str(tiny_corpus), str(tmp_path), "1"], environment)
-    assert done.returncode == 0, done.stderr
+    expect(0, program([*run, str(tiny_corpus), str(tmp_path), "1"], environment))
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     for epoch in ("0", "1"):
         batches = [rank[epoch] for rank in ranks]

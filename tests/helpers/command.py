@@ -1,11 +1,36 @@
 """Runs the project's command lines as a user would, in a process of their own, on a shrunken corpus."""
 
+import fcntl
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.interpreter import REPOSITORY, python
+
+
+def common_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that is the same in all processes of this run of the tests, and no other run's."""
+    base = factory.getbasetemp()
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = common / f"common-{name}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """What `make` leaves in such a folder, and returns a path of; who comes while it is made waits. Read only."""
+    folder = common_folder(factory, name)
+    answer = folder.with_name(f"{folder.name}.path")
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not answer.exists():
+            answer.write_text(str(make(folder)), encoding="utf-8")  # not reached by a make that fails
+    return Path(answer.read_text(encoding="utf-8"))
+
 
 SHORT_SPEECH = [
     "data.hours=0.02", "data.words=60", "data.validation_speakers=8", "data.validation_sentences=3",

@@ -73,7 +73,6 @@ DESIGNS = {
     "decoders, 2 models, seeds × 30": Design(
         World((0.06,), shared=0.5, arm_speaker=0.0, run_speaker=0.002), 2, "decoders"
     ),
-    "interaction of factors, points": Design(FACTORS, 5, "interaction", arms=4, effect=0.2),
     "interaction of factors, ratio": Design(FACTORS, 5, "interaction of ratios", arms=4, effect=0.2),
     "few speakers carry, points": Design(CARRIED, 8, effect=0.2),
     "few speakers carry, ratio": Design(CARRIED, 8, "ratio", effect=0.2),
@@ -91,6 +90,9 @@ DESIGNS = {
     "looks, one arm × 3, every seed to 30": Design(UNEQUAL, 30, looks=EVERY_SEED, effect=0.08),
 }
 """What verdicts rest on; alarms are at most 5 % in each."""
+
+FACTORS_IN_POINTS = Design(FACTORS, 5, "interaction", arms=4, effect=0.2)
+"""An interaction on the scale on which there is one, although the factors do not interact on the relative scale."""
 
 
 def alarms(design: Design, sweeps: int, seed: int | Sequence[int]) -> int:

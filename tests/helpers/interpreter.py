@@ -167,6 +167,12 @@ def program(
         return command.finish()
 
 
+def expect(code: int, done: subprocess.CompletedProcess[Any]) -> subprocess.CompletedProcess[Any]:
+    """The ended command, which has this exit code."""
+    assert done.returncode == code, f"{done.stdout}{done.stderr}"
+    return done
+
+
 def _interpreter(environment: Mapping[str, str], program: Sequence[str] | None) -> socket.socket:
     """The one that has read these variables; any starts a program, which reads its own."""
     return next(iter(_started.values())) if program and _started else loaded(_before_imports(environment))[0]

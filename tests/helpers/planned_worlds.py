@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import SHOWN, Outcome, Question
+from asr_ablations.comparison.contrast import SHOWN, Contrast, Outcome, Question
 from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
 from asr_ablations.comparison.sequential_result import Course
@@ -103,9 +103,11 @@ def _count(course: Course, setting: Setting, plan: VerdictPlan, ends: Ends) -> N
     ends.alarms += false
 
 
-def invented(setting: Setting, generator: np.random.Generator) -> list[Arm]:
-    """Arms whose runs have the errors of the world, a row of utterances.csv for each speaker."""
-    samples = setting.world.sweep(generator, setting.arms, setting.most)
+def invented(setting: Setting, generator: np.random.Generator, test_set: int | None = None) -> list[Arm]:
+    """Arms whose runs have the errors of the world, a row of utterances.csv for each speaker. test_set: the seed of the
+    speakers and of how arms suit them, where several sweeps share them.
+    """
+    samples = setting.world.sweep(generator, setting.arms, setting.most, test_set)
     arms = []
     for number, (planned, sample) in enumerate(zip(setting.plan().arms, samples, strict=True)):
         assert sample.errors is not None
@@ -180,3 +182,33 @@ SETTINGS = {
     "margin 0.5 sd, given up where hopeless": Setting(PURE, margin=0.01, hopeless=0.1),
 }  # fmt: skip
 """The worlds in which the plan's promises are held, and what each shows beside the others."""
+
+
+PRIORS = {
+    "wide": lambda generator: 0.04 * generator.standard_t(4),
+    "normal, sd 2 points": lambda generator: 0.02 * generator.standard_normal(),
+    "half 0, else sd 3 points": lambda generator: 0.03 * generator.standard_normal() * (generator.random() < 0.5),
+}
+"""True effects of arms, as fractions: nobody knows which are asked about, so there are three."""
+
+
+def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tuple[Contrast, Contrast]]:
+    """Questions of two arms, each answered twice by the same plan (3, 5, 8 seeds, ± 2 points) with fresh seeds on one
+    test set of 40 speakers. The deviations of the arms follow those of the published runs: 3.3 % of the WER, and 6.8
+    degrees of freedom (a scaled inverse χ²).
+    """
+    generator = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(questions):
+        deviations = 0.24 * 0.033 * np.sqrt(6.8 / generator.chisquare(6.8, 2))
+        world = World(
+            seeds=tuple(deviations), effects=(0.0, PRIORS[prior](generator)), speakers=40, words=146, rate=0.24,
+            arm_speaker=0.012, run_speaker=0.012,
+        )  # fmt: skip
+        setting = Setting(world, most=8)
+        test_set, ends = int(generator.integers(2**31)), []
+        for _ in range(2):
+            arms = invented(setting, generator, test_set)
+            ends.append(follow(setting.plan(), arms, setting.questions(), describe=False).contrasts[0])
+        pairs.append((ends[0], ends[1]))
+    return pairs

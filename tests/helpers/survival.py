@@ -1,19 +1,16 @@
 """Sweeps that tests disturb: started, finished, and everything of their results that is no time."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
-from tests.helpers import interpreter
+from tests.helpers import interpreter, run_results
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import Command
 from tests.helpers.processes import living_in
 
-TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
 PLACE = "place"
 TRAIN = ["src/train.py", "-m", *SHRUNKEN, "sweep=s", "checkpoint_minutes=0.001"]
 CSV = "logger=csv"
@@ -33,6 +30,13 @@ def finish(command: Command) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def succeed(command: Command) -> str:
+    """What it printed."""
+    code, output, errors = finish(command)
+    assert code == 0, errors
+    return output
+
+
 def alive(folder: Path, program: str = "") -> list[psutil.Process]:
     """Every process that a command on this folder has left running; of those, the ones of a program."""
     return living_in(folder / PLACE, program)
@@ -44,18 +48,15 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def results(outputs: Path) -> dict[str, Any]:
-    """Everything in every run under a folder that is no time, by the run's name."""
+    """Everything in every run under a folder that is no time, by the run's name; tensors as lists."""
     return {folder.name: result(folder) for folder in run_folders(outputs)}
 
 
 def result(folder: Path) -> dict[str, Any]:
-    with (folder / "metrics.csv").open() as file:
-        metrics = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    return {
-        "status": status(folder)["status"],
-        "metrics": metrics,
-        "losses": (folder / "losses.csv").read_text(),
-        "utterances": (folder / "utterances.csv").read_text(),
-        "weights": {key: value.tolist() for key, value in weights.items()},
-    }
+    return {"status": status(folder)["status"], **_plain(run_results.results(folder))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else getattr(value, "tolist", lambda: value)()

@@ -33,17 +33,20 @@ class World:
     relative: bool = False
     shared: float = 0.0
 
-    def sweep(self, generator: np.random.Generator, arms: int, runs: int) -> list[Sample]:
-        """A sample for each arm; the errors of a speaker are Poisson."""
-        words = generator.integers(self.words // 2, self.words * 3 // 2, self.speakers).astype(float)
-        spread = self.carried * generator.standard_normal(self.speakers)
+    def sweep(self, generator: np.random.Generator, arms: int, runs: int, test_set: int | None = None) -> list[Sample]:
+        """A sample for each arm; the errors of a speaker are Poisson. test_set: the seed of the speakers and of how
+        arms suit them; by default they are drawn like everything else.
+        """
+        of_set = generator if test_set is None else np.random.default_rng(test_set)
+        words = of_set.integers(self.words // 2, self.words * 3 // 2, self.speakers).astype(float)
+        spread = self.carried * of_set.standard_normal(self.speakers)
         hard = self.rate * np.exp(spread - self.carried**2 / 2)
         common = np.sqrt(self.shared) * generator.standard_normal((runs, 1))
         samples = []
         for arm in range(arms):
             luck = common + np.sqrt(1 - self.shared) * generator.standard_normal((runs, 1))
             effect = self.effects[arm] if arm < len(self.effects) else 0.0
-            suits = self.arm_speaker * generator.standard_normal(self.speakers)
+            suits = self.arm_speaker * of_set.standard_normal(self.speakers)
             suits = suits + self.run_speaker * generator.standard_normal((runs, self.speakers))
             if self.relative:
                 rates = hard * (1 + effect) * np.clip(1 + self._of(self.seeds, arm) * luck, 0.1, None) * np.exp(suits)

@@ -81,7 +81,7 @@ def test_the_section_shows_the_numbers_in_points(ended: Comparison) -> None:
         values = [row[key] for key in ("difference", "low", "high", "equal_low", "equal_high")]
         assert told == pytest.approx([100 * value for value in values], abs=0.005)
         assert cells[6] == row["state"]
-    assert "± 3.00 % points" in section.lines[0]
+    assert "± 3.00 WER" in section.lines[0]
 
 
 def test_a_sweep_without_a_plan_shows_none_of_it() -> None:
@@ -171,7 +171,7 @@ def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_pat
     text = (tmp_path / "looks.svg").read_text()
     seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
     assert all(f">{arm}: {state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
-    assert ">margin ± 3.00 % points<" in text
+    assert ">margin ± 3.00 WER<" in text
 
 
 def test_a_long_interval_of_an_early_look_does_not_set_the_scale(ended: Comparison) -> None:

@@ -22,9 +22,8 @@ from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
 from asr_ablations.runs.record import RunRecord
 from tests.helpers import invented_records
-from tests.helpers.comparison import comparison, scaled
+from tests.helpers.comparison import FACTOR, comparison, scaled, searched
 from tests.helpers.planned import planned
-from tests.helpers.search import FACTOR, searched
 
 MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"
 

@@ -11,7 +11,7 @@ from asr_ablations.statistics.intervals import shared_variance, speaker_interval
 from asr_ablations.statistics.noise import upper
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.statistics.sample import Correlation, Sample, describe, equal_seed_correlation, spearman
-from tests.helpers.false_alarms import DESIGNS, alarms, finds
+from tests.helpers.false_alarms import DESIGNS, FACTORS_IN_POINTS, alarms, finds
 from tests.helpers.worlds import World
 
 
@@ -303,6 +303,13 @@ def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None
     which none is.
     """
     assert alarms(DESIGNS[name], SWEEPS, seed=SEED) / SWEEPS <= 0.05 + 2 * sqrt(0.05 * 0.95 / SWEEPS)
+
+
+def test_factors_that_multiply_interact_in_points_and_not_relatively() -> None:
+    ratio = DESIGNS["interaction of factors, ratio"]
+    in_points, relative = (alarms(design, SWEEPS, seed=SEED) / SWEEPS for design in (FACTORS_IN_POINTS, ratio))
+    assert in_points > 0.12
+    assert relative <= 0.05 + 2 * sqrt(0.05 * 0.95 / SWEEPS)
 
 
 @pytest.mark.parametrize(

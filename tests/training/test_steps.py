@@ -37,6 +37,7 @@ STEPS, OVERFLOWS = 20, {0, 1, 9, 14}
 SCALE: dict[str, Any] = {"init_scale": 1024.0, "growth_interval": 4}
 KEPT = ("state_dict", "optimizer_states", "averaging", "trained_weights", "lr_schedulers", "scaler")
 """Entries of a checkpoint, and the scaler's."""
+NARROW = [f"model.convolutions.{number}.channels=4" for number in (0, 1)]
 
 
 class Waiting(torch.amp.GradScaler):
@@ -161,7 +162,7 @@ class Overflow(pl.Callback):
 def test_a_run_in_float16_is_the_one_that_lightning_and_torch_make(
     tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty steps and more of the whole: losses and scales, and a checkpoint with averages, optimizer and means."""
+    """Fifteen steps of the whole: losses and scales, and a checkpoint with averages, optimizer and means."""
     plugins = {
         "ours": Scaled("cpu"),
         "theirs": MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu")),
@@ -171,10 +172,11 @@ def test_a_run_in_float16_is_the_one_that_lightning_and_torch_make(
         monkeypatch.setattr(assembly, "trainer_options", lambda *_, plugin=plugin: {"plugins": plugin})
         watch, folder = Overflow(), tmp_path / name
         # Lightning's leaves it to a fused optimizer to unscale, after the gradients were treated
-        options = ("precision=16", "max_epochs=7", "averaging=ema", "gradient=outliers", "+optimizer.fused=false")
-        fit(tiny_corpus, folder, *options, callbacks=(watch,))
+        options = ("precision=16", "max_epochs=5", "averaging=ema", "gradient=outliers", "+optimizer.fused=false")
+        # half precision is slow on a CPU
+        fit(tiny_corpus, folder, *options, "norm=none", *NARROW, callbacks=(watch,))
         seen[name], kept[name] = watch.steps, torch.load(folder / "last.ckpt", weights_only=True)
-    assert len(seen["ours"]) >= STEPS
+    assert len(seen["ours"]) > max(OVERFLOWS)
     assert seen["ours"] == seen["theirs"]
     states = [{**all_, "scaler": all_[type(plugins[name]).__name__]} for name, all_ in kept.items()]
     ours, theirs = (_leaves([state[key] for key in KEPT]) for state in states)

@@ -120,7 +120,7 @@ def compare_runs(
     invalid = withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = without_withdrawn(verdicts, invalid)
     differences = _differences(design, arms)
-    declared = replace(commentary, claims=_claims_of_source(design, commentary))
+    declared = replace(commentary, claims=_claims(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
@@ -165,7 +165,15 @@ def compare_runs(
     )
 
 
-def _claims_of_source(design: Design, commentary: Declaration) -> list[Claim]:
+def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
+    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
+    if folder is None or not folder.is_dir():
+        return []
+    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
+    return [note for note in notes if note]
+
+
+def _claims(design: Design, commentary: Declaration) -> list[Claim]:
     """The claims of the source; what they make one expect is against the baseline that was declared with them."""
     declared = commentary.baseline
     if declared is None or find_arm(declared, design.arms) is design.baseline:
@@ -179,14 +187,6 @@ def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
-
-
-def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
-    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
-    if folder is None or not folder.is_dir():
-        return []
-    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
-    return [note for note in notes if note]
 
 
 def _without_test_set(design: Design) -> list[str]:
@@ -210,25 +210,25 @@ def _measure(design: Design, evidence: Evidence, course: Course | None) -> tuple
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     if course is None:
-        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_claims(design))
+        family = Family(there, design.baseline, questions, evidence.procedure, design.size, **_decided_by(design))
         return contrasts(family, design.sets, design.primary, design.metric.name)
-    family = Family(there, design.baseline, questions, ANYTIME, **_claims(design))
+    family = Family(there, design.baseline, questions, ANYTIME, **_decided_by(design))
     others = [name for name in design.sets if name != design.primary]
     measured, warnings = contrasts(family, others, design.primary, design.metric.name)
     return [*course.contrasts, *measured], warnings
 
 
-class _Claims(TypedDict):
+class _DecidedBy(TypedDict):
     rule: FailureRule
     scale: Scale
     margin: float | None
 
 
-def _claims(design: Design) -> _Claims:
-    """What the claims are about, as the sweep file declares it."""
+def _decided_by(design: Design) -> _DecidedBy:
+    """The scale, the margin and the rule of failing, as the sweep file declares them."""
     declared = design.declared
     margin = declared.margin
-    return _Claims(
+    return _DecidedBy(
         rule=FailureRule.parse(declared.failed),
         scale=declared.scale,
         margin=None if margin is None else margin_on(margin, declared.scale, design.metric.scale, "ablation.margin"),

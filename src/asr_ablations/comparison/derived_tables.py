@@ -1,7 +1,7 @@
 """Tables derived from a comparison: one arm over seeds, gradients, loss against WER, and the runs of a search."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from asr_ablations.comparison.metrics import (
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.sweep_history import logarithmic
+from asr_ablations.statistics.distributions import variance_ratio_interval
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.sample import Correlation, Sample, Spread, describe, spearman
 
 
@@ -53,6 +55,40 @@ def descriptions(arms: Sequence[Arm]) -> list[Description]:
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
     """The metric of every run that recorded it, in the order of seeds."""
     return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
+
+
+@dataclass(frozen=True)
+class NoiseSource:
+    """The deviation of an arm in which one source of chance varies, as a fraction, and its share of the variance of the
+    baseline, in which all do, with a 95 % interval (Bouthillier et al. 2021). None for the baseline itself.
+    """
+
+    arm: str
+    n: int
+    deviation: float
+    share: Range | None
+
+
+def noise_sources(arms: Sequence[Arm], baseline: str, changes: Mapping[str, str], set_: str) -> list[NoiseSource]:
+    """A row for each arm of a sweep whose arms differ in seeds alone; empty for any other sweep. changes: of each arm,
+    as text.
+    """
+    words = [word for text in changes.values() for word in text.split() if "=" in word]
+    if not words or not all(word.startswith("seeds.") for word in words):
+        return []
+    values = {arm.name: final_values(arm, set_, WER) for arm in arms}
+    whole = values.get(baseline, [])
+    if len(whole) < 2:
+        return []
+    variances = {name: float(np.var(of, ddof=1)) for name, of in values.items() if len(of) > 1}
+    rows = []
+    for name, variance in variances.items():
+        share = None
+        if name != baseline and variances[baseline]:
+            ratio, n = variance / variances[baseline], len(values[name])
+            share = Range(ratio, *variance_ratio_interval(ratio, n - 1, len(whole) - 1))
+        rows.append(NoiseSource(name, len(values[name]), math.sqrt(variance), share))
+    return rows
 
 
 @dataclass(frozen=True)

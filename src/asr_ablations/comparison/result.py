@@ -13,10 +13,12 @@ from asr_ablations.comparison.derived_tables import (
     Gradients,
     Hyperparameter,
     LossAgainstWer,
+    NoiseSource,
     descriptions,
     gradients,
     hyperparameters,
     loss_against_wer,
+    noise_sources,
 )
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
 from asr_ablations.comparison.sequential_result import Course
@@ -125,6 +127,10 @@ class Comparison:
     @cached_property
     def one_arm(self) -> list[Description]:
         return descriptions(self.arms)
+
+    @cached_property
+    def noise_sources(self) -> list[NoiseSource]:
+        return noise_sources(self.arms, self.baseline, self.changes, self.set)
 
     @cached_property
     def loss_against_wer(self) -> list[LossAgainstWer]:

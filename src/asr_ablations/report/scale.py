@@ -21,15 +21,16 @@ EXPLANATION = (
 def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
     """The cells of a row, as HEAD names them."""
     runs = _runs(contrast, comparison)
-    metric = find_metric(contrast.metric)
-    rates = f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
-    if contrast.question.kind == "interaction":
-        rates = "–"  # the two sides are sums of rates
     return [
         f"{training(runs)}; {tested(contrast, runs)}",
-        rates,
+        "–" if contrast.question.kind == "interaction" else _rates(contrast),
         f"{', '.join(_different(runs, commit))}, {days(runs)}",
     ]
+
+
+def _rates(contrast: Contrast) -> str:
+    metric = find_metric(contrast.metric)
+    return f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
 
 
 def summary(comparisons: Sequence[Comparison]) -> str:

@@ -60,8 +60,8 @@ def contrast_row(verdict: Verdict) -> Json:
         "error_over_seeds": None if seeds is None else seeds.standard_error,
         "error_over_speakers": None if speakers is None else speakers.standard_error,
         "speakers": None if estimate is None else estimate.speakers,
-        "unit": None if estimate is None else estimate.unit,
         "effective_speakers": None if estimate is None else estimate.effective,
+        "unit": None if estimate is None else estimate.unit,
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,
@@ -108,6 +108,25 @@ def _row(description: Description) -> list[str]:
         metric.text(spread.best),
         metric.text(spread.worst),
     ]
+
+
+def noise_section(comparison: Comparison) -> Section:
+    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
+    rows = [
+        [
+            row.arm,
+            str(row.n),
+            WER.text(row.deviation),
+            "1" if row.share is None else f"{row.share.value:.2f} ({row.share.low:.2f} to {row.share.high:.2f})",
+        ]
+        for row in comparison.noise_sources
+    ]
+    line = (
+        f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with its 95 % "
+        "interval. Shares need not add up to 1: sources act together."
+    )
+    head = ["arm", "n", f"sd, {WER.difference_unit}", "share (95 %)"]
+    return Section("Sources of noise", head, rows, [line] if rows else [])
 
 
 def gradient_section(comparison: Comparison) -> Section:

@@ -30,10 +30,9 @@ class Estimate:
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
     of. speakers: how many units were drawn, 0 where no speakers are known; effective: as how many they count by the
-    errors that each of them carries; unit: what a unit is, such as speakers or voices, and utterances where the
-    set has one speaker or none is named.
-    models: trained models of the arm with the fewest; 1 only for a paired estimate, which is then about this model and
-    holds no noise of seeds.
+    errors that each of them carries; unit: what a unit is, such as speakers or voices, and utterances where the set has
+    one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired estimate, which
+    is then about this model and holds no noise of seeds.
     """
 
     value: float
@@ -267,12 +266,12 @@ def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale =
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
         return _Speakers(None)
-    units = {arm.unit for _, arm in arms}
     total = sum(part.variance for part in parts)
     degrees = min(part.degrees for part in parts)
     if total and np.isfinite(total):
         high = [upper(part.variance, part.degrees) for part in parts]
         degrees = sum(high) ** 2 / sum(of**2 / part.degrees for of, part in zip(high, parts, strict=True))
+    units = {arm.unit for _, arm in arms}
     return _Speakers(
         Part(float(np.sqrt(total)), degrees),
         sum(arm.drawn for _, arm in arms),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import espeakng_loader
-import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.files import read_json, write
@@ -62,7 +61,7 @@ def version() -> str:
         return library.espeak_Info(None).decode()
 
 
-def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> np.ndarray:
+def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> "np.ndarray":
     """Return `text` as speech, int16 samples (S,) at 22050 Hz; the same arguments give the same samples, whatever was
     spoken before.
 
@@ -90,6 +89,8 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
         status = status or library.espeak_Synchronize()
     if status or not chunks:
         raise RuntimeError(f"espeak-ng could not speak {text!r} with the voice {voice!r} (status {status})")
+    import numpy as np  # not needed where the corpus is there already
+
     return np.frombuffer(b"".join(chunks), dtype=np.int16)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.interpreter import expect
+
 pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
 PROGRAM = """
 import sys
@@ -24,8 +26,9 @@ print("tensorflow" in sys.modules)
 def test_tensorflow_is_not_imported(tmp_path: Path) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     source = str(Path(__file__).resolve().parents[3] / "src")
-    done = subprocess.run(words, env={"PYTHONPATH": source, "HOME": str(tmp_path)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = expect(
+        0, subprocess.run(words, env={"PYTHONPATH": source, "HOME": str(tmp_path)}, capture_output=True, text=True)
+    )
     assert done.stdout.splitlines()[-1] == "False"
     (events,) = tmp_path.rglob("events*")
     assert b"train/loss" in events.read_bytes()

@@ -15,33 +15,23 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "netrc"
 
 
-def test_offline_without_a_login():
-    assert mode() == "offline"
+LOGIN = "machine api.wandb.ai\n  login user\n  password secret\n"
+KEY = {"WANDB_API_KEY": "x" * 40}
 
 
-def test_online_with_a_key(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert mode() == "online"
-
-
-def test_online_with_a_login_in_netrc(no_account):
-    no_account.write_text("machine api.wandb.ai\n  login user\n  password secret\n")
-    assert mode() == "online"
-
-
-def test_a_login_at_another_host_does_not_count(no_account, monkeypatch):
-    no_account.write_text("machine api.wandb.ai\n  login user\n  password secret\n")
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:8080")
-    assert mode() == "offline"
-
-
-@pytest.mark.parametrize("wanted", ["disabled", "offline", "online"])
-def test_wandb_mode_has_the_last_word(monkeypatch, wanted):
-    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    monkeypatch.setenv("WANDB_MODE", wanted)
-    assert mode() == wanted
-
-
-def test_a_damaged_netrc_is_no_login(no_account):
-    no_account.write_text("what is this")
-    assert mode() == "offline"
+@pytest.mark.parametrize(
+    ("netrc", "variables", "expected"),
+    [
+        ("", {}, "offline"), ("", KEY, "online"), (LOGIN, {}, "online"), ("what is this", {}, "offline"),
+        (LOGIN, {"WANDB_BASE_URL": "http://127.0.0.1:8080"}, "offline"),  # the login is at another host
+        *(("", {**KEY, "WANDB_MODE": wanted}, wanted) for wanted in ("disabled", "offline", "online")),
+    ],
+)  # fmt: skip
+def test_online_with_a_key_or_a_login_unless_the_mode_says_otherwise(
+    netrc: str, variables: dict[str, str], expected: str, no_account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if netrc:
+        no_account.write_text(netrc)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mode() == expected

@@ -19,6 +19,7 @@ from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, device_count
 from tests.helpers.fits import fit, model_of, same
+from tests.helpers.interpreter import expect
 from tests.helpers.ranks import run_ranks
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
@@ -86,8 +87,7 @@ def test_a_step_exchanges_nothing_but_the_gradient(
     """
     head = WORKER[: WORKER.index("resume.SECONDS")]
     monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
-    done = ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1")
-    assert done.returncode == 0, done.stderr
+    done = expect(0, ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1"))
     lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]
     assert len(lines_of_ranks) == 2
     counts, losses = zip(*(json.loads(f"[{line[4:].replace('] [', '], [')}]") for line in lines_of_ranks), strict=True)

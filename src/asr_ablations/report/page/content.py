@@ -26,7 +26,7 @@ from asr_ablations.runs.record import RunRecord, as_json
 
 DEFINITIONS = {
     "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "
-    "utterances that all runs have. A run that diverged counts as 100 % WER.",
+    "utterances that all runs have.",
     "CER (longer)": "Characters in error over the longer of reference and hypothesis, summed over the utterances of a "
     "set; CER is over the reference.",
     "interval": "The difference ± the half width at the level of the verdict. It excludes 0 exactly where a difference "
@@ -36,14 +36,18 @@ DEFINITIONS = {
     "SE seeds": "Standard error of the difference over seeds alone.",
     "SE speakers": "Standard error of the difference over speakers alone, by bootstrap.",
     "detectable": "The true difference that such runs find in four cases of five, with a 90 % interval of its own.",
+    "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, by the same "
+    "two sources of noise, with as many degrees of freedom as speakers count.",
+    "superiority": "In comparison.json: the share of pairs of a run of the arm and one of the baseline in which the "
+    "arm's is better.",
     "matched pairs p": "MAPSSWE on the utterances of these trained models, after Holm's correction. It says nothing of "
     "other seeds, and decides nothing.",
     "decides, describes": "The declared test set decides. Verdicts on the other sets are corrected among themselves "
     "and describe.",
     "look": "How many different states of this sweep have been compared. Where the number of runs was not declared "
     "beforehand, or was looked at before all had ended, the interval is one that holds however often one looks.",
-    "trimmed means": "Where a run of any arm diverged, and from five seeds on: without the best and the worst fifth of "
-    "an arm's runs (Yuen 1974).",
+    "trimmed means": "Where a run of either arm failed, and from five seeds on: without the best and the worst fifth "
+    "of an arm's runs (Yuen 1974).",
     "has not learned": "A WER above 90 %. Where neither side has learned there is no verdict.",
     "look (planned)": "Of a sweep that adds seeds until it knows: a number of seeds of each arm, named before the "
     "first run, at which the open questions are tested. All looks together claim a difference that does not exist with "
@@ -51,6 +55,8 @@ DEFINITIONS = {
     "repeated interval": "The interval at a planned look, wide enough to hold at all looks at once (Jennison & "
     "Turnbull 1984).",
     "margin": "The difference that would not matter, named before the first run.",
+    "grade": "How large a shown difference is: its interval beyond the margin (the same again in 98 to 100 % of "
+    "cases), measured beyond it (88 to 91 %), or measured within (47 to 58 %).",
     "equivalent": "No difference is shown, and the repeated interval for equality lies within ± the margin: two "
     "one-sided tests, each at α over the number of questions.",
     "open": "Neither different nor equivalent at the latest planned look: further seeds are added.",

@@ -1,0 +1,210 @@
+"""Runs that fail, how large a difference is against what matters, and the scale that decides."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.contrast import Contrast, Question
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.evidence import Evidence, shared_baseline
+from asr_ablations.comparison.failures import FailureRule, missed
+from asr_ablations.comparison.planned_looks import follow
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.verdict import verdict
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.distributions import binomial_interval
+from asr_ablations.statistics.estimate import contrast_estimate
+from asr_ablations.statistics.power import FixedLength
+from asr_ablations.statistics.sample import Sample
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.invented_records import diverged, record, records
+from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
+
+DECLARED = Evidence(FixedLength(), "declared")
+
+
+def arm(name: str, rates: list[float], **ablation: object) -> list[RunRecord]:
+    return [record(name, seed, rate, ablation=dict(ablation) or None) for seed, rate in enumerate(rates)]
+
+
+def compared(*groups: list[RunRecord]) -> Comparison:
+    return compare_runs(records(*groups), Options(), "sweep", DECLARED)
+
+
+STEADY = [0.20, 0.21, 0.19, 0.20, 0.21, 0.20]
+
+
+@pytest.mark.parametrize(
+    ("rule", "failed"),
+    [(None, [5]), ("diverged", []), ({"median": 3}, []), ({"rate": 20.5}, [1, 4, 5]), ({"rate": 60}, [])],
+)
+def test_failing_is_declared(rule: object, failed: list[int]) -> None:
+    runs = [record("rnn=gru", seed, rate) for seed, rate in enumerate([0.2, 0.22, 0.2, 0.2, 0.22, 0.5])]
+    (one,) = compared(runs).arms
+    assert [run.seed for run in FailureRule.parse(rule).failed(one, "test", "wer")] == failed
+
+
+@pytest.mark.parametrize("rule", ["sometimes", {"median": 0.5}, {"rate": 101}, {"rate": "x"}, {"a": 1}, [1], True])
+def test_another_rule_is_refused(rule: object) -> None:
+    with pytest.raises(UsageError, match=r"ablation\.failed=.*expected diverged"):
+        compared(arm("rnn=lstm", STEADY, failed=rule), arm("rnn=gru", STEADY, failed=rule))
+
+
+def test_equal_arms_of_which_one_loses_runs_are_never_simply_equivalent() -> None:
+    wanted = {"margin": 5.0, "baseline": "lstm"}
+    lstm, gru = arm("rnn=lstm", STEADY, **wanted), arm("rnn=gru", STEADY, **wanted)
+    (sound,) = compared(lstm, gru).verdicts
+    assert sound.outcome == "equivalent"
+    assert "no run failed, and 6 runs miss a failure rate of 10 % in 53 % of cases" in sound.sentence
+    lost = [*gru[:5], diverged("rnn=gru", 5, ablation=dict(wanted))]
+    (some,) = compared(lstm, lost).verdicts
+    assert some.outcome == "typical runs equivalent"
+    assert "1 of 6 runs of rnn=gru diverged" in some.sentence
+    assert "count as 100 %" not in some.sentence
+    assert "failures: 1 of 6 of rnn=gru (0 to 64 %) and 0 of 6 of rnn=lstm (0 to 46 %), 95 %" in some.sentence
+
+
+def test_a_run_that_ends_far_above_the_others_is_not_averaged_in() -> None:
+    rates = [0.30, 0.31, 0.30, 0.29, 0.30, 0.75]
+    (found,) = compared(arm("rnn=lstm", STEADY), arm("rnn=gru", rates)).verdicts
+    assert found.outcome == "worse"
+    assert found.contrast.failed == {"rnn=lstm": 0, "rnn=gru": 1}
+    assert found.contrast.arm_mean == pytest.approx(0.30, abs=0.01)
+    assert "diverged or ended above 1.5 times the median of its arm" in found.sentence
+    assert "the worst run of rnn=gru that ended has 7" in found.sentence
+
+
+def test_few_runs_some_of_which_failed_tell_nothing_of_typical_ones() -> None:
+    (found,) = compared(arm("rnn=lstm", STEADY[:3]), arm("rnn=gru", [0.30, 0.31, 0.75])).verdicts
+    assert found.outcome == "undecided"
+    assert "1 of 3 runs of rnn=gru failed, and fewer than 5 runs an arm" in found.sentence
+
+
+def test_counts_have_exact_intervals() -> None:
+    assert binomial_interval(0, 10) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
+    assert binomial_interval(3, 10) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # Clopper & Pearson's table
+    assert missed(8) == pytest.approx(0.43, abs=0.005)
+
+
+def contrast(low: float, high: float, margin: float | None = 0.02) -> Contrast:
+    (lstm, gru) = (arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru"))
+    measured = compared(lstm, gru).contrasts[0]
+    middle = (low + high) / 2
+    outcome = "worse" if low > 0 else "better" if high < 0 else "no difference shown"
+    return replace(measured, low=low, high=high, difference=middle, margin=margin, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "grade", "end"),
+    [
+        (0.03, 0.05, "beyond the margin", "more than the margin of ± 2.00 WER"),
+        (-0.05, -0.025, "beyond the margin", "more than the margin of ± 2.00 WER"),
+        (0.01, 0.05, "size unclear", "whether more or less than the margin of ± 2.00 WER is unclear"),
+        (0.001, 0.03, "less than the margin", "less than the margin of ± 2.00 WER, as far as these runs tell"),
+        (0.001, 0.015, "less than the margin", "different, and equivalent within ± 2.00 WER"),
+        (-0.01, 0.05, None, ""),
+    ],
+)
+def test_a_shown_difference_has_a_grade(low: float, high: float, grade: str | None, end: str) -> None:
+    measured = contrast(low, high)
+    assert measured.grade == grade
+    assert measured.immaterial == end.startswith("different, and")
+    if end:
+        assert f"; {end}" in verdict(measured, compared(arm("rnn=lstm", STEADY)).arms, "").sentence
+    assert contrast(low, high, margin=None).grade is None
+
+
+def test_a_relative_difference_is_the_logarithm_of_the_ratio() -> None:
+    """By resampling: a ratio's standard error is that of its logarithm, to first order."""
+    generator = np.random.default_rng(0)
+    words = np.full(40, 200.0)
+    a, b = (
+        Sample.of_errors(generator.poisson(rate * words, (6, 40)).astype(float), words, np.arange(40).astype(str))
+        for rate in (0.3, 0.2)
+    )
+    relative = contrast_estimate([(1.0, a), (-1.0, b)], scale="relative")
+    points = contrast_estimate([(1.0, a), (-1.0, b)])
+    assert relative is not None
+    assert points is not None
+    assert relative.value == pytest.approx(math.log(a.rates.mean() / b.rates.mean()))
+    logs = [np.log(sample.rates).var(ddof=1) / 6 for sample in (a, b)]
+    assert relative.over_seeds is not None
+    assert relative.over_seeds.variance == pytest.approx(sum(logs), rel=0.05)
+    doubled = contrast_estimate([(1.0, Sample.of_errors(2 * a.errors, words)), (-1.0, b)], scale="relative")
+    assert doubled is not None
+    assert doubled.value == pytest.approx(relative.value + math.log(2))
+    nothing = Sample.of_errors(np.zeros((6, 40)), words, b.speakers)
+    assert contrast_estimate([(1.0, a), (-1.0, nothing)], scale="relative") is None
+
+
+def test_a_relative_scale_decides_where_it_is_declared() -> None:
+    wanted = {"margin": "50%", "baseline": "lstm"}
+    found = compared(arm("rnn=lstm", STEADY, **wanted), arm("rnn=gru", [0.4] * 6, **wanted)).verdicts[0]
+    assert found.contrast.scale == "relative"
+    assert found.contrast.margin == pytest.approx(math.log(1.5))
+    assert found.contrast.grade == "beyond the margin"
+    assert "more than the margin of ± 50.0 % of the WER" in found.sentence
+    assert " WER (+1" in found.sentence  # the points beside it
+
+
+@pytest.mark.parametrize(
+    ("ablation", "message"),
+    [
+        ({"scale": "log"}, r"ablation\.scale=log: expected points or relative"),
+        ({"scale": "points", "margin": "5%"}, r"ablation\.margin=5%: expected points, such as 2\.0, since"),
+        ({"scale": "relative", "margin": 2.0}, r"ablation\.margin=2\.0: expected a percentage, such as 5%, since"),
+        ({"margin": "much"}, r"ablation\.margin=much: expected the difference that would not matter"),
+    ],
+)
+def test_scale_and_margin_have_to_fit(ablation: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compared(arm("rnn=lstm", STEADY, **ablation), arm("rnn=gru", STEADY, **ablation))
+
+
+def test_a_plan_in_percent_is_followed_on_that_scale() -> None:
+    setting = Setting(replace(PURE, effects=(0.0, ONE)), most=8)
+    plan = replace(setting.plan(), scale="relative", margin=math.log1p(0.5))
+    arms = invented(setting, np.random.default_rng(0))
+    (found,) = follow(plan, arms, setting.questions()).contrasts
+    assert found.outcome == "equivalent"  # a tenth more, of which half more would not matter
+    assert found.look is not None
+    assert -math.log(1.5) < found.look.low < math.log(1.1) < found.look.high < math.log(1.5)
+
+
+def test_a_fold_without_a_partner_is_left_out_and_said() -> None:
+    """Six folds of one arm and five of the other: the five that both have are pairs."""
+    groups = [
+        [record(name, seed, rate + 0.01 * seed, speakers=f"f{seed}-") for seed in range(folds)]
+        for name, rate, folds in (("rnn=lstm", 0.2, 6), ("rnn=gru", 0.3, 5))
+    ]
+    comparison = compared(*groups)
+    (found,) = comparison.verdicts
+    assert found.contrast.estimate is not None
+    assert found.contrast.estimate.paired
+    assert found.contrast.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
+    assert "5 models in pairs, each with speakers of its own" in found.sentence
+    assert any("seed 5 of rnn=lstm has no partner: compared on the 5 of" in line for line in comparison.warnings)
+
+
+def test_sweeps_that_share_a_baseline_are_named(tmp_path: Path) -> None:
+    for sweep in ("one", "two", "three"):
+        (tmp_path / sweep).mkdir()
+    (tmp_path / "one" / "rnn=lstm-0").mkdir()
+    (baseline,) = compared(arm("rnn=lstm", STEADY)).arms
+    assert shared_baseline(tmp_path / "one", baseline) is None
+    (tmp_path / "two" / "rnn=lstm-0").symlink_to(tmp_path / "one" / "rnn=lstm-0")
+    assert "shared with 1 other sweep (two)" in (shared_baseline(tmp_path / "one", baseline) or "")
+
+
+def test_superiority_is_the_share_of_pairs() -> None:
+    (found,) = compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).contrasts
+    own, base = (
+        [run.summary.sets["test"].wer for run in one.results]
+        for one in reversed(compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).arms)
+    )
+    assert isinstance(found.question, Question)
+    assert found.superiority == pytest.approx(np.mean([mine < theirs for mine in own for theirs in base]))
