@@ -266,7 +266,6 @@ def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale =
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
         return _Speakers(None)
-    units = {arm.unit for _, arm in arms}
     total = sum(part.variance for part in parts)
     degrees = min(part.degrees for part in parts)
     if total and np.isfinite(total):
