@@ -59,11 +59,7 @@ def test_agreement_goes_by_the_interval(
 
 
 def test_a_margin_that_nobody_named_decides_nothing(measured: Comparison) -> None:
-<<<<<<< HEAD
     contrast = replace(placed(measured, 0.1, 1.0), margin=None)
-=======
-    contrast = replace(placed(measured, 0.1, 1.0), look=None, margin=None)
->>>>>>> answers
     assert agreement(contrast, [Effect("equivalent")], measured.arms) == "cannot tell"
     assert agreement(contrast, [Effect("equivalent", 2, 2)], measured.arms) == "agrees"
 

@@ -211,21 +211,12 @@ def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Ar
         return _not_learned(contrast)
     if contrast.estimate is None or contrast.reason or did_nothing(contrast.question, arms):
         return "cannot tell"
-<<<<<<< HEAD
     found = contrast.decided
     ends = (math.nan, math.nan) if found is None else (found.low, found.high)
     if contrast.look is not None and all(effect.word == "equivalent" for effect in effects):
-=======
-    ends = (contrast.low, contrast.high)
-    if (
-        contrast.look is not None
-        and contrast.scale == "points"
-        and all(effect.word == "equivalent" for effect in effects)
-    ):
->>>>>>> answers
         ends = (contrast.look.low, contrast.look.high)
     low, high = ends
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+    if not (math.isfinite(low) and math.isfinite(high)):
         return "cannot tell"
     if any(effect.word == "interaction shown" for effect in effects):
         return "agrees" if low > 0 or high < 0 else "cannot tell"
@@ -239,26 +230,19 @@ def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Ar
 
 
 def _range(effect: Effect, contrast: "Contrast") -> tuple[float, float]:
-<<<<<<< HEAD
     """The differences that are such an effect, on the scale that decides; nan where nobody has said which do not
     matter.
     """
     margin = math.nan if contrast.margin is None else contrast.margin
     if effect.most is not None:  # in points
         margin = effect.most / 100 if contrast.scale == "points" else math.nan
-=======
-    """The differences that are such an effect, as fractions; nan where nobody has said which do not matter."""
-    margin = math.nan if contrast.margin is None or contrast.scale == "relative" else contrast.margin
-    if effect.most is not None:
-        margin = effect.most / 100
->>>>>>> answers
     ranges = {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}
     return ranges[effect.word]
 
 
 def _with_size(contrast: "Contrast", effects: Sequence[Effect], low: float, high: float) -> str:
     sized = [effect for effect in effects if effect.least is not None and effect.word != "equivalent"]
-    if contrast.metric == "loss" or not sized or len(sized) < len(effects):
+    if contrast.metric == "loss" or contrast.scale != "points" or not sized or len(sized) < len(effects):
         return "agrees"
     for effect in sized:
         assert effect.least is not None

@@ -125,7 +125,7 @@ def compare_runs(
     invalid = withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = without_withdrawn(verdicts, invalid)
     differences = _differences(design, arms)
-    declared = replace(commentary, claims=_claims(design, commentary))
+    declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
@@ -170,19 +170,7 @@ def compare_runs(
     )
 
 
-<<<<<<< HEAD
 def _claims_of_source(design: Design, commentary: Declaration) -> list[Claim]:
-=======
-def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
-    """Warnings about seeds that happen to lie close together, and about a baseline that other sweeps share."""
-    if folder is None or not folder.is_dir():
-        return []
-    notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
-    return [note for note in notes if note]
-
-
-def _claims(design: Design, commentary: Declaration) -> list[Claim]:
->>>>>>> answers
     """The claims of the source; what they make one expect is against the baseline that was declared with them."""
     declared = commentary.baseline
     if declared is None or find_arm(declared, design.arms) is design.baseline:
@@ -196,7 +184,6 @@ def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
-<<<<<<< HEAD
 
 
 def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:
@@ -205,8 +192,6 @@ def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> li
         return []
     notes = [quiet_by_luck(folder, arms, design.primary, design.metric), shared_baseline(folder, design.baseline)]
     return [note for note in notes if note]
-=======
->>>>>>> answers
 
 
 def _without_test_set(design: Design) -> list[str]:

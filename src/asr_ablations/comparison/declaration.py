@@ -94,7 +94,6 @@ def parse(node: object) -> Declaration:
     )
 
 
-<<<<<<< HEAD
 def _withdrawn(value: object) -> dict[str, dict[str, str]]:
     if value is None:
         return {}
@@ -111,8 +110,6 @@ def _texts_by_name(key: str, value: object) -> dict[str, str]:
     return {str(name): " ".join(text.split()) for name, text in value.items()}
 
 
-=======
->>>>>>> answers
 def _scale(value: object, margin: object) -> Scale:
     if value not in (None, "points", "relative"):
         raise choices("ablation.scale", value, "points or relative")
@@ -137,25 +134,6 @@ def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
         wanted = "a percentage, such as 5%," if scale == "relative" else "points, such as 2.0,"
         raise choices(name, margin, f"{wanted} since ablation.scale is {scale}")
     return math.log1p(value / 100) if scale == "relative" else value / unit
-<<<<<<< HEAD
-=======
-
-
-def _withdrawn(value: object) -> dict[str, dict[str, str]]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise UsageError(f"ablation.withdrawn={value}: expected {{commit: {{question: why}}}}")
-    return {str(commit): _texts_by_name("withdrawn", questions) for commit, questions in value.items()}
-
-
-def _texts_by_name(key: str, value: object) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or any(not isinstance(text, str) for text in value.values()):
-        raise UsageError(f"ablation.{key}={value}: expected {{question: a text}}")
-    return {str(name): " ".join(text.split()) for name, text in value.items()}
->>>>>>> answers
 
 
 def _texts(value: object) -> list[str]:
