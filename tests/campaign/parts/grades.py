@@ -26,7 +26,7 @@ def run(context: Context) -> Report:
     try:
         for block, prior in context.while_time(blocks, len(blocks)):
             for first, second in repeated(prior, BLOCK, (context.seed, block)):
-                grade = "different, and equivalent" if first.immaterial else first.grade or first.outcome
+                grade: str = "different, and equivalent" if first.immaterial else first.grade or first.outcome
                 counts.setdefault((prior, grade), Counter())[second.outcome == first.outcome] += 1
     finally:
         for (prior, grade), again in sorted(counts.items()):
