@@ -173,12 +173,22 @@ def _node(run: RunRecord, root: str) -> object:
 
 def _is_named(run: RunRecord, root: str) -> bool:
     """True if the choice is a name that says what it is of: an option of a group, or an arm of a list."""
-    return root == OWN or isinstance(_node(run, root), dict)
+    return root == OWN or isinstance(_node(run, root), dict) or _is_none(run, root)
+
+
+NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
+"""Groups whose option `none` is null in a config."""
+
+
+def _is_none(run: RunRecord, root: str) -> bool:
+    return root in NULL_GROUPS and _node(run, root) is None
 
 
 def choice_of(run: RunRecord, root: str) -> str:
     """The option of a group as the user named it, else by its class; the value of a plain key."""
     node = _node(run, root)
+    if _is_none(run, root):
+        return "none"
     if not isinstance(node, dict):
         return value_text(content(run).get(root, node))
     typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
