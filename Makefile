@@ -36,7 +36,7 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 			--disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
 		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
 		rm -rf build src/*.egg-info; \
-		PYTHONPATH=src $(ENVIRONMENT)/bin/python -m asr_ablations.native.library; \
+		PYTHONPATH=src $(ENVIRONMENT)/bin/python -m asr_ablations.native.extension; \
 		touch $(ENVIRONMENT)/installed-base $(STAMP); \
 	fi
 	@if [ ! -e .venv ] || [ -L .venv ]; then ln -sfn $(ENVIRONMENT) .venv; \

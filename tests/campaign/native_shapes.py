@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-from asr_ablations.native import library, operations
+from asr_ablations.native import extension, operations
 
 SANITIZED = ("-fsanitize=address", "-g", "-fno-omit-frame-pointer")
 
@@ -60,8 +60,8 @@ def drawn(seed: int) -> str:
 
 def main() -> None:
     target, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    library.EXTRA = SANITIZED
-    library.use(target)
+    extension.EXTRA = SANITIZED
+    extension.use(target)
     for seed in range(first, first + count):
         drawn(seed)
     print(count)

@@ -15,10 +15,11 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.record import DataRecord, RunRecord, parse
+from asr_ablations.runs.record import DataRecord, RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.typed_json import parse
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search

@@ -22,9 +22,10 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.identity import MACHINE_KEYS, flatten
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord, SetResult, Summary, parse
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord, SetResult, Summary
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.typed_json import parse
 from tests.helpers.support import compose, group_options, groups
 
 DATA = {"sets": {name: {"utterances": 3, "sha256": name} for name in ("train", "dev", "test")}}

@@ -29,7 +29,8 @@ from asr_ablations.report.figures.search import draw_search
 from asr_ablations.report.sections import sections
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
-from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary, parse
+from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary
+from asr_ablations.tools.typed_json import parse
 from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.run_folders import write_run

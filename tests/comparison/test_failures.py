@@ -104,7 +104,7 @@ def contrast(low: float, high: float, margin: float | None = 0.02) -> Contrast:
         (0.03, 0.05, "beyond the margin", "more than the margin of ± 2.00 WER"),
         (-0.05, -0.025, "beyond the margin", "more than the margin of ± 2.00 WER"),
         (0.01, 0.05, "size unclear", "whether more or less than the margin of ± 2.00 WER is unclear"),
-        (0.001, 0.03, "less than the margin", "less than the margin of ± 2.00 WER, as far as these runs tell"),
+        (0.001, 0.03, "less than the margin", "less than the margin of ± 2.00 WER, as measured"),
         (0.001, 0.015, "less than the margin", "different, and equivalent within ± 2.00 WER"),
         (-0.01, 0.05, None, ""),
     ],

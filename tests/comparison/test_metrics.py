@@ -17,10 +17,11 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.reader import read_config, read_utterances
-from asr_ablations.runs.record import as_json, rates
+from asr_ablations.runs.record import rates
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_csv, write_json
+from asr_ablations.tools.typed_json import as_json
 from tests.helpers.invented_records import record
 from tests.helpers.run_folders import edit, write_run, write_sweep
 from tests.helpers.support import compose

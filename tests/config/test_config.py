@@ -108,7 +108,7 @@ def test_batches_are_so_many_or_so_long(size: int | None, seconds: float | None,
 def test_every_plain_key_is_tested() -> None:
     """A new key of conf/config.yaml comes with wrong values above, or with those of what it holds."""
     keys = set(OmegaConf.load(CONF / "config.yaml")) - {"defaults", "hydra", *groups()}
-    elsewhere = {"dropout", "native"}  # tests/components/model/test_dropout.py, tests/native/test_library.py
+    elsewhere = {"dropout", "native"}  # tests/components/model/test_dropout.py, tests/native/test_extension.py
     assert keys - {"overrides", "batch", "hardware", "seeds", "ablation", "transcripts", "arms"} - elsewhere == {
         key for key in WRONG if "." not in key
     }

@@ -14,9 +14,10 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.training_times import COLUMN
 from asr_ablations.metrics.error_counts import character_errors, word_errors
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord, Summary, parse
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord, Summary
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.files import write_json
+from asr_ablations.tools.typed_json import parse
 from tests.helpers.invented_records import record
 
 SPACE = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord, Summary, parse
+from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord, Summary
 from asr_ablations.runs.records import Records, Unfinished
+from asr_ablations.tools.typed_json import parse
 
 SPEAKERS, UTTERANCES, WORDS = 20, 5, 20
 

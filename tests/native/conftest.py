@@ -5,20 +5,20 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from asr_ablations.native import library
+from asr_ablations.native import extension
 
 
 def targets() -> list[str]:
     """The targets of this processor. A machine without a compiler or a target skips what needs them."""
-    words = library.processor_words()
-    return [name for name, needed in library.TARGETS.items() if words.issuperset(needed)]
+    words = extension.processor_words()
+    return [name for name, needed in extension.TARGETS.items() if words.issuperset(needed)]
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    before, threads = library._active, torch.get_num_threads()
+    before, threads = extension._active, torch.get_num_threads()
     yield
-    library._active = before
+    extension._active = before
     torch.set_num_threads(threads)
 
 
@@ -26,17 +26,17 @@ def _restored() -> Iterator[None]:
 def target(request: pytest.FixtureRequest) -> str:
     """Each target of this processor, in use."""
     try:
-        library.load(request.param)
-    except (KeyError, library.NativeError) as reason:
+        extension.load(request.param)
+    except (KeyError, extension.NativeError) as reason:
         pytest.skip(f"no native library here: {reason}")
-    return library.use(request.param)
+    return extension.use(request.param)
 
 
 @pytest.fixture
 def native() -> str:
     """The best target of this processor, in use."""
     try:
-        library.best()
-    except library.NativeError as reason:
+        extension.best()
+    except extension.NativeError as reason:
         pytest.skip(f"no native library here: {reason}")
-    return library.use(library.AUTO)
+    return extension.use(extension.AUTO)

@@ -12,7 +12,7 @@ from asr_ablations.components.rnn.gru import GRU
 from asr_ablations.components.rnn.lstm import LSTM
 from asr_ablations.components.rnn.rnn import RNN
 from asr_ablations.components.rnn.rnn_relu import RNNClippedReLU
-from asr_ablations.native import library
+from asr_ablations.native import extension
 
 CELLS = {
     "lstm": LSTM,
@@ -121,12 +121,12 @@ def test_targets_agree_in_bfloat16() -> None:
     results = []
     torch.manual_seed(0)
     layer, x = Directions(GRU, 30, 40, directions="sum").train(), torch.randn(4, 9, 30)
-    for name in library.TARGETS:
+    for name in extension.TARGETS:
         try:
-            library.load(name)
-        except library.NativeError:
+            extension.load(name)
+        except extension.NativeError:
             continue
-        library.use(name)
+        extension.use(name)
         results.append(outcome(layer, x, torch.tensor([9, 9, 4, 1]), torch.ones(4, 9, 40), True)[0])
     if len(results) < 2:
         pytest.skip("one target alone here")

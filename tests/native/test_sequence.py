@@ -8,7 +8,7 @@ from torch.nn.functional import ctc_loss
 
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.components.norm.batch import BatchNorm
-from asr_ablations.native import library, operations
+from asr_ablations.native import extension, operations
 
 FRAMES = {
     "image": ((4, 9, 5, 16), [9, 0, 1, 6]),
@@ -155,4 +155,4 @@ def test_threads_change_no_bit_of_norm_and_ctc(native: str) -> None:
         gradients = torch.autograd.grad((z * x).sum() + nats.sum(), [y, p, norm.weight])
         results.append(torch.cat([value.detach().flatten() for value in (z, nats, *gradients)]))
     assert torch.equal(*results)
-    assert library.resolved() == native
+    assert extension.resolved() == native

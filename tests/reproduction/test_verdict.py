@@ -32,10 +32,11 @@ from asr_ablations.reproduction.verdict import (
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
-from asr_ablations.runs.record import Environment, parse
+from asr_ablations.runs.record import Environment
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
+from asr_ablations.tools.typed_json import parse
 from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535

@@ -67,8 +67,8 @@ def _value(value: object) -> str:
 def arm_differences(
     configs: Mapping[str, Config], baseline: str, factor: Sequence[str], runs: Sequence[RunRecord]
 ) -> list[ArmDifference]:
-    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; runs: that tell which keys
-    follow from others. Two factors that are crossed need no other baseline: their effects are told apart.
+    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; runs: those that show which
+    keys follow from others. Two factors that are crossed need no other baseline: their effects are separated.
     """
     whole = {name: leaves(config) for name, config in configs.items()}
     known = references(runs)

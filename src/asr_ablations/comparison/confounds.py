@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten
 from asr_ablations.runs.layout import DATA
-from asr_ablations.runs.record import RunRecord, SetContent, as_json
+from asr_ablations.runs.record import RunRecord, SetContent
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.typed_json import as_json
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = DATA

@@ -73,7 +73,7 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
     for question in questions:
         if not samples.replicates or not all(arm in samples.models for arm in question.weights):
             continue
-        common = common_replicates(question, samples)
+        common = samples.common_replicates(question.weights)
         for arm in question.weights:
             alone = [one for one in samples.models[arm] if one not in common]
             if alone:
@@ -125,27 +125,21 @@ SCALES: tuple[Scale, ...] = ("points", "relative")
 def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
     """The samples of a question by arm; of replicates, such as folds, those rows that all its arms have."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
-    common = common_replicates(question, samples)
+    common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
         return terms
     rows = {arm: np.array([samples.models[arm].index(one) for one in common]) for arm in terms}
     return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
 
 
-def common_replicates(question: Question, samples: SetSamples) -> list[str]:
-    """The replicates, such as folds, that every arm of the question has."""
-    first, *others = (samples.models[arm] for arm in question.weights)
-    return [one for one in first if all(one in other for other in others)]
-
-
 def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
-    """Whether means are trimmed, and why runs some of which failed tell nothing of typical ones; empty if they do."""
+    """Whether means are trimmed, and why runs some of which failed show nothing of typical ones; empty if they do."""
     if not family.typical or not any(failed.values()):
         return False, ""
     if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
         return True, ""
     named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
-    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs an arm do not tell what a typical one does"
+    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs an arm do not show what a typical one does"
 
 
 def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
@@ -197,7 +191,7 @@ def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> st
 def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
     """True if the arms' rows are of the same trained models, or of the same replicates."""
     if samples.replicates:
-        return len(next(iter(terms.values())).rates) == len(common_replicates(question, samples))
+        return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
     first, *others = (samples.models[name] for name in question.weights)
     return all(other == first for other in others) and all(first) and len(first) == len(set(first))
 

@@ -1,6 +1,6 @@
 """The measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,6 +37,11 @@ class SetSamples:
     references: list[str] = field(default_factory=list)
     hypotheses: dict[str, list[list[str]]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def common_replicates(self, arms: Iterable[str]) -> list[str]:
+        """The replicates, such as folds, that every one of these arms has."""
+        first, *others = (self.models[arm] for arm in arms)
+        return [one for one in first if all(one in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:

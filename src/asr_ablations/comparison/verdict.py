@@ -101,7 +101,7 @@ def _grade(contrast: Contrast, metric: Metric) -> str:
     return {
         "beyond the margin": f"; more than the margin of {margin}",
         "size unclear": f"; whether more or less than the margin of {margin} is unclear",
-        "less than the margin": f"; less than the margin of {margin}, as far as these runs tell",
+        "less than the margin": f"; less than the margin of {margin}, as measured",
     }[contrast.grade]
 
 
@@ -224,7 +224,7 @@ def _extent(contrast: Contrast) -> str:
 
 
 FEW = 0.4
-"""Share of the speakers below which the effective number is told: the interval in points is then too narrow."""
+"""Share of the speakers below which the sentence names their effective number: the interval is then too narrow."""
 
 
 def _power(contrast: Contrast, metric: Metric) -> str:
@@ -261,7 +261,7 @@ def _runs(contrast: Contrast, sides: Sequence[Arm]) -> list[str]:
 
 
 def _failures(contrast: Contrast) -> list[str]:
-    """How often runs fail in the two arms of a question, and what so few runs can tell of it."""
+    """How often runs fail in the two arms of a question, and what so few runs can show of it."""
     if contrast.question.kind != "arm" or contrast.estimate is None or contrast.estimate.paired:
         return []
     counts = [(name, contrast.failed[name], contrast.seeds[name]) for name in contrast.question.weights]

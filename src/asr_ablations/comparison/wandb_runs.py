@@ -13,13 +13,14 @@ from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
-from asr_ablations.runs.record import RunRecord, SetResult, Summary, UtteranceRow, parse
+from asr_ablations.runs.record import RunRecord, SetResult, Summary, UtteranceRow
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.tools.errors import UsageError, refusals
 from asr_ablations.tools.files import CONF
+from asr_ablations.tools.typed_json import parse
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""

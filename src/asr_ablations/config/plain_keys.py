@@ -5,7 +5,7 @@ import re
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.native import library as native
+from asr_ablations.native import extension as native
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import a_path, label_or_null, number, switch, whole
 from asr_ablations.tools.errors import choices

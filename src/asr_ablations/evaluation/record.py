@@ -13,8 +13,9 @@ from asr_ablations.evaluation.pool import Decoded
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.metrics.error_counts import Pair, align
 from asr_ablations.runs.layout import EVALUATIONS
-from asr_ablations.runs.record import Rates, UtteranceRow, as_json, rates
+from asr_ablations.runs.record import Rates, UtteranceRow, rates
 from asr_ablations.tools.files import write, write_csv, write_json
+from asr_ablations.tools.typed_json import as_json
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:

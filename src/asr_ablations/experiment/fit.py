@@ -17,11 +17,12 @@ from asr_ablations.experiment.utterances import Transcribed, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import Config
-from asr_ablations.runs.record import Summary, UtteranceRow, as_json
+from asr_ablations.runs.record import Summary, UtteranceRow
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.machine import rank
+from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.largest_batch import LargestBatch

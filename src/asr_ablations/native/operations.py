@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from asr_ablations.native.library import active
+from asr_ablations.native.extension import active
 
 _long, _pointer, _double = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 KINDS = {"lstm": (0, 4), "gru": (1, 3), "tanh": (2, 1), "clipped": (3, 1)}

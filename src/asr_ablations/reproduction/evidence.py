@@ -11,8 +11,9 @@ from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
 from asr_ablations.runs.reader import read_losses
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord, as_json
+from asr_ablations.runs.record import DataRecord, Environment, RunRecord
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.typed_json import as_json
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Beginnings of the keys of metrics.csv that do not depend on the speed of the machine."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 
-from asr_ablations.native import library as native
+from asr_ablations.native import extension as native
 from asr_ablations.runs.record import Code, Composed, Environment, Hardware
 from asr_ablations.tools.files import PACKAGE
 from asr_ablations.tools.machine import cores, gpu_names, iso

@@ -15,7 +15,7 @@ from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.runs.record import Status, as_json
+from asr_ablations.runs.record import Status
 from asr_ablations.runs.status import (
     DONE,
     FAILED,
@@ -29,6 +29,7 @@ from asr_ablations.runs.status import (
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import folder_name, free_name, remove_temporary, write, write_json
 from asr_ablations.tools.machine import iso, rank
+from asr_ablations.tools.typed_json import as_json
 
 
 class Run:

@@ -28,10 +28,10 @@ from asr_ablations.runs.record import (
     Status,
     Summary,
     UtteranceRow,
-    parse,
 )
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import is_regular, read_json
+from asr_ablations.tools.typed_json import parse
 
 T = TypeVar("T")
 

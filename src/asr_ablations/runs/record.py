@@ -1,16 +1,13 @@
-"""The types of a run's record. Its JSON files are checked, read into these and written from these here alone."""
+"""The types of a run's record: its JSON files are read into these and written from these (tools/typed_json.py)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from types import UnionType
-from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import ClassVar, NotRequired, TypedDict
 
 from asr_ablations.metrics.error_counts import total_errors
 from asr_ablations.runs.identity import Config
-
-T = TypeVar("T")
 
 
 class UtteranceRow(TypedDict):
@@ -363,92 +360,3 @@ class Manifest:
     arms: list[NamedArm] = field(default_factory=list)
     launches: list[Config] = field(default_factory=list)
     space: Config | None = None
-
-
-NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", dict: "object with keys", list: "list"}
-
-
-def parse(kind: type[T], content: object) -> T:
-    """An object of JSON as a record of this kind. Keys that the kind does not name are passed over.
-
-    Raises ValueError with the first key that is missing, or whose value has another type.
-    """
-    record = _parsed(content, kind, "")
-    assert isinstance(record, kind)
-    return record
-
-
-def _parsed(content: object, kind: object, place: str) -> object:
-    """The content by its type. place: the dotted key, for errors."""
-    container, arguments = get_origin(kind), get_args(kind)
-    if container in (Union, UnionType):
-        return None if content is None else _parsed(content, arguments[0], place)
-    if kind is object:
-        return content
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _record(_object(content, place), kind, place)
-    if container is dict:
-        whole = _object(content, place)
-        return whole if arguments[1] in (object, Any) else {
-            key: _parsed(value, arguments[1], _below(place, key)) for key, value in whole.items()
-        }  # fmt: skip
-    if container is list:
-        if not isinstance(content, list):
-            raise _unlike(list, place)
-        return [_parsed(value, arguments[0], _below(place, number)) for number, value in enumerate(content)]
-    assert isinstance(kind, type)
-    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
-        raise _unlike(kind, place)
-    return content
-
-
-def _record(content: Mapping[str, object], kind: type, place: str) -> object:
-    hints = _hints(kind)
-    if missing := [name for name, (_, needed) in hints.items() if needed and name not in content]:
-        raise ValueError(f"{place or 'it'} has no {', '.join(missing)}")
-    known = {name: hint for name, (hint, _) in hints.items() if name in content}
-    return kind(**{name: _parsed(content[name], hint, _below(place, name)) for name, hint in known.items()})
-
-
-@cache
-def _hints(kind: type) -> dict[str, tuple[object, bool]]:
-    """The type of every field, and whether the field must be there."""
-    types = get_type_hints(kind)
-    return {
-        one.name: (types[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)
-    }
-
-
-def _object(content: object, place: str) -> dict[str, object]:
-    if not isinstance(content, dict):
-        raise _unlike(dict, place)
-    return content
-
-
-def _below(place: str, key: object) -> str:
-    return f"{place}.{key}".lstrip(".")
-
-
-def _unlike(kind: type, place: str) -> ValueError:
-    return ValueError(f"{place or 'it'} is no {NAMES[kind]}")
-
-
-def as_json(record: object) -> dict[str, object]:
-    """A record as an object of JSON, in the order of its fields. None is left out, but for the fields in `null`."""
-    return dict(_items(record))
-
-
-def _items(record: object) -> Iterator[tuple[str, object]]:
-    assert is_dataclass(record)
-    for one in fields(record):
-        value = getattr(record, one.name)
-        if value is not None or one.name in getattr(record, "null", ()):
-            yield one.name, _plain(value)
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value):
-        return as_json(value)
-    if isinstance(value, dict):
-        return {key: _plain(child) for key, child in value.items()}
-    return [_plain(child) for child in value] if isinstance(value, list) else value

@@ -132,7 +132,7 @@ def paired_estimate(
     overlap: float = 0.0,
     scale: Scale = "points",
 ) -> Estimate | None:
-    """Σ weight · mean rate over arms whose rows belong together; None where nothing tells its noise.
+    """Σ weight · mean rate over arms whose rows belong together; None where its noise is unknown.
 
     The rows are the same trained models, as with two decoders: the noise of seeds is the noise of the differences over
     models. With a single model there are speakers alone, and the estimate is about this model.
@@ -232,7 +232,7 @@ class _Speakers:
 def _speaker_noise(
     terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = "points"
 ) -> _Speakers:
-    """The noise of speakers in a weighted sum of mean errors. mass_of: the samples whose errors tell which speakers
+    """The noise of speakers in a weighted sum of mean errors. mass_of: the samples whose errors show which speakers
     carry the rate, by default those of the terms.
 
     The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It sets the degrees of

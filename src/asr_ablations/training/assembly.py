@@ -19,7 +19,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.native import library as native
+from asr_ablations.native import extension as native
 from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank

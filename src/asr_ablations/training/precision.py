@@ -11,7 +11,7 @@ from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
 from torch.optim import Optimizer
 
-from asr_ablations.native.library import MULTIPLY_BFLOAT16, NONE, resolved
+from asr_ablations.native.extension import MULTIPLY_BFLOAT16, NONE, resolved
 from asr_ablations.training.optimizer_steps import DeviceScaler
 from asr_ablations.training.task import task_of
 

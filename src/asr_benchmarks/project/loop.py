@@ -18,7 +18,7 @@ from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import Progress
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_benchmarks.project.step import update
+from asr_benchmarks.project.bare_step import update
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 

@@ -16,8 +16,8 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.random_streams import generator
 from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_benchmarks.project.port import PortBatch, PortData, port_loader
-from asr_benchmarks.project.step import B, stepper, usual_port
+from asr_benchmarks.project.bare_step import B, stepper
+from asr_benchmarks.project.port import PortBatch, PortData, port_loader, usual_port
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 

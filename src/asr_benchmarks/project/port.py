@@ -22,7 +22,8 @@ from asr_ablations.components.norm.batch import BatchNorm
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.utterances import Utterance
-from asr_benchmarks.project.parts import convolutions, recurrent_layers
+from asr_ablations.training.task import CTCTask
+from asr_benchmarks.project.parts import convolutions, model_of, recurrent_layers
 
 Item: TypeAlias = tuple[torch.Tensor, list[int]]
 """Features (T, F) and labels of one utterance."""
@@ -199,3 +200,13 @@ def _bidirectional(layer: Directions) -> nn.RNNBase:
         copied.get_parameter(name).data.copy_(value.data)
         copied.get_parameter(f"{name}_reverse").data.copy_(backwards.get_parameter(name).data)
     return copied
+
+
+def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
+    """The port with the task's weights, on its device; None where the port has no such model or precision."""
+    if str(precision).endswith("true"):
+        return None  # its norms would run in 16 bits, too
+    try:
+        return PortedDeepSpeech2(model_of(task)).to(task.device).train()
+    except ValueError:
+        return None

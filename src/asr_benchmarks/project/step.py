@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypedDict, TypeVar, cast
+from typing import TypedDict
 
 import torch
 from omegaconf import DictConfig, open_dict
@@ -16,14 +16,13 @@ from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
-from asr_ablations.native.library import NONE, use
+from asr_ablations.native.extension import NONE, use
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import assemble, device_count, trainer, use_native
-from asr_ablations.training.task import CTCTask
+from asr_benchmarks.project.bare_step import stepper
 from asr_benchmarks.project.parts import (
-    Context,
     clock,
     layer_flops,
     microseconds_per_frame,
@@ -32,7 +31,7 @@ from asr_benchmarks.project.parts import (
     seconds_of_parts,
     training_flops,
 )
-from asr_benchmarks.project.port import PortBatch, PortedDeepSpeech2
+from asr_benchmarks.project.port import usual_port
 from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
 
@@ -45,7 +44,6 @@ SIDE = 1024
 OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
 """What is measured in turn."""
 
-B = TypeVar("B", Batch, PortBatch)
 
 ProcessorTime = TypedDict(
     "ProcessorTime", {"CPU ms": float | None, "torch CPU ms": float | None, "torch / native": float | None}
@@ -241,65 +239,6 @@ class Measured:
 
 def _median_ratio(above: Timing, below: Timing) -> float:
     return statistics.median(a / b for a, b in zip(above.seconds, below.seconds, strict=True))
-
-
-def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
-    """The port with the task's weights, on its device; None where the port has no such model or precision."""
-    if str(precision).endswith("true"):
-        return None  # its norms would run in 16 bits, too
-    try:
-        return PortedDeepSpeech2(model_of(task)).to(task.device).train()
-    except ValueError:
-        return None
-
-
-def stepper(
-    task: CTCTask,
-    model: torch.nn.Module,
-    precision: Context,
-    features: Callable[[B], tuple[torch.Tensor, torch.Tensor]],
-    scaler: torch.amp.GradScaler | None,
-) -> Callable[[B], None]:
-    """A function that makes a bare training step of `model` on a batch: features, loss, gradient, optimizer.
-
-    features: batch → features (B, T, D) and their lengths (B,); loss and optimizer are the task's. scaler: of the loss,
-    where the precision needs one.
-    """
-    parameters = list(model.parameters())
-    optimizer = task.make_optimizer(parameters)
-    weights = next(iter(parameters)).dtype
-
-    def step(batch: B) -> None:
-        with precision():
-            x, lengths = features(batch)
-            logits, lengths = model(x.to(weights), lengths)
-            with torch.autocast(x.device.type, enabled=False):
-                # the loss reads the targets, which the port's batches have, too
-                loss = task.loss(logits.float().log_softmax(dim=-1), lengths, cast(Batch, batch))
-        treat = partial(task.gradient.before_step, parameters, step=0, seed=0, log=lambda *_, **__: None)
-        update(loss, optimizer, treat, scaler)
-
-    return step
-
-
-def update(
-    loss: torch.Tensor,
-    optimizer: torch.optim.Optimizer,
-    treat: Callable[[], None],
-    scaler: torch.amp.GradScaler | None,
-) -> None:
-    """The backward pass, `treat` for the gradients, and the optimizer's step: with a scaled loss as in a training."""
-    optimizer.zero_grad()
-    if scaler is None:
-        loss.backward()
-        treat()
-        optimizer.step()
-    else:
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        treat()
-        scaler.step(optimizer)
-        scaler.update()
 
 
 def product_seconds(device: torch.device) -> float:

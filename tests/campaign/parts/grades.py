@@ -10,12 +10,12 @@ NAME = "grades"
 DESCRIPTION = "how often a verdict of each grade comes again with fresh seeds, over simulated sweeps asked twice"
 BLOCK, BLOCKS = 25, 120
 """Questions of a block, and the most blocks of each prior."""
-TOLD = {
+STATED = {
     "beyond the margin": (98, 100), "size unclear": (88, 91), "less than the margin": (47, 58), "equivalent": (57, 74),
 }  # fmt: skip
-"""Percent, as docs/statistics.md tells a reader, over the priors."""
+"""Percent, as docs/statistics.md states, over the priors."""
 ALLOWED = 5.0
-"""Points beyond what is told, beside three standard errors."""
+"""Points beyond what is stated, beside three standard errors."""
 
 
 def run(context: Context) -> Report:
@@ -35,11 +35,11 @@ def run(context: Context) -> Report:
 
 
 def add(report: Report, prior: str, grade: str, again: Counter[bool]) -> None:
-    """A row, and a failure where the share is further from what is told than chance allows."""
+    """A row, and a failure where the share is further from what is stated than chance allows."""
     total = again.total()
     share, error = 100 * again[True] / total, 100 * sqrt(max(again[True], 1) * max(again[False], 1)) / total**1.5
     report.rows.append([prior, grade, str(total), f"{share:.1f}", f"{error:.1f}"])
     report.count("questions", total)
-    low, high = TOLD.get(grade, (0, 100))
+    low, high = STATED.get(grade, (0, 100))
     if not low - ALLOWED - 3 * error <= share <= high + ALLOWED + 3 * error:
-        report.failures.append(f"{prior}: {grade} came again in {share:.1f} %, told are {low} to {high}")
+        report.failures.append(f"{prior}: {grade} came again in {share:.1f} %, stated are {low} to {high}")

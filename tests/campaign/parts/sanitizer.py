@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from asr_ablations.native import library
+from asr_ablations.native import extension
 from asr_ablations.tools.files import REPOSITORY
 from tests.campaign.native_shapes import environment
 from tests.campaign.part import Context, Report
@@ -19,12 +19,12 @@ SECONDS = 900
 def run(context: Context) -> Report:
     """All targets of this processor in turn."""
     report = context.report("target", "first seed", "shapes", "ended")
-    words = library.processor_words()
-    targets = [name for name, needed in library.TARGETS.items() if words.issuperset(needed)]
+    words = extension.processor_words()
+    targets = [name for name, needed in extension.TARGETS.items() if words.issuperset(needed)]
     if not targets:
         report.failures.append("this processor has no target")
         return report
-    variables = environment(library.compiler()[0])
+    variables = environment(extension.compiler()[0])
     variables["XDG_CACHE_HOME"] = str(context.folder)  # no sanitized library among the others
     for number in context.while_time(range(STARTS * len(targets)), STARTS * len(targets)):
         target, first = targets[number % len(targets)], context.seed + SHAPES * (number // len(targets))

@@ -22,7 +22,8 @@ from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
-from asr_ablations.runs.record import RunRecord, as_json
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.tools.typed_json import as_json
 
 DEFINITIONS = {
     "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "

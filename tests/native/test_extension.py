@@ -11,7 +11,7 @@ import torch
 
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.rnn.lstm import LSTM
-from asr_ablations.native import library, operations
+from asr_ablations.native import extension, operations
 from asr_ablations.tools.errors import UsageError
 
 
@@ -19,10 +19,10 @@ from asr_ablations.tools.errors import UsageError
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that is empty, and nothing loaded."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    caches = (library.load, library._say)
+    caches = (extension.load, extension._say)
     for cached in caches:
         cached.cache_clear()
-    monkeypatch.setattr(library, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in library.FLAGS))
+    monkeypatch.setattr(extension, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in extension.FLAGS))
     yield tmp_path
     for cached in caches:
         cached.cache_clear()
@@ -31,39 +31,39 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_a_compiler_a_line_says_that_torch_does_the_work(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(library, "processor_words", lambda: frozenset(library.TARGETS["avx2"]))
+    monkeypatch.setattr(extension, "processor_words", lambda: frozenset(extension.TARGETS["avx2"]))
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert library.use("auto") == library.use("auto") == "none"
+    assert extension.use("auto") == extension.use("auto") == "none"
     assert capsys.readouterr().err == (
         "native: no C++ compiler (CXX=no-such-compiler): PyTorch's operations do the same work, slower\n"
     )
     assert not operations.usable(torch.zeros(1))
     with pytest.raises(UsageError, match="native=avx2: no C"):
-        library.use("avx2")
+        extension.use("avx2")
     assert not any(elsewhere.iterdir())
 
 
 def test_another_processor_takes_torch(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(library, "processor_words", lambda: frozenset({"asimd", "bf16"}))
-    assert library.use("auto") == "none"
+    monkeypatch.setattr(extension, "processor_words", lambda: frozenset({"asimd", "bf16"}))
+    assert extension.use("auto") == "none"
     assert "no target for this processor" in capsys.readouterr().err
     with pytest.raises(UsageError, match="native=avx512: this processor has no avx512"):
-        library.use("avx512")
+        extension.use("avx512")
 
 
 def test_a_compiler_that_fails_is_quoted(
     native: str, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-no-such-flag"))
-    assert library.use("auto") == "none"
+    monkeypatch.setattr(extension, "FLAGS", (*extension.FLAGS, "-no-such-flag"))
+    assert extension.use("auto") == "none"
     assert "failed: " in capsys.readouterr().err
     assert not list((elsewhere / "asr-ablations" / "native").iterdir())  # no half a file, no lock
 
 
 def _compile(target: str) -> str:
-    return str(library.built(target))
+    return str(extension.built(target))
 
 
 def test_two_processes_at_once_make_one_whole_file(native: str, elsewhere: Path) -> None:
@@ -72,20 +72,20 @@ def test_two_processes_at_once_make_one_whole_file(native: str, elsewhere: Path)
     assert [str(path) for path in (elsewhere / "asr-ablations" / "native").iterdir()] == paths[:1]
     assert paths[0] == paths[1]
     changed = Path(paths[0]).stat().st_mtime_ns
-    library.load(native)
+    extension.load(native)
     assert Path(paths[0]).stat().st_mtime_ns == changed
 
 
 @pytest.mark.parametrize("value", ["avx1024", True, None, 0, "none"])
 def test_another_value_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(UsageError, match=r"native=.*: expected auto, false, amx_bf16, avx512_bf16, avx512, avx2"):
-        library.check(value)
+        extension.check(value)
 
 
 def test_it_loads_no_torch() -> None:
     """A comparison reads what was recorded, and starts fast."""
-    program = "import sys, asr_ablations.native.library; print('torch' in sys.modules)"
-    path = {**os.environ, "PYTHONPATH": str(Path(library.__file__).parents[2])}
+    program = "import sys, asr_ablations.native.extension; print('torch' in sys.modules)"
+    path = {**os.environ, "PYTHONPATH": str(Path(extension.__file__).parents[2])}
     result = subprocess.run([sys.executable, "-c", program], env=path, capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"
 
