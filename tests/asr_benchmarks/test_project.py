@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.utterances import Utterance
+from asr_benchmarks.project.bare_step import update
 from asr_benchmarks.project.parts import training_flops
 from asr_benchmarks.project.port import PortData, PortedDeepSpeech2, port_loader
-from asr_benchmarks.project.bare_step import update
 from asr_benchmarks.project.utilisation import Alternating, ratio_interval
 from tests.helpers.support import component, compose, shared_tool
 
