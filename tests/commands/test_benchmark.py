@@ -125,7 +125,8 @@ def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
         assert row["port / ours"] > 0
         assert row["CPU ms"] > 0
         assert (row["native"] == "none") == (row["torch CPU ms"] is None)
-    assert all(row["rnn GFLOP/s"] > 0 for row in result["parts"])
+    for row in result["parts"]:  # 8 frames more are within the noise of a clock: a rate is known or not
+        assert (row["rnn GFLOP/s"] is not None) == (row["tau us"] > 0)
     assert all(row[f"{kind} %"] > 0 for row in result["parts"] for kind in ("conv", "rnn", "norm", "ctc"))
 
 

@@ -215,7 +215,7 @@ def test_every_file_of_a_run_is_explained():
 def test_the_floors_are_those_that_imports_keep_to():
     """Each row of the table on docs/architecture.md names the packages of one floor."""
     page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| (\d) \| (.*?) \|", page, flags=re.MULTILINE))
+    rows = dict(re.findall(r"^\| (\d+) \| (.*?) \|", page, flags=re.MULTILINE))
     named = {int(floor): set(re.findall(r"`([\w/*.]+?)/?`", cells)) for floor, cells in rows.items()}
     written = [{"src/*.py" if name == "scripts" else name for name in floor} for floor in FLOORS]
     assert named == dict(enumerate(written, start=1))

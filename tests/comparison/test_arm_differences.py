@@ -1,4 +1,4 @@
-"""An arm that changes more than its name says is told so, with a better baseline; no published row hides such a key."""
+"""An arm that changes more than its name says is named, with a better baseline; no published row hides such a key."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import ENDING, unpack
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.reader import read_config
-from asr_ablations.sweep.differing_keys import difference_lines, differences_of
+from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences
 from tests.helpers.run_folders import write_sweep
 from tests.helpers.support import REPOSITORY, compose
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
@@ -123,3 +123,10 @@ def test_no_published_row_is_of_an_arm_that_differs_in_a_key_that_the_row_does_n
             assert all(key in row for key in hidden), (row, hidden)
             checked += len(hidden)
     assert checked == 7  # features 3, noise 1, Adam 1, AdamW 2
+
+
+def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    configs = [compose(f"batch.size={size}", "ablation={baseline: 16, factor: batch.size}") for size in (4, 8)]
+    print_differences(configs)
+    expected = "expected batch.size=4 or batch.size=8: `compare` will need --baseline"
+    assert capsys.readouterr().out == f"warning: ablation.baseline=16: {expected}\n"

@@ -13,11 +13,18 @@ from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.listed_arms import LIST, OWN
 from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord
 from asr_ablations.runs.records import Records
+from asr_ablations.tools.errors import UsageError
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
-    """A line per arm with the keys in which it differs from the baseline, and a better baseline where there is one."""
-    for line in difference_lines(differences_of(configs)):
+    """A line per arm with the keys in which it differs from the baseline, and a better baseline where there is one; or
+    a warning that no arm is the declared baseline. The runs serve another comparison, so the sweep is not refused.
+    """
+    try:
+        lines = difference_lines(differences_of(configs))
+    except UsageError as error:
+        lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
+    for line in lines:
         print(line)
 
 
@@ -28,7 +35,10 @@ def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:
 
 
 def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
-    """configs: composed, of all runs. Empty for one arm, and for arms that `compare` would refuse as confounded."""
+    """configs: composed, of all runs. Empty for one arm, and for arms that `compare` would refuse as confounded.
+
+    Raises UsageError where no arm is the declared baseline.
+    """
     runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
     if len(runs) < 2:
         return []

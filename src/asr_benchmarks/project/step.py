@@ -189,8 +189,10 @@ class Measured:
         ratio = statistics.median(b / a for a, b in zip(mine, torchs, strict=True)) if torchs else None
         return {"CPU ms": per_batch[0], "torch CPU ms": per_batch[1] if torchs else None, "torch / native": ratio}
 
-    def parts(self, frames: list[int]) -> dict[str, float]:
-        """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory."""
+    def parts(self, frames: list[int]) -> dict[str, float | None]:
+        """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory. The
+        layer's rate is None where its time does not grow with the frames: too few, or other work on the machine.
+        """
         peak = _peak_memory(self.device)
         # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
         whole = 0.0
@@ -202,7 +204,7 @@ class Measured:
         shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
         last = recurrent_layers(model_of(self.task))[-1]
         tau = microseconds_per_frame(last, self.cfg.batch.size, frames, self.precision)
-        rate = layer_flops(last) * self.cfg.batch.size / (tau / 1e6) / 1e9
+        rate = layer_flops(last) * self.cfg.batch.size / (tau / 1e6) / 1e9 if tau > 0 else None
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
