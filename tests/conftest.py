@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.native import extension
 from asr_ablations.tools.files import CONF
 from tests.helpers.command import clean_environment, common_folder, made_once, run_folders
 from tests.helpers.ending import end_with_parent
@@ -105,6 +106,14 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv(name, value)
         patch.setattr(tempfile, "tempdir", None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def native_as_before() -> Iterator[None]:
+    """A training that a test assembles takes the native library for its whole process, so also for later tests."""
+    before = extension._active
+    yield
+    extension._active = before
 
 
 @pytest.fixture(scope="session")

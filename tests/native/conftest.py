@@ -16,9 +16,8 @@ def targets() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    before, threads = extension._active, torch.get_num_threads()
+    threads = torch.get_num_threads()
     yield
-    extension._active = before
     torch.set_num_threads(threads)
 
 
