@@ -109,11 +109,13 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def native_as_before() -> Iterator[None]:
-    """A training that a test assembles takes the native library for its whole process, so also for later tests."""
-    before = extension._active
+def without_native() -> Iterator[None]:
+    """Each test begins without the native library, as a process does: a training that another test, or a fixture of
+    many, assembled has taken it for the whole process.
+    """
+    extension._active = None
     yield
-    extension._active = before
+    extension._active = None
 
 
 @pytest.fixture(scope="session")
