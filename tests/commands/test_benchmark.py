@@ -132,9 +132,12 @@ def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
 
 def test_step_measures_precisions_side_by_side(corpora, tmp_path):
     options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.steps=1", "benchmark.repeats=1"]
-    expect(0, run(["src/benchmark.py", *options, "benchmark.frames=[8,16]", *SHRUNKEN], corpora, tmp_path))
+    more = ["benchmark.frames=[8,16]", "threads=1", *SHRUNKEN]
+    expect(0, run(["src/benchmark.py", *options, *more], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
-    rows = json.loads((folder / "result.json").read_text())["steps"]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["machine"]["threads"] == 1
+    rows = result["steps"]
     points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
     assert [(row["rnn"], row["precision"]) for row in rows] == points
     assert all(row["port / ours"] > 0 for row in rows)
