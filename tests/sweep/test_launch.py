@@ -25,6 +25,7 @@ from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
+from asr_ablations.sweep.runner import Runner
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import visible_gpus
 
@@ -396,3 +397,59 @@ def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int
     state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
     state.finish(exit_code, None, 0)
     assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)
+
+
+class TimedProcess:
+    """Ends after so many looks at it, each of which takes a second of its arm."""
+
+    begun, failure, memory_kills = True, None, 0
+
+    def __init__(self, looks: int) -> None:
+        self.looks, self.seconds = looks, 0.0
+
+    def exit_code(self) -> int | None:
+        self.seconds += 1
+        return 0 if self.seconds >= self.looks else None
+
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class TimedPlaces:
+    """So many places; an arm takes as long as its name says."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.running, self.started = places, 0, []
+
+    def start(self, arm: FrozenArm) -> TimedProcess | None:
+        if self.running == self.places:
+            return None
+        self.running += 1
+        self.started.append(arm.name)
+        return TimedProcess({"short": 2, "long": 6}[arm.name.split()[0]])
+
+    def free(self, arm: FrozenArm) -> None:
+        self.running -= 1
+
+
+@pytest.mark.parametrize(
+    ("seeds", "last"),
+    [
+        (3, ["long 1", "long 2", "short 1", "short 2"]),
+        (8, ["long 5", "long 6", "long 7", "short 5", "short 6", "short 7"]),
+    ],
+)
+def test_the_last_arms_start_longest_first(
+    seeds: int, last: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
+    names = [f"{arm} {seed}" for seed in range(seeds) for arm in ("short", "long")]
+    arms = [
+        FrozenArm(name, name, tmp_path, tmp_path / name, 0, 1, (f"arm={name.split()[0]}", f"seed={name.split()[1]}"))
+        for name in names
+    ]
+    places = TimedPlaces(2)
+    states = Runner(arms, places, timeout=None, fail_fast=False).run(lambda states: None)
+    assert all(state.status == DONE for state in states)
+    assert places.started[-len(last) :] == last
+    assert places.started[: -len(last)] == names[: -len(last)]
