@@ -206,6 +206,36 @@ def test_slots_wrong_values_are_named(jobs: int, per_gpu: int) -> None:
         machine_slots(jobs, per_gpu, [])
 
 
+def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
+    machine: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The costs of arms come from a table in place of a GPU; what is made of them is the whole of per_gpu=auto."""
+    module = "asr_ablations.sweep.gpu_slots"
+    machine.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    machine.setattr(f"{module}._fits", {})
+    machine.setattr(f"{module}.gpu_memory", lambda: 80 * 2**30)
+    machine.setattr(f"{module}.cores", lambda: 64)
+    measured = []
+
+    def measure_arms(arms: list[FrozenArm], slots: Slots) -> list[Cost]:
+        measured.extend(arm.id for arm in arms)
+        return [Cost(1, 1.0, 1.0, 1, int(float(arm.overrides[0].split("=")[1]) * 2**30), 1) for arm in arms]
+
+    machine.setattr("asr_ablations.sweep.plan.measure_arms", measure_arms)
+    sweep = [
+        FrozenArm(id, id, tmp_path, tmp_path, None, 1, (f"gib={gib}", f"seed={seed}"))
+        for id, gib, seed in [("a", 2.5, 0), ("b", 2.5, 1), ("c", 5.5, 0)]
+    ]
+    assert machine_slots(None, "auto", sweep).per_gpu == 12  # of 6 GiB with CUDA's own, in nine tenths of 80
+    assert machine_slots(None, "auto", sweep[:2]).per_gpu == 24
+    assert len(measured) == 2  # one arm of each kind, once
+    assert "12 arms to a GPU of 80.0 GiB, of which the largest takes 6.0" in capsys.readouterr().out
+    machine.setattr(f"{module}.cores", lambda: 8)
+    assert machine_slots(None, "auto", sweep).per_gpu == 4
+    machine.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine_slots(None, "auto", sweep).per_gpu == 1
+
+
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -46,6 +46,11 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What the arms of all seeds have in common."""
+        return tuple(word for word in self.overrides if not word.startswith("seed="))
+
     def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}

@@ -56,6 +56,7 @@ class Cluster:
         retries: int,
     ) -> None:
         whole("hydra.launcher.cpus", cpus, 1)
+        whole("hydra.launcher.per_gpu", per_gpu, 1)  # auto measures this machine's GPUs, and the arms run on others
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
         slots = machine_slots(jobs, per_gpu, arms)

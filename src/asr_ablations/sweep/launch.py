@@ -66,7 +66,7 @@ def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 
-def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -> None:
+def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int | str = 1) -> None:
     """Print what the arms would cost on this machine. jobs, per_gpu: as in `machine_slots`."""
     from asr_ablations.sweep.plan import show_plan
 

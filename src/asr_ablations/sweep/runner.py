@@ -95,7 +95,7 @@ class Runner:
         waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
         if len(waiting) > LAST * self._side_by_side:
             return waiting
-        return sorted(waiting, key=lambda index: -self._seconds.get(_but_seed(self.states[index].arm), math.inf))
+        return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
         """True if there is nothing to do: another launcher still runs the arm, or has finished it."""
@@ -125,7 +125,7 @@ class Runner:
             state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
             state.not_before = time.monotonic() + RETRY
             if state.status == DONE:
-                self._seconds[_but_seed(state.arm)] = process.seconds
+                self._seconds[state.arm.kind] = process.seconds
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
@@ -160,10 +160,6 @@ class Runner:
             self.stop_signal = number
 
         return {number: signal.signal(number, receive) for number in stopping_signals()}
-
-
-def _but_seed(arm: FrozenArm) -> tuple[str, ...]:
-    return tuple(word for word in arm.overrides if not word.startswith("seed="))
 
 
 def _skip_if_ended(state: State) -> None:
