@@ -249,7 +249,7 @@ def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictCon
     other = cfg.copy()
     other.dropout, other.progress = 0.25, not cfg.progress
     write(run.folder / "config.yaml", OmegaConf.to_yaml(other, resolve=True))
-    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.1 now; "):
+    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.0 now; "):
         Run(cfg).status()
 
 

@@ -217,7 +217,7 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     machine.setattr(f"{module}.cores", lambda: 64)
     measured = []
 
-    def measure_arms(arms: list[FrozenArm], slots: Slots) -> list[Cost]:
+    def measure_arms(arms: list[FrozenArm], threads: int) -> list[Cost]:
         measured.extend(arm.id for arm in arms)
         return [Cost(1, 1.0, 1.0, 1, int(float(arm.overrides[0].split("=")[1]) * 2**30), 1) for arm in arms]
 

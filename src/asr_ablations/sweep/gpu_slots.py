@@ -97,7 +97,7 @@ def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
 
     kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}
     unknown = [arm for kind, arm in kinds.items() if kind not in _fits]
-    for arm, cost in zip(unknown, measure_arms(unknown, Slots(gpus, 1, 1)), strict=True):
+    for arm, cost in zip(unknown, measure_arms(unknown, threads=1), strict=True):
         _fits[arm.kind] = cost.memory
     if not kinds or not (memory := gpu_memory()):
         return 1

@@ -70,7 +70,8 @@ def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int | str 
     """Print what the arms would cost on this machine. jobs, per_gpu: as in `machine_slots`."""
     from asr_ablations.sweep.plan import show_plan
 
-    show_plan(arms, machine_slots(jobs, per_gpu, arms))
+    slots = machine_slots(jobs, per_gpu, arms)
+    show_plan(arms, slots.jobs, slots.threads(len(arms)))
     forget(arms)
 
 
