@@ -1,7 +1,7 @@
 """From composed configs to arms that have run."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hydra.utils import get_method
 from omegaconf import DictConfig
@@ -39,10 +39,10 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
+def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
     """Check every arm and write its config: edits after this change nothing.
 
-    Raises UsageError for the first arm that is wrong.
+    constant: overrides that all arms of the sweep share. Raises UsageError for the first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
@@ -50,8 +50,8 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _keep_previous(cfg, fingerprint)
-        arm = freeze_arm(cfg, fingerprint)
-        Run(cfg, fingerprint).status()  # refuses a folder of another content
+        arm = freeze_arm(cfg, fingerprint, constant)
+        Run(cfg, fingerprint, constant).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
 

@@ -56,7 +56,8 @@ class ProcessesLauncher(Launcher):
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         launch.refuse_a_plan(configs)
-        arms = launch.freeze(configs)
+        assert self.config is not None
+        arms = launch.freeze(configs, list(self.config.hydra.overrides.task))
         if not self.metadata()["search"] and all(map(launch.is_training, configs)):
             print_differences(configs)
         if configs and configs[0].get("plan"):
