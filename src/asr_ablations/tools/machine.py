@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import getpass
 import os
 import resource
 import sys
@@ -18,6 +19,16 @@ from asr_ablations.tools.errors import choices
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def name_the_user() -> None:
+    """Give a user without an entry in the system's list, as in `docker run --user 12345`, a name in this process and
+    those that it starts: PyTorch and others ask for one, and would end with a KeyError.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the second from Python 3.13 on
+        os.environ["USER"] = str(os.getuid())
 
 
 @contextmanager
