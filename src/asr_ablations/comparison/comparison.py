@@ -119,7 +119,8 @@ def compare_runs(
     verdicts = [verdict(contrast, arms, noise) for contrast in measured]
     rows = table_rows(arms, design.sets)
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
-    times, untimed = times_to_accuracy(arms, metric, targets)
+    trained = [] if records.scored else arms  # of systems given by their hypotheses no times are known
+    times, untimed = times_to_accuracy(trained, metric, targets)
     commentary = options.commentary or design.declared
     invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = _without_withdrawn(verdicts, invalid)
@@ -166,6 +167,7 @@ def compare_runs(
         withdrawn=invalid,
         earlier=declared.earlier,
         differences=differences,
+        scored=records.scored,
     )
 
 

@@ -74,6 +74,10 @@ def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]
 
 
 def _training(comparison: Comparison) -> Section:
+    if not any(
+        row[column.key] is not None for row in comparison.rows for column in COLUMNS if column.table == "training"
+    ):
+        return Section("Training")  # of systems that were trained elsewhere nothing is known
     columns = _shown("training", comparison.rows)
     timed = of_one_hour(comparison.arms)
     rows = {
