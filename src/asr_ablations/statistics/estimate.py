@@ -252,7 +252,9 @@ def _speaker_noise(
     assert first.totals is not None
     assert first.units is not None
     interval = speaker_interval(np.sum(means, axis=0), first.totals, first.units)
-    several = first.speakers is not None and len(np.unique(first.speakers)) > 1
+    unit = UTTERANCES if first.speakers is None else first.unit
+    if unit not in UNKNOWN and len(np.unique(first.units)) < 2:
+        unit = ONE_SPEAKER
     carriers = mass_of or [sample for _, sample in terms]
     mass = np.sum([sample.errors.mean(axis=0) for sample in carriers if sample.errors is not None], axis=0)
     by_unit = np.bincount(units_of(first.units), weights=mass)
@@ -260,7 +262,7 @@ def _speaker_noise(
     effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
     degrees = (effective if scale == "relative" else drawn) - 1
     part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
-    return _Speakers(part, drawn, effective, first.unit if several or first.unit in UNKNOWN else ONE_SPEAKER)
+    return _Speakers(part, drawn, effective, unit)
 
 
 def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = "points") -> _Speakers:
