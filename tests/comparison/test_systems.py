@@ -77,6 +77,17 @@ def test_without_speakers_the_sentence_says_utterances() -> None:
     assert "speakers;" not in verdict.sentence.replace(said, "")
 
 
+def test_own_runs_whose_recordings_hold_several_utterances_say_files() -> None:
+    """As a manifest without speakers has them."""
+    comparison = compared({"base": 0.15, "mine": 0.10}, 3)
+    runs = [
+        replace(run, utterances=[{**row, "unit": f"file {row['id'][:5]}", "speaker": ""} for row in run.utterances])
+        for run in comparison.runs
+    ]
+    (verdict,) = compare_runs(Records(runs), Options(), "own").answer
+    assert "3 seeds, 10 files; speakers unknown, so the interval is too narrow" in verdict.sentence
+
+
 def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
     comparison = compared({"base": 0.15, "mine": 0.10}, 1)
     (verdict,) = comparison.answer

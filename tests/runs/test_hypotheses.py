@@ -13,8 +13,9 @@ from asr_ablations.runs.hypotheses import entries
 from asr_ablations.runs.hypotheses.entries import Reading, Texts
 from asr_ablations.runs.hypotheses.formats import read_texts
 from asr_ablations.runs.hypotheses.normalisation import normalisation
-from asr_ablations.runs.hypotheses.scoring import Scoring, score, speakers_of
+from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
 from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given, speakers_in, to_records
+from asr_ablations.tools.checks import speakers_of
 from asr_ablations.tools.errors import UsageError
 from tests.helpers import hypotheses as toolkits
 
@@ -156,7 +157,9 @@ def test_both_sides_are_normalised() -> None:
     assert (row["reference"], row["hypothesis"], row["words"], row["substitutions"]) == ("it is", "it is", 2, 0)
     raw = score("test", given(a="It IS."), [given(a="it is")], Scoring())
     assert raw.rows[0][0]["substitutions"] == 2
-    assert any("case and punctuation alone make 100 % of the errors" in warning for warning in raw.warnings)
+    (warning,) = about_signs("made", raw.rows[0], Scoring())
+    assert "test: case and punctuation alone make 100 % of the errors of made" in warning
+    assert not about_signs("made", scored.rows[0], Scoring())
 
 
 @pytest.mark.parametrize(("missing", "ids", "deletions"), [("empty", ["a", "b"], 1), ("skip", ["a"], 0)])

@@ -9,13 +9,12 @@ from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.hypotheses.entries import Entry, Texts
 from asr_ablations.runs.hypotheses.normalisation import MEANING, normalisation, without_punctuation
 from asr_ablations.runs.record import UtteranceRow
+from asr_ablations.tools.checks import some_of, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
 
 MISSING = ("refuse", "empty", "skip")
 UNKNOWN = "utterance"
 """The kind of unit of an utterance whose speaker is not known."""
-SHOWN = 5
-"""Ids that a message lists."""
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
@@ -46,7 +45,7 @@ class Scoring:
         if self.speaker_of is not None and self.speakers is not None:
             raise UsageError("--speaker-of and --utt2spk: expected one of them")
         if self.speaker_of is not None:
-            _pattern(self.speaker_of)
+            speakers_of([], self.speaker_of, "--speaker-of")
 
     @property
     def meaning(self) -> str:
@@ -86,7 +85,6 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
             row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis, **counts}
             rows.append(row | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
         scored.rows.append(rows)
-        scored.warnings += _about_signs(file, set_, spoken, ids, rows, scoring)
     scored.utterances = len(ids)
     return scored
 
@@ -132,7 +130,7 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
             other = [id_ for id_ in own if id_ in references.entries and not _same(file, references, id_)]
             if other:
                 warnings.append(
-                    f"{file.source}: its own references differ in {_named(other)}: {references.source} counts"
+                    f"{file.source}: its own references differ in {some_of(other)}: {references.source} counts"
                 )
         return references.entries
     spoken: dict[str, Entry] = {}
@@ -161,7 +159,7 @@ def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str])
     changed = [id_ for id_ in file.entries if id_ not in spoken and id_.lower() in own]
     if not changed or len(renamed) < len(file.entries):
         return file
-    warnings.append(f"{file.source}: {_named(changed)} are the references' in another case, and count as these")
+    warnings.append(f"{file.source}: {some_of(changed)} are the references' in another case, and count as these")
     return replace(file, entries=renamed)
 
 
@@ -176,11 +174,6 @@ def _words(text: str | None) -> list[str]:
 def _cut(text: str | None) -> str:
     words = text or ""
     return repr(words if len(words) <= 40 else f"{words[:37]}...")
-
-
-def _named(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"
 
 
 def _common(
@@ -198,7 +191,7 @@ def _common(
                 f"read as {file.format}"
             )
         lacking = [
-            f"{what} {_named(ids)}"
+            f"{what} {some_of(ids)}"
             for what, ids in (("no hypothesis for", missing), ("no reference for", additional))
             if ids
         ]
@@ -209,9 +202,9 @@ def _common(
             )
         if missing:
             how = "counted as empty" if scoring.missing == "empty" else "left out of all files"
-            warnings.append(f"{set_}: {file.source} has no hypothesis for {_named(missing)}: {how}")
+            warnings.append(f"{set_}: {file.source} has no hypothesis for {some_of(missing)}: {how}")
         if additional:
-            warnings.append(f"{set_}: {file.source} has no reference for {_named(additional)}: left out")
+            warnings.append(f"{set_}: {file.source} has no reference for {some_of(additional)}: left out")
         if scoring.missing == "skip":
             kept -= set(missing)
     if not kept:
@@ -240,7 +233,7 @@ def _chosen(
         chosen[id_] = min(readings, key=lambda text: _distance(text, said))
     if several:
         warnings.append(
-            f"{set_}: the references of {_named(several)} have alternatives {{ a / b }}: the reading that all files "
+            f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading that all files "
             "together are nearest to counts"
         )
     return chosen
@@ -279,7 +272,7 @@ def _speakers(
         return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
     if len(unknown) < len(ids):
         warnings.append(
-            f"{set_}: {_named(unknown)} of {len(ids)} have no speaker, so utterances are drawn in place of them"
+            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn in place of them"
         )
     elif len(ids) > 1:
         warnings.append(f"{set_}: speakers are unknown{_proposal(ids)}")
@@ -291,7 +284,7 @@ def _known_speakers(
 ) -> dict[str, str]:
     if scoring.speakers is not None:
         if lacking := [id_ for id_ in ids if id_ not in scoring.speakers]:
-            raise UsageError(f"--utt2spk: no speaker for {_named(lacking)}")
+            raise UsageError(f"--utt2spk: no speaker for {some_of(lacking)}")
         return {id_: scoring.speakers[id_] for id_ in ids}
     if scoring.speaker_of is not None:
         return speakers_of(ids, scoring.speaker_of, "--speaker-of")
@@ -300,25 +293,6 @@ def _known_speakers(
         or next((e.speaker for file in files if (e := file.entries.get(id_)) and e.speaker), "")
         for id_ in ids
     }
-
-
-def speakers_of(ids: Iterable[str], pattern: str, option: str) -> dict[str, str]:
-    """The first group of the pattern in each id. Raises UsageError for ids in which it is not found."""
-    compiled = _pattern(pattern, option)
-    found = {id_: match[1] if (match := compiled.search(id_)) else None for id_ in ids}
-    if lacking := [id_ for id_, speaker in found.items() if not speaker]:
-        raise UsageError(f"{option}={pattern}: finds no speaker in {_named(lacking)}")
-    return {id_: speaker for id_, speaker in found.items() if speaker}
-
-
-def _pattern(pattern: str, option: str = "--speaker-of") -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"{option}={pattern}: no regular expression: {error}") from error
-    if compiled.groups < 1:
-        raise UsageError(f"{option}={pattern}: expected a group for the speaker, as in ^([^-]+)-")
-    return compiled
 
 
 def _proposal(ids: Sequence[str]) -> str:
@@ -334,15 +308,8 @@ def _proposal(ids: Sequence[str]) -> str:
     return "; --speaker-of REGEX or --utt2spk FILE names them"
 
 
-def _about_signs(
-    file: Texts,
-    set_: str,
-    spoken: Mapping[str, Entry],
-    ids: Sequence[str],
-    rows: Sequence[UtteranceRow],
-    scoring: Scoring,
-) -> list[str]:
-    """A warning where case and punctuation alone make a tenth of the errors of a file."""
+def about_signs(source: str, rows: Sequence[UtteranceRow], scoring: Scoring) -> list[str]:
+    """A warning where case and punctuation alone make a tenth of the errors of a file. rows: of one set."""
     if scoring.normalise not in ("none", "case"):
         return []
     errors = bare = 0
@@ -354,6 +321,5 @@ def _about_signs(
     if not errors or errors - bare < WORTH_A_WARNING * errors:
         return []
     share = 100 * (errors - bare) / errors
-    return [
-        f"{set_}: case and punctuation alone make {share:.0f} % of the errors of {file.source}: --normalise punctuation"
-    ]
+    signs = f"case and punctuation alone make {share:.0f} % of the errors of {source}"
+    return [f"{rows[0]['set']}: {signs}: --normalise punctuation scores words alone"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, lines_of
 from asr_ablations.runs.hypotheses.formats import read_texts, recognise
-from asr_ablations.runs.hypotheses.scoring import Scoring, score
+from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
 from asr_ablations.runs.hypotheses.tables import NAMES as COLUMNS
 from asr_ablations.runs.record import ONE_SYSTEM, SYSTEM, RunRecord, Summary, UtteranceRow
 from asr_ablations.runs.records import Records
@@ -170,6 +170,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
             if len(known) != len(seeds):
                 counts = f"{len(known)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
                 raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
+            warnings += about_signs(systems[name][set_][0].source, seeds[0], scoring)
             rows[name] = [[*before, *own] for before, own in zip(known, seeds, strict=True)]
         texts = references.get(set_)
         source = f"{texts.source} ({texts.format})" if texts else "the references in the files"
