@@ -1,7 +1,6 @@
 """Systems of any toolkit: the sentence, the units, and NIST's, jiwer's and Kaldi's numbers."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records
 from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.statistics.intervals import speaker_interval
+from asr_ablations.statistics.sample import Array
 from asr_ablations.tools.errors import UsageError
 from tests.helpers import hypotheses as toolkits
 from tests.helpers.invented_records import record
@@ -205,9 +205,7 @@ def test_counts_are_jiwers() -> None:
     assert ours.cer == pytest.approx(jiwer.cer(list(SPOKEN.values()), [heard[id_] for id_ in SPOKEN]))
 
 
-def compute_wer_bootci(
-    errors: Sequence[float], words: Sequence[float], replications: int = 10_000
-) -> tuple[float, float]:
+def compute_wer_bootci(errors: Array, words: Array, replications: int = 10_000) -> tuple[float, float]:
     """Kaldi's compute-wer-bootci, written down from its description: utterances are drawn with replacement, as many as
     there are; the interval is the mean of the replications' rates ± 1.96 times their deviation (Bisani & Ney 2004).
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, lines_of
+from asr_ablations.runs.hypotheses.entries import Reading, Texts, lines_of
 from asr_ablations.runs.hypotheses.formats import read_texts, recognise
 from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
 from asr_ablations.runs.hypotheses.tables import NAMES as COLUMNS
@@ -49,7 +49,7 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
         if not pattern:
             raise UsageError(f"{word}: expected {name}=FILE, or a pattern of files, one for each seed")
         files = given.systems.setdefault(name, {}).setdefault(set_, [])
-        files += _files(word, pattern)
+        files += files_of(word, pattern)
         if len(set(files)) < len(files):
             raise UsageError(f"{word}: a file of {name} is given twice")
     for word in references:
@@ -66,8 +66,8 @@ def _set_and_path(text: str) -> tuple[str, str]:
     return (head, path) if colon and NAME.fullmatch(head) and not Path(text).exists() else ("", text)
 
 
-def _files(word: str, pattern: str) -> list[Path]:
-    """The files of a pattern in the order of their numbers."""
+def files_of(word: str, pattern: str) -> list[Path]:
+    """The files of a pattern in the order of their numbers. word: as it was typed, for the error where none fits."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [Path(pattern)]
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
@@ -121,7 +121,7 @@ def read_given(
     }
     systems = {
         name: {
-            set_: [_hypotheses(path, format_, set_, columns, references.get(set_)) for path in paths]
+            set_: [read_system(path, format_, references.get(set_), set_, columns) for path in paths]
             for set_, paths in by_set.items()
         }
         for name, by_set in given.systems.items()
@@ -138,13 +138,16 @@ def _of_references(path: Path, format_: str | None) -> str | None:
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
 
 
-def _hypotheses(
-    path: Path, format_: str | None, set_: str, columns: Mapping[str, str], references: Texts | None
+def read_system(
+    path: Path,
+    format_: str | None,
+    references: Texts | None = None,
+    set_: str = "",
+    columns: Mapping[str, str] | None = None,
 ) -> Texts:
-    segments: Mapping[str, Entry] | None = (
-        references.entries if references is not None and references.format == "stm" else None
-    )
-    return read_texts(path, format_, Reading(False, set_ or None, columns), segments)
+    """A file of hypotheses. references: of its set; where they are an STM, a CTM's words go into its segments."""
+    segments = references.entries if references is not None and references.format == "stm" else None
+    return read_texts(path, format_, Reading(False, set_ or None, columns or {}), segments)
 
 
 def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scoring, declared: Json) -> Records:
