@@ -19,6 +19,7 @@ from tests.helpers.run_folders import write_sweep
 
 RNN = {"factor": "rnn", "question": "Is a GRU as good?", "baseline": "lstm"}
 SPOKEN = toolkits.references()
+PAGE = REPOSITORY / "docs" / "python.md"
 NOTEBOOKS = sorted((REPOSITORY / "docs").glob("*.ipynb"))
 
 
@@ -160,6 +161,21 @@ def test_a_run_transcribes(memorised_run: Path) -> None:
     transcript = aa.load(memorised_run).transcribe(row["audio"])
     assert transcript.text == row["hypothesis"]
     assert all(0 <= word.confidence <= 1 and word.start < word.end for word in transcript.words)
+
+
+def test_the_systems_of_the_page_run(tmp_path: Path) -> None:
+    first, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert "of these systems alone, 3 speakers" in in_python(first, tmp_path)
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_runs_of_the_page_run(memorised_run: Path, tmp_path: Path) -> None:
+    _, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    audio = aa.open(memorised_run).utterances(memorised_run.name)[0]["audio"]
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "rnn_type").symlink_to(memorised_run.parent)
+    in_python(second.replace('"a.wav"', f'"{audio}"'), tmp_path)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

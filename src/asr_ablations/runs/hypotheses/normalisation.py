@@ -3,8 +3,9 @@
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 
-from asr_ablations.tools.errors import choices, require
+from asr_ablations.tools.errors import UsageError, choices
 
 NAMES = ("none", "case", "punctuation", "whisper")
 MEANING = {
@@ -56,7 +57,8 @@ def _bare(word: str) -> str:
 
 
 def _whisper() -> Callable[[str], str]:
-    require("normalise", "--normalise whisper", "whisper_normalizer")
+    if find_spec("whisper_normalizer") is None:
+        raise UsageError("--normalise whisper: needs whisper_normalizer; pip install whisper-normalizer installs it")
     from whisper_normalizer.english import EnglishTextNormalizer
 
     normalizer = EnglishTextNormalizer()
