@@ -96,6 +96,20 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert texts(read(tmp_path / "own.jsonl", content, columns=named)) == HEARD
 
 
+def test_a_named_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
+    """One that some files lack is not: systems come from different tools."""
+    (tmp_path / "a.csv").write_text("Utterance,Said\nu,x\n")
+    (tmp_path / "b.jsonl").write_text('{"id": "u", "text": "y"}\n')
+    (tmp_path / "ref").write_text("u x\n")
+    systems = parse([f"a={tmp_path}/a.csv", f"b={tmp_path}/b.jsonl"], [f"{tmp_path}/ref"])
+    known, _ = read_given(systems, None, columns("hypothesis=Said"))
+    assert [texts(known[name][""][0]) for name in ("a", "b")] == [{"u": "x"}, {"u": "y"}]
+    with pytest.raises(
+        UsageError, match=r"--columns id=utt: expected a column of some file; read were Said, Utterance"
+    ):
+        read_given(systems, None, columns("id=utt,hypothesis=Said"))
+
+
 def test_segments_of_one_recording_have_ids_of_their_own(tmp_path: Path) -> None:
     rows = [
         {"audio_filepath": "a.wav", "offset": start, "duration": 1, "pred_text": "x", "text": "x"} for start in (0, 1.5)
@@ -223,6 +237,8 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "comments alone": (";; one\n;; two\n", {}, "it holds comments alone"),
     "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a stands in line 1 already"),
     "trn: mixed with kaldi": ("one (a)\ntwo (b)\nc three\n", {}, ":3: expected words (id), found 'c three'"),
+    "sentences without ids": ("a one\nb two\na three\n", {}, "; --format lines reads sentences without ids"),
+    "csv: unknown columns": ("when,words\n1,x\n", {"format": "csv"}, "no column of the hypothesis among when, words"),
     "kaldi: an id twice": ("a one\nb two\na three\n", {}, ":3: the id a stands in line 1 already"),
     "json: broken": ('{"id": "a", "text": "x"}\n{"id": \n', {}, ":2: no JSON: "),
     "json: a list of numbers": ("[\n1,\n2]\n", {"format": "json"}, "entry 1 is no object"),
@@ -253,7 +269,6 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "json: another set": ('{"id": "a", "text": "x", "set": "p"}\n', {"set": "q"}, "it holds no set q; expected p"),
     "csv: a short row": ("id,text\na,x\nb\n", {}, ":3: 1 fields, expected 2 as in the head"),
     "csv: no rows": ("id,text\n", {}, "it has a head and no rows"),
-    "columns: a wrong name": ("id,text\na,x\n", {"columns": {"id": "utt"}}, "--columns id=utt: expected a column of"),
     "icefall: no hypothesis": ("a:\tref=['x']\n", {}, "the id a has no hyp"),
     "icefall: no list": ("a:\tref=['x']\na:\thyp=[x]\n", {}, ":2: expected a list of words in quotes, found '[x]'"),
     "icefall: an id twice": (

@@ -31,12 +31,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Texts:
-    """The content of a file, by id in the order of the file. format: as it was read; notes: what a user should know."""
+    """The content of a file, by id in the order of the file. format: as it was read; notes: what a user should know;
+    columns: of a table, the names of those that were read.
+    """
 
     source: str
     format: str
     entries: dict[str, Entry]
     notes: list[str] = field(default_factory=list)
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,12 @@ def _text(path: Path, number: int, line: bytes) -> str:
     return text
 
 
-def unique(path: Path, entries: Sequence[tuple[int, Entry]]) -> dict[str, Entry]:
-    """The entries by id. Raises UsageError for an id that stands twice: which one counts is not known."""
+def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> dict[str, Entry]:
+    """The entries by id. hint: the end of the error for an id that stands twice: which one counts is not known."""
     by_id: dict[str, Entry] = {}
     places: dict[str, int] = {}
     for number, entry in entries:
         if entry.id in by_id:
-            raise UsageError(f"{path}:{number}: the id {entry.id} stands in line {places[entry.id]} already")
+            raise UsageError(f"{path}:{number}: the id {entry.id} stands in line {places[entry.id]} already{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id

@@ -60,7 +60,7 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
             ("ctm", lambda line: CTM.match(line) is not None),
         )
     }
-    if is_head(lines[0][1]):
+    if path.suffix.lower() in (".csv", ".tsv") or is_head(lines[0][1]):
         return "csv"
     name = max(share, key=lambda one: share[one])
     if share[name] < MOSTLY:

@@ -33,7 +33,8 @@ def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, line in lines:
         id_, _, words = line.strip().replace("\t", " ").partition(" ")
         entries.append((number, Entry(id_, words.strip())))
-    return Texts(str(path), "kaldi", unique(path, entries))
+    hint = "; --format lines reads sentences without ids"
+    return Texts(str(path), "kaldi", unique(path, entries, hint))
 
 
 def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:

@@ -126,6 +126,15 @@ def read_given(
         }
         for name, by_set in given.systems.items()
     }
+    read = {
+        column for by_set in systems.values() for files in by_set.values() for file in files for column in file.columns
+    }
+    read |= {column for file in references.values() for column in file.columns}
+    for what, name in columns.items():
+        if name not in read:
+            raise choices(
+                f"--columns {what}", name, f"a column of some file; read were {', '.join(sorted(read)) or 'none'}"
+            )
     return systems, references
 
 

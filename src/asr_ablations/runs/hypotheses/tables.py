@@ -8,18 +8,18 @@ from pathlib import Path, PurePosixPath
 
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.runs.hypotheses.plain import Lines
-from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.errors import UsageError
 
 ID, TEXT, REFERENCE, SPEAKER, AUDIO, SET = "id", "hypothesis", "reference", "speaker", "audio", "set"
 NAMES: dict[str, tuple[str, ...]] = {
-    ID: ("id", "utt_id", "uttid", "utterance_id", "utt", "key"),
+    ID: ("id", "utt_id", "uttid", "utterance_id", "utt", "utterance", "key"),
     TEXT: ("pred_text", "hypothesis", "prediction", "predicted", "pred", "hyp", "predictions", "hypotheses"),
     REFERENCE: ("reference", "ref", "references", "target", "ground_truth", "gold", "label"),
     SPEAKER: ("speaker", "speaker_id", "spk", "spk_id", "client_id"),
     AUDIO: ("audio_filepath", "audio", "wav", "path", "file"),
     SET: ("set",),
 }
-"""The usual names of columns, by what they hold."""
+"""The usual names of columns, by what they hold; upper and lower case are one."""
 TEXTS = (TEXT, REFERENCE, SPEAKER)
 EITHER = ("text", "transcript", "transcription", "sentence")
 """Columns that hold the reference where there is a hypothesis beside them, or in a table of references."""
@@ -71,7 +71,7 @@ def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 def is_head(line: str) -> bool:
     """True if a line names columns of a table of utterances."""
-    words = {word.strip().strip('"') for word in line.replace("\t", ",").replace(";", ",").split(",")}
+    words = {word.strip().strip('"').lower() for word in line.replace("\t", ",").replace(";", ",").split(",")}
     known = {*EITHER, *(name for names in NAMES.values() for name in names)}
     return len(words) > 1 and len(words & known) > 1
 
@@ -99,7 +99,7 @@ def _table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, obje
             _seconds(path, number, row, "duration", math.inf),
         )
         entries.append((number, entry))
-    return Texts(str(path), format_, unique(path, entries), notes)
+    return Texts(str(path), format_, unique(path, entries), notes, tuple(columns.values()))
 
 
 def _of_set(
@@ -117,16 +117,17 @@ def _of_set(
 
 
 def _columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
-    """The names of the columns by what they hold. Raises UsageError where no text is found, or one is named twice."""
+    """The names of the columns by what they hold: those of --columns, where the table has them, else the usual ones.
+    Raises UsageError where no text is found.
+    """
     columns: dict[str, str] = {}
+    spelled = {str(name).lower(): str(name) for name in reversed([*row])}
     for what, usual in NAMES.items():
-        if (name := reading.columns.get(what)) is not None:
-            if name not in row:
-                raise choices(f"--columns {what}", name, f"a column of {path}: {', '.join(map(str, row))}")
-            columns[what] = name
-        elif names := [name for name in usual if name in row]:
+        if (name := reading.columns.get(what)) in row:
+            columns[what] = str(name)
+        elif names := [spelled[name] for name in usual if name in spelled]:
             columns[what] = names[0]
-    either = [name for name in EITHER if name in row and name not in columns.values()]
+    either = [spelled[name] for name in EITHER if name in spelled and spelled[name] not in columns.values()]
     wanted = REFERENCE if reading.references or TEXT in columns else TEXT
     if wanted not in columns and either:
         columns[wanted] = either[0]
