@@ -23,7 +23,8 @@ from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.hypotheses.formats import FORMATS
 from asr_ablations.runs.hypotheses.normalisation import NAMES
 from asr_ablations.runs.hypotheses.scoring import MISSING, Scoring
-from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given, speakers_in
+from asr_ablations.runs.hypotheses.speakers import speakers_in
+from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed

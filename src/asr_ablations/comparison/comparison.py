@@ -124,7 +124,7 @@ def compare_runs(
     commentary = options.commentary or design.declared
     invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = _without_withdrawn(verdicts, invalid)
-    differences = _differences(design, arms)
+    differences = [] if records.scored else _differences(design, arms)  # systems differ in all that is not known
     declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
         title=title,

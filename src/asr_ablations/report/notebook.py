@@ -15,10 +15,8 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.systems import compare_systems
-from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts
-from asr_ablations.runs.hypotheses.formats import read_texts
 from asr_ablations.runs.hypotheses.scoring import Scoring
-from asr_ablations.runs.hypotheses.systems import files_of, read_system, speakers_in
+from asr_ablations.runs.hypotheses.values import Hypotheses, seeds_of, speakers_of_texts, texts_of
 from asr_ablations.runs.record import RunRecord, UtteranceRow
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.records import load as load_records
@@ -261,12 +259,6 @@ def open(*folders: Path_) -> Runs:
     return Runs(paths, load_records(paths))
 
 
-Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
-"""A file or a pattern of files, one per seed; or the texts of one system, by place or by id; or a list of any of these,
-one per seed.
-"""
-
-
 def compare(
     systems: Mapping[str, Hypotheses],
     references: Path_ | Sequence[str] | Mapping[str, str] | None = None,
@@ -294,65 +286,13 @@ def compare(
     """
     if not systems:
         raise UsageError("compare(): expected systems by name, as in {'base': [...], 'mine': [...]}")
-    spoken = None if references is None else _one(references, "references", format, references=True)
-    read = {name: {set: _seeds(value, name, format, spoken)} for name, value in systems.items()}
-    by_id = _speakers(speakers, spoken, read, set)
+    spoken = None if references is None else texts_of(references, "references", format, references=True)
+    read = {name: {set: seeds_of(value, name, format, spoken)} for name, value in systems.items()}
+    by_id = speakers_of_texts(speakers, spoken, read, set)
     scoring = Scoring(normalise, missing, by_id, speaker_of)
     known = {} if spoken is None else {set: spoken}
     options = Options(baseline, [], metric, set)
     return Result(compare_systems(read, known, scoring, options, seeds=seeds, margin=margin))
-
-
-def _seeds(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
-    """The texts of a system, one for each seed."""
-    if isinstance(value, (str, Path)):
-        return [read_system(path, format_, spoken) for path in files_of(name, str(value))]
-    if isinstance(value, Mapping):
-        return [_one(value, name, format_)]
-    values = list(value)
-    if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
-        return [_one(values, name, format_)]
-    for one in values:
-        if not isinstance(one, (str, Path, Mapping, Sequence)):
-            raise UsageError(f"{name}: expected texts, or files; found {str(one)[:60]!r}")
-    seeds = []
-    for number, one in enumerate(values):
-        of_file = isinstance(one, (str, Path))
-        seeds.append(
-            read_system(Path(one), format_, spoken) if of_file else _one(one, f"{name}, seed {number}", format_)
-        )
-    if not seeds:
-        raise UsageError(f"{name}: expected texts, or files; found none")
-    return seeds
-
-
-def _one(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
-    """A file, texts by id, or texts in an order, whose ids are then 1, 2, …"""
-    if isinstance(value, (str, Path)):
-        return read_texts(Path(value), format_, Reading(references))
-    by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
-    for id_, text in by_id.items():
-        if not isinstance(text, str):
-            raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
-    if not by_id:
-        raise UsageError(f"{name}: expected texts; found none")
-    return Texts(name, "texts", {str(id_): Entry(str(id_), text) for id_, text in by_id.items()})
-
-
-def _speakers(
-    value: Path_ | Sequence[str] | Mapping[str, str] | None,
-    spoken: Texts | None,
-    systems: Mapping[str, Mapping[str, Sequence[Texts]]],
-    set_: str,
-) -> Mapping[str, str] | None:
-    if value is None or isinstance(value, Mapping):
-        return value
-    if isinstance(value, (str, Path)):
-        return speakers_in(Path(value))
-    first = spoken or next(iter(systems.values()))[set_][0]
-    if len(value) != len(first.entries):
-        raise UsageError(f"speakers: {len(value)} for {len(first.entries)} utterances; expected one for each")
-    return dict(zip(first.entries, map(str, value), strict=True))
 
 
 class Model:

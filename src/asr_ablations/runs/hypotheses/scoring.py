@@ -8,19 +8,12 @@ from itertools import product
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.hypotheses.entries import Entry, Texts
 from asr_ablations.runs.hypotheses.normalisation import MEANING, normalisation, without_punctuation
+from asr_ablations.runs.hypotheses.speakers import speakers_and_units
 from asr_ablations.runs.record import UtteranceRow
 from asr_ablations.tools.checks import some_of, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
 
 MISSING = ("refuse", "empty", "skip")
-UNKNOWN = "utterance"
-"""The kind of unit of an utterance whose speaker is not known."""
-HABITS = (
-    (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
-    (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
-    (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
-)
-"""Forms of ids, the pattern that takes the speaker from each, and its name."""
 WORTH_A_WARNING = 0.1
 """Share of the errors that case and punctuation may make alone without a warning."""
 MOST_READINGS = 256
@@ -73,7 +66,7 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     ids = _common(set_, spoken, files, scoring, scored.warnings)
     normalise = _remembered(normalisation(scoring.normalise))
     chosen = _chosen(set_, {id_: spoken[id_] for id_ in ids}, files, normalise, scored.warnings)
-    speakers = _speakers(set_, ids, spoken, files, scoring, scored.warnings)
+    speakers = speakers_and_units(set_, ids, spoken, files, scoring.speakers, scoring.speaker_of, scored.warnings)
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for file in files:
         rows: list[UtteranceRow] = []
@@ -255,57 +248,6 @@ def _readings(id_: str, text: str) -> list[str]:
     if count > MOST_READINGS:
         raise UsageError(f"{id_}: its alternatives have {count} readings; expected at most {MOST_READINGS}")
     return [" ".join(word for word in " ".join(reading).split() if word != "@") for reading in product(*options)]
-
-
-def _speakers(
-    set_: str,
-    ids: Sequence[str],
-    spoken: Mapping[str, Entry],
-    files: Sequence[Texts],
-    scoring: Scoring,
-    warnings: list[str],
-) -> dict[str, dict[str, str]]:
-    """The columns speaker and unit by id; where a speaker is not known the utterance is the unit."""
-    speakers = _known_speakers(ids, spoken, files, scoring)
-    unknown = [id_ for id_ in ids if not speakers[id_]]
-    if not unknown:
-        return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
-    if len(unknown) < len(ids):
-        warnings.append(
-            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn in place of them"
-        )
-    elif len(ids) > 1:
-        warnings.append(f"{set_}: speakers are unknown{_proposal(ids)}")
-    return {id_: {"speaker": "", "unit": f"{UNKNOWN} {id_}"} for id_ in ids}
-
-
-def _known_speakers(
-    ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts], scoring: Scoring
-) -> dict[str, str]:
-    if scoring.speakers is not None:
-        if lacking := [id_ for id_ in ids if id_ not in scoring.speakers]:
-            raise UsageError(f"--utt2spk: no speaker for {some_of(lacking)}")
-        return {id_: scoring.speakers[id_] for id_ in ids}
-    if scoring.speaker_of is not None:
-        return speakers_of(ids, scoring.speaker_of, "--speaker-of")
-    return {
-        id_: spoken[id_].speaker
-        or next((e.speaker for file in files if (e := file.entries.get(id_)) and e.speaker), "")
-        for id_ in ids
-    }
-
-
-def _proposal(ids: Sequence[str]) -> str:
-    """The pattern by which the ids seem to name speakers; it is proposed, since it may be wrong."""
-    for form, pattern, name in HABITS:
-        if all(re.fullmatch(form, id_) for id_ in ids):
-            speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}
-            if 1 < len(speakers) < len(ids):
-                return (
-                    f"; ids of the form {name} would give {len(speakers)} ({', '.join(sorted(speakers)[:3])}, …): "
-                    f"--speaker-of '{pattern}' if that is so"
-                )
-    return "; --speaker-of REGEX or --utt2spk FILE names them"
 
 
 def about_signs(source: str, rows: Sequence[UtteranceRow], scoring: Scoring) -> list[str]:

@@ -93,18 +93,6 @@ def columns(text: str | None) -> dict[str, str]:
     return named
 
 
-def speakers_in(path: Path) -> dict[str, str]:
-    """Kaldi's utt2spk: lines of id and speaker. Raises UsageError for other lines, and for an id with two speakers."""
-    speakers: dict[str, str] = {}
-    for number, line in lines_of(path):
-        fields = line.split()
-        if len(fields) != 2:
-            raise UsageError(f"{path}:{number}: expected id and speaker, found {line[:60]!r}")
-        if speakers.setdefault(fields[0], fields[1]) != fields[1]:
-            raise UsageError(f"{path}:{number}: {fields[0]} has the speaker {speakers[fields[0]]} already")
-    return speakers
-
-
 def read_given(
     given: Given, format_: str | None, columns: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, list[Texts]]], dict[str, Texts]]:
