@@ -79,7 +79,7 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
         ),
         (
             ["base=exp/base/seed0/hyp.trn", "--references", "ref.trn", "--allow", "rnn"],
-            "--allow and --target are for runs",
+            "--allow is for runs; of systems nothing is known",
         ),
         (
             ["base=exp/base/seed0/hyp.trn", "--references", "ref.trn", "--columns", "x=y"],

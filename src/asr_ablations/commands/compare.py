@@ -5,6 +5,7 @@ python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
+python src/compare.py outputs/short --long outputs/long    whether short runs tell what the same arms do, trained longer
 python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/, and
                                                            of those whose records lie in sweeps/records/ already
 python src/compare.py --unpack                             those records as outputs/, where a sweep goes on from them
@@ -77,6 +78,9 @@ def parser() -> argparse.ArgumentParser:
         help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
     )
     arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
+    arguments.add_argument(
+        "--long", metavar="FOLDER", type=as_folder, help="a sweep of the same arms, trained longer, to set beside it"
+    )
     arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")
     arguments.add_argument(
         "--target",
@@ -163,8 +167,9 @@ def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Compa
         raise UsageError(f"{others[0]}: expected NAME=FILE, as the other systems are given")
     if not systems:
         raise UsageError("--references: no system is given; expected NAME=FILE, as in base=a/hyp.trn mine=b/hyp.trn")
-    if options.allow or options.target:
-        raise UsageError("--allow and --target are for runs; of hypotheses nothing else is known")
+    for option in ("allow", "target", "long"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
     speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
     scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of)
     files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
@@ -206,6 +211,10 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
     (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
+    if options.long:
+        from asr_ablations.comparison.comparison import compare
+
+        written += write_beside(comparison, compare([Path(options.long)], _settings(options)), folder)
     if not options.no_page:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page
@@ -219,6 +228,17 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
         print(log_comparison(comparison, options.wandb_log, folder))
     return 0
+
+
+def write_beside(short: "Comparison", long: "Comparison", folder: Path) -> list[Path]:
+    """Print and write what short runs tell of long ones."""
+    from asr_ablations.comparison.short_runs import short_runs
+    from asr_ablations.report.short_runs import short_runs_section, write_short_runs
+    from asr_ablations.report.terminal import print_section
+
+    both = short_runs(short, long)
+    print_section(short_runs_section(both))
+    return write_short_runs(both, folder)
 
 
 def inspect_single(comparison: "Comparison") -> "list[Inspected]":

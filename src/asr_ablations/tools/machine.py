@@ -118,6 +118,26 @@ def visible_gpus() -> list[str]:
         return []
 
 
+def gpu_memory() -> int:
+    """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        handles = [by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu) for gpu in visible_gpus()]
+        return min((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
+    except pynvml.NVMLError:
+        return 0
+
+
+def mps_is_on() -> bool:
+    """True if NVIDIA's Multi-Process Service runs here, by whose daemon processes compute on one GPU at the same time;
+    without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
+    """
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+
+
 def gpu_names() -> list[str]:
     """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
     if not (visible := visible_gpus()):
