@@ -148,6 +148,7 @@ def documented(tmp_path_factory):
             f"speechbrain/{arm}.txt": toolkits.speechbrain(texts, spoken),
             f"kaldi/{arm}.txt": toolkits.kaldi(texts),
             f"tables/{arm}.csv": toolkits.table(texts, spoken),
+            f"own/{arm}.csv": "name,said\n" + "".join(f"{id_},{text}\n" for id_, text in texts.items()),
             f"lines/{arm}.txt": "".join(f"{text}\n" for text in texts.values()),
             f"timed/{arm}.ctm": "".join(
                 f"talk 1 {5 * number + 0.3 * place + 0.1:.2f} 0.20 {word}\n"

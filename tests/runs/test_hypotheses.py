@@ -199,6 +199,17 @@ def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
     assert not known.warnings
 
 
+def test_units_of_own_tables_are_kept_and_a_pattern_of_speakers_comes_before_them(tmp_path: Path) -> None:
+    """Two speakers of the built-in corpus who share a voice, in utterances.csv."""
+    content = "set,id,speaker,unit,reference,hypothesis\ntest,a-1,a,voice x,one,one\ntest,b-1,b,voice x,two,too\n"
+    file = read(tmp_path / "utterances.csv", content)
+    for references in (None, read(tmp_path / "ref.csv", content, references=True)):
+        (rows,) = score("test", references, [file], Scoring()).rows
+        assert [(row["speaker"], row["unit"]) for row in rows] == [("a", "voice x"), ("b", "voice x")]
+        (rows,) = score("test", references, [file], Scoring(speaker_of="(.)-")).rows
+        assert [(row["speaker"], row["unit"]) for row in rows] == [("a", ""), ("b", "")]
+
+
 def test_the_reading_of_alternatives_is_the_nearest_to_all_files() -> None:
     spoken = given(a="the { cat / dog / @ } ran")
     files = [given(a="the dog ran"), given(a="the dog sat"), given(a="the cat ran")]

@@ -16,7 +16,8 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03": "zip", b"\xfd7z":
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An utterance in a file. text: the reference in a file of references, else the hypothesis. reference: None where
-    a file of hypotheses has none beside them; speaker, audio: empty where it has none. offset, duration: seconds in
+    a file of hypotheses has none beside them; speaker, audio, unit: empty where it has none; unit: what was drawn
+    independently, where that is not the speaker, as UtteranceRow has it. offset, duration: seconds in
     the recording; an infinite duration is to its end.
     """
 
@@ -27,6 +28,7 @@ class Entry:
     audio: str = ""
     offset: float = 0.0
     duration: float = float("inf")
+    unit: str = ""
 
 
 @dataclass(frozen=True)

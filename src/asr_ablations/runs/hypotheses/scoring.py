@@ -137,10 +137,7 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
                     f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(known.reference)} in "
                     "another file; expected the same, or --references FILE"
                 )
-    return {
-        id_: Entry(id_, entry.reference or "", None, entry.speaker, entry.audio, entry.offset, entry.duration)
-        for id_, entry in spoken.items()
-    }
+    return {id_: replace(entry, text=entry.reference or "", reference=None) for id_, entry in spoken.items()}
 
 
 def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:

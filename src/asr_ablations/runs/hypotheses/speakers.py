@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from asr_ablations.runs.hypotheses.entries import Entry, Texts, lines_of
@@ -16,6 +17,8 @@ HABITS = (
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
 )
 """Forms of ids, the pattern that takes the speaker from each, and its name."""
+LOOKED_AT = 100
+"""Utterances of a file by which it is known whether it names speakers."""
 
 
 def speakers_in(path: Path) -> dict[str, str]:
@@ -44,6 +47,9 @@ def speakers_and_units(
     for ids without a speaker in the table, or by the pattern.
     """
     speakers = _known(ids, spoken, files, table, pattern)
+    units = _told("unit", ids, spoken, files)
+    if table is None and pattern is None and all(units.values()):
+        return {id_: {"speaker": speakers[id_], "unit": units[id_]} for id_ in ids}
     unknown = [id_ for id_ in ids if not speakers[id_]]
     if not unknown:
         return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
@@ -69,11 +75,19 @@ def _known(
         return {id_: table[id_] for id_ in ids}
     if pattern is not None:
         return speakers_of(ids, pattern, "--speaker-of")
-    return {
-        id_: spoken[id_].speaker
-        or next((e.speaker for file in files if (e := file.entries.get(id_)) and e.speaker), "")
-        for id_ in ids
-    }
+    return _told("speaker", ids, spoken, files)
+
+
+def _told(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]) -> dict[str, str]:
+    """The speaker or the unit of each utterance, as the references say it, or the first of the files that name any."""
+    told: dict[str, str] = dict.fromkeys(ids, "")
+    for entries in (spoken, *(file.entries for file in files)):
+        if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
+            for id_ in ids:
+                told[id_] = told[id_] or (getattr(entries[id_], name) if id_ in entries else "")
+            if all(told.values()):
+                break
+    return told
 
 
 def _proposal(ids: Sequence[str]) -> str:

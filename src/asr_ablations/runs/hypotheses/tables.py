@@ -10,7 +10,7 @@ from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.runs.hypotheses.plain import Lines
 from asr_ablations.tools.errors import UsageError
 
-ID, TEXT, REFERENCE, SPEAKER, AUDIO, SET = "id", "hypothesis", "reference", "speaker", "audio", "set"
+ID, TEXT, REFERENCE, SPEAKER, AUDIO, SET, UNIT = "id", "hypothesis", "reference", "speaker", "audio", "set", "unit"
 NAMES: dict[str, tuple[str, ...]] = {
     ID: ("id", "utt_id", "uttid", "utterance_id", "utt", "utterance", "key"),
     TEXT: ("pred_text", "hypothesis", "prediction", "predicted", "pred", "hyp", "predictions", "hypotheses"),
@@ -18,9 +18,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     SPEAKER: ("speaker", "speaker_id", "spk", "spk_id", "client_id"),
     AUDIO: ("audio_filepath", "audio", "wav", "path", "file"),
     SET: ("set",),
+    UNIT: ("unit",),
 }
 """The usual names of columns, by what they hold; upper and lower case are one."""
-TEXTS = (TEXT, REFERENCE, SPEAKER)
+TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
 EITHER = ("text", "transcript", "transcription", "sentence")
 """Columns that hold the reference where there is a hypothesis beside them, or in a table of references."""
 
@@ -97,6 +98,7 @@ def _table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, obje
             str(path.parent / audio) if isinstance(audio, str) and audio else "",
             _seconds(path, number, row, "offset", 0.0),
             _seconds(path, number, row, "duration", math.inf),
+            texts.get(UNIT) or "",
         )
         entries.append((number, entry))
     return Texts(str(path), format_, unique(path, entries), notes, tuple(columns.values()))
