@@ -95,6 +95,12 @@ def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
     assert verdict.outcome == "better"
 
 
+def test_hypotheses_have_no_loss() -> None:
+    systems = {name: {"": [made(SPOKEN)]} for name in ("a", "b")}
+    with pytest.raises(UsageError, match="metric=loss: expected wer, cer or cer_longer: hypotheses have no loss"):
+        compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options(metric="loss"))
+
+
 def test_one_system_against_several_seeds_decides_nothing() -> None:
     systems = {
         "base": {"": [made(toolkits.recognised(SPOKEN, 0.15, 0), "b")]},

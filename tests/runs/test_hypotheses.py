@@ -186,6 +186,12 @@ def test_missing_ids_as_asked(missing: str, ids: list[str], deletions: int) -> N
     assert any("no reference for 1 id (c)" in warning for warning in scored.warnings)
 
 
+def test_copies_of_a_file_are_pointed_out() -> None:
+    files = [Texts(name, "trn", {"a": entries.Entry("a", text)}) for name, text in (("p", "x"), ("q", "y"), ("r", "x"))]
+    (warning,) = score("test", given(a="x"), files, Scoring()).warnings
+    assert warning == "test: p and r hold the same hypotheses: copies are no independent results"
+
+
 def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
     spoken = {f"{speaker}-{number}": "x" for speaker in "ab" for number in range(3)}
     scored = score("test", given(**spoken), [given(**spoken)], Scoring())

@@ -114,7 +114,7 @@ def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--format", metavar="NAME", help=f"of the files, where it is ambiguous: {', '.join(FORMATS)}")
     group.add_argument(
-        "--columns", metavar="WHAT=NAME,…", help="of tables: id, hypothesis, reference, speaker, audio, set"
+        "--columns", metavar="WHAT=NAME,…", help="of tables: id, hypothesis, reference, speaker, unit, audio, set"
     )
     group.add_argument("--speaker-of", metavar="REGEX", help="whose group finds the speaker in an id, as ^([^-]+)-")
     group.add_argument("--utt2spk", type=Path, metavar="FILE", help="lines of id and speaker")

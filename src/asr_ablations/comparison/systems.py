@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import of_systems
+from asr_ablations.comparison.metrics import LOSS
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.hypotheses.entries import Texts
 from asr_ablations.runs.hypotheses.scoring import Scoring
 from asr_ablations.runs.hypotheses.systems import Systems, to_records
+from asr_ablations.tools.errors import choices
 
 
 def compare_systems(
@@ -26,6 +28,8 @@ def compare_systems(
     the first result. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of the rate.
     Raises UsageError for texts that do not fit together.
     """
+    if options.metric == LOSS.name:
+        raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")
     first = next(iter(systems), None)
     declared = {"baseline": first, **({} if margin is None else {"margin": margin})}
     records = to_records(systems, references, scoring, declared)

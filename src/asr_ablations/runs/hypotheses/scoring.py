@@ -78,8 +78,23 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
             row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis, **counts}
             rows.append(row | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
         scored.rows.append(rows)
+    scored.warnings += _copies(set_, files, scored.rows)
     scored.utterances = len(ids)
     return scored
+
+
+def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
+    """A warning for files with the same hypotheses: copies are no seeds, and no two systems. A few short utterances,
+    all of them right, may be the same by chance.
+    """
+    by_content: dict[tuple[str, ...], list[str]] = {}
+    for file, of_file in zip(files, rows, strict=True):
+        by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
+    return [
+        f"{set_}: {' and '.join(sources)} hold the same hypotheses: copies are no independent results"
+        for sources in by_content.values()
+        if len(sources) > 1
+    ]
 
 
 def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
