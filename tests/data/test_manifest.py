@@ -17,7 +17,7 @@ from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, audio_checks, split_index
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.corpus import Corpus, name_paths
+from asr_ablations.data.corpus import Corpus, name_paths, text_of
 from asr_ablations.data.fingerprint import content_hash, describe_set
 from asr_ablations.data.utterance_selection import Screened, judge, select
 from asr_ablations.data.utterances import Utterance, Utterances
@@ -271,6 +271,12 @@ def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> No
     assert name_paths(here, ["../there/m.jsonl", "m.jsonl"]) == {"there-m": "../there/m.jsonl", "here-m": "m.jsonl"}
     assert name_paths(here, ["m.json", "m.jsonl"]) == {"m.json": "m.json", "m.jsonl": "m.jsonl"}
     assert list(name_paths(here, ["data/train.clean", "data/train.other"])) == ["train.clean", "train.other"]
+
+
+def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.json")
+    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+        text_of(tmp_path / "train.json")
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:

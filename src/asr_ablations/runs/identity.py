@@ -86,8 +86,8 @@ LONGEST = 80
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
     """The overrides that say something of the experiment, in short, for people; the identity tells runs apart.
 
-    constant: those that all runs of a sweep have in common, which no name repeats; None outside a sweep. The seed stands last and is never
-    cut, and the number of GPUs stands there only where a sweep varies it.
+    constant: those that all runs of a sweep have in common, which no name repeats; None outside a sweep. The seed
+    stands last and is never cut, and the number of GPUs stands there only where a sweep varies it.
     """
     words = of_the_experiment(overrides)
     if constant is None:

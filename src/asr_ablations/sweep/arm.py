@@ -58,8 +58,8 @@ class FrozenArm:
 
 
 def freeze_arm(cfg: DictConfig, fingerprint: str, constant: Collection[str] | None = None) -> FrozenArm:
-    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none; constant: the overrides that
-    all arms of the sweep share.
+    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none; constant: the overrides
+    that all arms of the sweep share.
     """
     run = Run(cfg, fingerprint, constant)
     path = frozen_config(run.folder)
