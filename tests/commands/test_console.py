@@ -3,10 +3,8 @@
 import os
 import re
 import runpy
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,24 +16,6 @@ from tests.helpers.run_folders import write_run
 from tests.helpers.support import REPOSITORY, group_options
 
 pytestmark = pytest.mark.slow
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a wheel of this checkout is unpacked in, built by the backend that is installed here."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tree, ignored = folder / "tree", shutil.ignore_patterns("__pycache__", "*.egg-info")
-    tree.mkdir()
-    for name in ("src", "conf", "sweeps"):
-        shutil.copytree(REPOSITORY / name, tree / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
-        shutil.copy(REPOSITORY / name, tree)
-    done = subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=tree, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        wheel.extractall(folder / "site")
-    return folder / "site"
 
 
 def test_the_wheel_has_every_config_sweep_and_script(installed: Path) -> None:
@@ -124,7 +104,20 @@ sys.path.insert(0, %r)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """ % str(SOURCE)  # noqa: UP031  # braces of the program would have to be doubled
 
-HELP = ["train", "prepare", "evaluate", "transcribe", "export", "benchmark", "lm", "reproduce", "compare", "sweep"]
+HELP = [
+    "train",
+    "check",
+    "new",
+    "prepare",
+    "evaluate",
+    "transcribe",
+    "export",
+    "benchmark",
+    "lm",
+    "reproduce",
+    "compare",
+    "sweep",
+]
 
 
 def interpret(program: str, *arguments: object, code: int = 0, **variables: str) -> str:

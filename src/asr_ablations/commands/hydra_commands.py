@@ -49,6 +49,13 @@ def log(evaluations: "Sequence[Evaluation]") -> None:
         print(f"W&B later: {command}")
 
 
+@entry("config")
+def check(cfg: DictConfig) -> None:
+    from asr_ablations.commands.check_variant import check
+
+    check(cfg, [str(word) for word in cfg.overrides])
+
+
 @entry("export", check_export)
 def export(cfg: DictConfig) -> object:
     from asr_ablations.onnx_export.export import export

@@ -22,6 +22,7 @@ from asr_ablations.config.compose import sweep_name, use_loader
 from asr_ablations.config.keys import known
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.variants import use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
@@ -49,6 +50,8 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
     for word in parsed.overrides:
         if "=" not in word and not word.startswith("~"):
             raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
+    if parsed.config_dir is not None:
+        use_folder(Path(parsed.config_dir))
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
 
 

@@ -51,7 +51,8 @@ class AcousticModel(Protocol):
     """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
     rnn and norm, beside the arguments of its yaml.
 
-    Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel.
+    Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel. Optional attribute:
+    `unread`, the groups among rnn and norm that it does not use, which nobody may choose from then.
     """
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
