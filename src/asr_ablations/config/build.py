@@ -129,8 +129,8 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
 def _why_not_found(target: str, error: ImportError) -> str:
     """Why Hydra finds no class: there is none of this name, or the import of its module failed, which says why."""
     cause: BaseException | None = error
-    while cause is not None and (behind := cause.__cause__ or cause.__context__) is not None:
-        cause = behind
+    while cause is not None and cause.__cause__ is not None:  # what lies in its context is Hydra's own search
+        cause = cause.__cause__
     if isinstance(cause, AttributeError) and cause.name is not None:
         return "there is no such class or function"
     if isinstance(cause, ModuleNotFoundError) and f"{target}.".startswith(f"{cause.name}."):
