@@ -19,7 +19,7 @@ from tests.helpers.support import REPOSITORY
 pytestmark = pytest.mark.slow
 SWEEP = [
     "src/train.py", "-m", "hydra/launcher=slurm", "rnn=lstm,gru", *SHORT_SPEECH, "width=32", "layers=1", "batch.size=4",
-    "max_epochs=40", "gpus=0", "logger=csv", "sweep=queued", "checkpoint_minutes=0.02",
+    "max_epochs=80", "gpus=0", "logger=csv", "sweep=queued", "checkpoint_minutes=0.02",
 ]  # fmt: skip
 
 
@@ -68,12 +68,6 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     assert ids is not None, printed
     assert {*sweep.queue()} == {ids[1], ids[2]}
 
-    # as before a time limit: it writes a checkpoint and is queued again
-    (cut,) = (sweep.outputs / "queued").glob("rnn-lstm*")
-    until(lambda: (cut / "checkpoints" / "last.ckpt").exists())
-    sweep.slurm("scancel", "--signal=USR1", "--batch", ids[1])
-    until(lambda: "Restarts=1 " in sweep.slurm("scontrol", "show", "job", "--oneliner", ids[1]))
-
     second = sweep.begin()
     lines: list[str] = []
     assert second.stdout is not None
@@ -86,6 +80,12 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     assert second.returncode == 130, "".join(lines) + rest
     assert "left with Slurm: 2 jobs; the same command attaches again" in rest
     assert {*sweep.queue()} == {ids[1], ids[2]}, "Ctrl-C leaves them"
+
+    # as before a time limit: it writes a checkpoint and is queued again
+    (cut,) = (sweep.outputs / "queued").glob("rnn-lstm*")
+    until(lambda: (cut / "checkpoints" / "last.ckpt").exists())
+    sweep.slurm("scancel", "--signal=USR1", "--batch", ids[1])
+    until(lambda: "Restarts=1 " in sweep.slurm("scontrol", "show", "job", "--oneliner", ids[1]))
 
     third = sweep.begin()
     printed, _ = third.communicate(timeout=400)
