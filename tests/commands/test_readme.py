@@ -225,13 +225,14 @@ SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
 CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
     "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
-    "src/reproduce.py", "src/sweep.py", "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
+    "src/reproduce.py", "src/sweep.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
+    "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py",
 )  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 CONFIGS = {
     **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
-    **{"export": "export", "lm": "language_model", "benchmark": "benchmarks"},
+    **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
 }
 """The config of each entry script that Hydra runs."""
 PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser, "sweep": sweep.parser}

@@ -42,6 +42,7 @@ def log(evaluations: "Sequence[Evaluation]") -> None:
             f"{evaluation.folder.name}: {evaluation.name}",
             final_rates(evaluation.content["sets"]),
             {"evaluation": evaluation.name, "checkpoint": evaluation.content["checkpoint"]},
+            evaluation.content["decoder"],
         )
         for evaluation in evaluations
     }

@@ -312,7 +312,7 @@ class LoggerOfTables(Protocol):
 class LoggerWithSummary(Protocol):
     """A logger that keeps values of a whole run: it is given the run's part in a plan."""
 
-    def log_summary(self, values: Mapping[str, int | str]) -> None:
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
         """Keep these values; a later call replaces them by name."""
 
 
