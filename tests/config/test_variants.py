@@ -5,8 +5,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from hydra.utils import get_object
 
 from asr_ablations.config import variants
+from asr_ablations.config.build import _why_not_found
 from asr_ablations.config.variants import FOLDERS, own_folders, source_hash, use_folder
 from asr_ablations.tools.errors import UsageError
 
@@ -103,3 +105,37 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
             own_folders()
     finally:
         variants._own_folders.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        (
+            "raise OSError('libc10_cuda.so: no such file')",
+            "Mine",
+            "cannot be imported: OSError: libc10_cuda.so: no such",
+        ),
+        ("import nothing_of_this_name", "Mine", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of"),
+        ("class Mine: pass", "Yours", "there is no such class or function"),
+    ],
+)
+def test_why_a_class_is_not_found(
+    content: str, name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchaudio beside a torch of another build."""
+    (tmp_path / "speech_found").mkdir()
+    (tmp_path / "speech_found" / "mine.py").write_text(f"{content}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in [known for known in sys.modules if known.startswith("speech_found")]:
+        monkeypatch.delitem(sys.modules, module)
+    target = f"speech_found.mine.{name}"
+    with pytest.raises(ImportError) as raised:
+        get_object(target)
+    assert says in _why_not_found(target, raised.value)
+    assert _why_not_found("speech_nowhere.Mine", _error_of("speech_nowhere.Mine")) == "there is no such module"
+
+
+def _error_of(target: str) -> ImportError:
+    with pytest.raises(ImportError) as raised:
+        get_object(target)
+    return raised.value
