@@ -132,7 +132,9 @@ def test_why_a_class_is_not_found(
     with pytest.raises(ImportError) as raised:
         get_object(target)
     assert says in _why_not_found(target, raised.value)
-    assert _why_not_found("speech_nowhere.Mine", _error_of("speech_nowhere.Mine")) == "there is no such module"
+    assert (
+        _why_not_found("speech_nowhere.Mine", _error_of("speech_nowhere.Mine")) == "there is no module speech_nowhere"
+    )
 
 
 def _error_of(target: str) -> ImportError:

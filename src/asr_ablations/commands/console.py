@@ -9,6 +9,7 @@ from pathlib import Path
 
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
+from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.terminal import forgive_characters, harmless
 
 
@@ -22,6 +23,7 @@ def exit_code(work: Callable[[], int]) -> int:
     where the reader of the output has gone away, as in … | head.
     """
     forgive_characters()
+    name_the_user()
     try:
         return work()
     except KeyboardInterrupt:

@@ -134,7 +134,7 @@ def _why_not_found(target: str, error: ImportError) -> str:
     if isinstance(cause, AttributeError) and cause.name is not None:
         return "there is no such class or function"
     if isinstance(cause, ModuleNotFoundError) and f"{target}.".startswith(f"{cause.name}."):
-        return "there is no such module"
+        return "there is no such class or function" if cause.name == target else f"there is no module {cause.name}"
     return f"its module cannot be imported: {type(cause).__name__}: {harmless_line(str(cause))}"
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import getpass
 import os
 import resource
 import sys
@@ -18,6 +19,16 @@ from asr_ablations.tools.errors import choices
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def name_the_user() -> None:
+    """Give a user without an entry in the system's list, as in `docker run --user 12345`, a name in this process and
+    those that it starts: PyTorch and others ask for one, and would end with a KeyError.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the second from Python 3.13 on
+        os.environ["USER"] = str(os.getuid())
 
 
 @contextmanager
@@ -116,6 +127,26 @@ def visible_gpus() -> list[str]:
         return [str(i) for i in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
         return []
+
+
+def gpu_memory() -> int:
+    """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        handles = [by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu) for gpu in visible_gpus()]
+        return min((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
+    except pynvml.NVMLError:
+        return 0
+
+
+def mps_is_on() -> bool:
+    """True if NVIDIA's Multi-Process Service runs here, by whose daemon processes compute on one GPU at the same time;
+    without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
+    """
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def gpu_names() -> list[str]:
