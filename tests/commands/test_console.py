@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
