@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 
 
 def cores() -> int:
@@ -34,7 +34,7 @@ def name_the_user() -> None:
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
-    file is gone when nobody holds it.
+    file is gone when nobody holds it. Raises UsageError where the file system has no locks.
     """
     while True:
         with path.open("w") as file:
@@ -43,6 +43,10 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             except BlockingIOError:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                raise UsageError(
+                    f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
+                ) from error
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
