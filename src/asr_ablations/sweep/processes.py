@@ -55,6 +55,7 @@ class ArmProcess:
 
     begun = True
     failure: str | None = None
+    place = ""
 
     def __init__(
         self,
