@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -255,3 +256,17 @@ def test_uniforms_are_uniform() -> None:
     tenths = np.bincount((drawn * 10).astype(int), minlength=10)
     assert np.abs(tenths - count / 10).max() < 5 * np.sqrt(count * 0.09)
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(count)
+
+
+def test_a_user_without_a_name_gets_a_number_for_one() -> None:
+    """In a process of its own, of a user id that no file knows, where that is allowed."""
+    if os.getuid():
+        pytest.skip("only root may become another user")
+    code = (
+        "import os, getpass; from asr_ablations.tools.machine import name_the_user; os.setuid(54321); "
+        "name_the_user(); print(getpass.getuser())"
+    )
+    named = {key: value for key, value in os.environ.items() if key not in ("USER", "LOGNAME", "LNAME", "USERNAME")}
+    environment = {**named, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("54321\n", 0), done.stderr

@@ -13,6 +13,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
+from asr_ablations.runs.reader import read_yaml
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.tools.watchdog import when_gone
 
@@ -76,9 +77,8 @@ def wait_for(words: Sequence[str]) -> int:
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """A config that this program, or an earlier version of it, has frozen on disk."""
-    cfg = OmegaConf.load(path)
-    assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    """A config that this program, or an earlier version of it, has frozen on disk. Raises UnreadableFileError."""
+    cfg = OmegaConf.create(read_yaml(path))
     if "max_epochs" in cfg and "model" in cfg:
         fill(cfg)
     return cfg

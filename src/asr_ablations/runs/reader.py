@@ -41,11 +41,24 @@ DEEPEST = 100
 
 def load_yaml(text: str) -> object:
     """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
-    _refuse_bombs(text)
+    _refuse_what_grows(text)
     return yaml.load(text, _Loader)
 
 
-def _refuse_bombs(text: str) -> None:
+def refuse_interpolations(node: object) -> None:
+    """Raises ValueError for an interpolation in a config that is read back, or in a list of its overrides. What is
+    written is resolved; a stranger's ${oc.env:…} would put this user's environment into files, and on to W&B.
+    """
+    if isinstance(node, str) and "${" in node:
+        raise ValueError(f"an interpolation, {node!r}: a record holds values only")
+    if isinstance(node, dict):
+        refuse_interpolations([*node, *node.values()])
+    elif isinstance(node, (list, tuple)):
+        for child in node:
+            refuse_interpolations(child)
+
+
+def _refuse_what_grows(text: str) -> None:
     """Raises ValueError for aliases, by which a page of YAML becomes a terabyte, and for great depth: OmegaConf writes
     neither.
     """
@@ -96,6 +109,7 @@ def read_yaml(path: Path, kind: type = Declared) -> Config:
     """
     with readable(path):
         content = load_yaml(path.read_text(encoding="utf-8"))
+        refuse_interpolations(content)
         parse(kind, content)
     return cast(Config, content)
 
@@ -104,7 +118,9 @@ def read_overrides(folder: Path) -> list[str]:
     """The overrides that the user typed for this run."""
     path = folder / layout.OVERRIDES
     with readable(path):
-        return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+        refuse_interpolations(lines)
+    return lines
 
 
 def read_status(folder: Path) -> Status:

@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import getpass
 import os
 import resource
 import sys
@@ -47,6 +48,16 @@ def _is_at(path: Path, file: IO[str]) -> bool:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
+
+
+def name_the_user() -> None:
+    """Give a user id without a name, as a container's (docker run --user 12345), its number for one: torch asks for a
+    name as it is imported, and would end with a KeyError.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # by Python's version
+        os.environ["USER"] = str(os.getuid())
 
 
 def peak_memory() -> int:
