@@ -404,3 +404,17 @@ def test_of_two_ranks_one_reads_and_the_other_waits_for_it(indexed_root: Path) -
         process.join(60)
     assert [process.exitcode for process in ranks] == [0, 0]
     assert inspections.value == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_manifest_that_never_ends_is_refused_unread(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    corpus = manifest(tmp_path)
+    with pytest.raises(UsageError, match="it is no regular file"):
+        corpus.find(corpus.train[0])

@@ -285,3 +285,24 @@ def test_an_utterance_is_drawn(hypothesis: str, tmp_path: Path) -> None:
     kind, _, content = as_address(utterance).partition(",")
     assert kind == "data:image/png;base64"
     assert np.ptp(imread(io.BytesIO(b64decode(content)))[..., :3]) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [("=1+1", "'=1+1"), ("@SUM(1)", "'@SUM(1)"), ("-2+3", "'-2+3"), ("+cmd", "'+cmd"), ("gru", "gru"), (-0.5, "-0.5")],
+)
+def test_no_cell_of_the_csv_is_a_formula(
+    cell: object, written: str, text_comparison: Comparison, tmp_path: Path
+) -> None:
+    row = {**text_comparison.rows[0], "arm": cell}
+    write_texts(replace(text_comparison, rows=[row]), tmp_path)
+    with (tmp_path / "table.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["arm"] == written
+
+
+@pytest.mark.parametrize("name", ["[1pt]", "*", "[h]*"])
+def test_a_row_of_latex_is_no_argument_of_the_row_before(name: str, text_comparison: Comparison) -> None:
+    rows = [{**row, "arm": name} for row in text_comparison.rows]
+    lines = latex(replace(text_comparison, rows=rows)).split("\n")
+    assert any(line.startswith(f"{{}}{name} &") for line in lines)
+    assert not any(line.startswith(("[", "*")) for line in lines)

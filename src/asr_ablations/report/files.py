@@ -21,10 +21,17 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
-    write_csv(paths[1], comparison.rows)
+    write_csv(paths[1], [{key: as_text(value) for key, value in row.items()} for row in comparison.rows])
     write(paths[2], latex(comparison))
     write_json(paths[3], plain(as_json(comparison)))
     return paths
+
+
+def as_text(cell: object) -> object:
+    """The cell of a table as spreadsheets show it: what begins like a formula gets an apostrophe before it. Names come
+    from configs of others, and a spreadsheet would run =cmd|… (OWASP, "CSV Injection"). Numbers stay numbers.
+    """
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:

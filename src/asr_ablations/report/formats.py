@@ -56,7 +56,9 @@ def escape(text: str) -> str:
 
 def _table(section: Section) -> str:
     def line(cells: list[str]) -> str:
-        return " & ".join(map(escape, cells)) + r" \\"
+        text = " & ".join(map(escape, cells)) + r" \\"
+        # after the \\ or \midrule of the row before, LaTeX takes [ and * for its arguments
+        return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     columns = "l" + "r" * (len(section.head) - 1)
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]
