@@ -147,3 +147,44 @@ def test_an_arm_stops_when_its_launcher_is_killed_and_not_before() -> None:
         launcher.kill()
         assert arm.wait(60) == -signal.SIGTERM
     launcher.wait()
+
+
+@pytest.mark.parametrize("change", [{"pid": 2**30}, {"process_started": 0.0}, {"boot": 0.0}, {"host": "elsewhere"}])
+def test_a_living_holder_is_seen_by_its_lock_whatever_hides_its_process(
+    folder: Path, change: dict[str, object]
+) -> None:
+    """Another PID namespace, hidepid, a stepped clock, another host name in a container: none is seen by psutil."""
+    holder = taken(folder)
+    path = as_if(folder, **change)
+    os.utime(path, (0, 0))  # not even a heartbeat
+    with pytest.raises(LeaseHeldError, match="is working on it"):
+        taken(folder)
+    holder.release()
+    taken(folder).release()
+
+
+def test_a_dead_holder_that_is_not_reaped_is_taken_over_at_once(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"taken\n"
+        holder.kill()
+        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+        taken(folder).release()
+
+
+def test_a_worker_that_outlives_its_run_does_not_hold_it(folder: Path) -> None:
+    holder = taken(folder)
+    worker = os.fork()
+    if not worker:
+        signal.pause()
+        os._exit(0)
+    try:
+        assert holder._lock is not None
+        holder._lock.close()  # as the kernel does when a process ends
+        taken(folder).release()
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)

@@ -4,8 +4,13 @@ The holder of a run is the lease file with the highest number. A lease is made b
 must not exist yet, which is atomic on local disks and on NFS. The holder touches its lease every few seconds; one that
 is released, or whose holder is dead, is taken over with the next number, so that of several takers one wins. A holder
 that was only asleep sees the higher number and stops.
+
+The holder also keeps a lock (flock) on its lease, which the kernel frees as the process ends. On the same kernel it
+says who is alive, whatever hides processes from each other: containers, a /proc with hidepid, a zombie, a clock that is
+stepped. From elsewhere, and without working locks, the heartbeat does.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -13,7 +18,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -40,6 +47,8 @@ class Lease:
         self._path: Path | None = None
         self._stop = threading.Event()
         self._heartbeat: threading.Thread | None = None
+        self._lock: IO[bytes] | None = None
+        os.register_at_fork(after_in_child=self._unlock)  # a worker that outlives its run would hold it
 
     def take(self) -> None:
         """Hold the run from now on. Raises LeaseHeldError where another process does."""
@@ -49,15 +58,19 @@ class Lease:
             raise LeaseHeldError(f"{self._name}: {reason}")
         own = self._home / f"{self._name}.{number + 1:06d}"
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        temporary.write_text(json.dumps(_this_process()), encoding="utf-8")
+        self._lock = temporary.open("w+b")
+        self._lock.write(json.dumps({**_this_process(), "locked": _locked(self._lock)}).encode())
+        self._lock.flush()
         try:
             os.link(temporary, own)
         except FileExistsError:
+            self._unlock()
             raise LeaseHeldError(f"{self._name}: another process was faster") from None
         finally:
             temporary.unlink()
         if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
             own.unlink(missing_ok=True)
+            self._unlock()
             raise LeaseHeldError(f"{self._name}: another process was faster")
         self._path = own
         for below in range(1, number + 1):  # those no longer count
@@ -75,6 +88,12 @@ class Lease:
             released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
             released.replace(self._path)
         self._path = None
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _beat(self) -> None:
         assert self._path is not None
@@ -115,6 +134,9 @@ def _why_held(lease: Path) -> str | None:
         return "another process was faster"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a power cut leaves empty files
         return "a lease that cannot be read" if _age(lease) < EXPIRY else None
+    if holder.get("locked") and holder.get("boot_id") == _boot_id():
+        with suppress(OSError), lease.open("rb") as file:
+            return None if _locked(file, fcntl.LOCK_SH) else description
     if holder["host"] == socket.gethostname() and boot == psutil.boot_time():
         try:
             started = psutil.Process(pid).create_time()
@@ -122,6 +144,23 @@ def _why_held(lease: Path) -> str | None:
             return None
         return description if abs(started - started_there) < 1 else None
     return description if _age(lease) < EXPIRY else None
+
+
+def _locked(file: IO[bytes], kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock the file if nobody else has; False, too, on a file system without locks."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _boot_id() -> str | None:
+    """What the kernel calls its start, by no clock; None on a system that does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
 
 
 def _age(lease: Path) -> float:
@@ -143,5 +182,6 @@ def _this_process() -> dict[str, object]:
         "pid": process.pid,
         "process_started": process.create_time(),
         "boot": psutil.boot_time(),
+        "boot_id": _boot_id(),
         "time": time.time(),
     }
