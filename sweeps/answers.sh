@@ -16,16 +16,17 @@
 # into sweeps/records/ after every line.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-recipe=(precision=bf16 gpus=0 logger=csv)
+recipe=(gpus=0 logger=csv)
 plan=(until=verdict until.margin=1.0 until.seeds=8 until.share=false)
 failed=()
 more=("$@")
 
 train() { # <sweep file> [overrides]
-	local sweep=$1
+	local sweep=$1 precision=(precision=bf16)
 	shift
+	[ "$sweep" != mixed_precision ] || precision=()
 	echo "== $sweep $*"
-	.venv/bin/python src/train.py -m -cd sweeps -cn "$sweep" "${recipe[@]}" "$@" ${more[@]+"${more[@]}"} || failed+=("$sweep")
+	.venv/bin/python src/train.py -m -cd sweeps -cn "$sweep" "${recipe[@]}" ${precision[@]+"${precision[@]}"} "$@" ${more[@]+"${more[@]}"} || failed+=("$sweep")
 	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
 }
 
@@ -34,9 +35,9 @@ answer() { # <sweep file> <first seed> [overrides]
 }
 
 train short_runs sweep=short_runs_at_2 max_epochs=2
+answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 train short_runs
 train rnn_rates
-answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 answer dropout 240 dropout=0,0.1 max_epochs=14
 answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
 answer batch_norm_bare 280

@@ -18,6 +18,7 @@ from asr_ablations.reproduction.evidence import (
     DETERMINING,
     Cause,
     causes,
+    changed_since,
     compare_bits,
     environment_causes,
     refuse_damaged,
@@ -374,7 +375,6 @@ READ = "${oc.env:MY_TOKEN}"
         ("config.yaml", "tf32: false", f"tf32: {READ}"),
         ("config.yaml", "tf32: false", "tf32: ${oc.${arm}:MY_TOKEN}"),
         ("config.yaml", "tf32: false", f"tf32: false\n? {READ}\n: 1"),
-        ("overrides", "data=an4", f"seed={READ}"),
     ],
 )
 def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
@@ -399,9 +399,9 @@ def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
 def test_an_interpolation_in_a_strangers_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     config = {"seed": 1, "dropout": READ}
-    original, again = pair(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
+    folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
     with pytest.raises(UsageError, match="an interpolation") as refused:
-        verdict(original, again)
+        changed_since(load_original(folder))
     assert SECRET not in str(refused.value)
 
 

@@ -1,11 +1,14 @@
 """One process at a run at a time, whatever dies."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -13,8 +16,9 @@ import pytest
 
 from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
-from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from asr_ablations.runs.lease import Lease, LeaseHeldError, newest, owner
 from asr_ablations.runs.process import LAUNCHER
+from asr_ablations.tools.watchdog import start_of
 from tests.helpers.ending import end_with_parent
 
 HOLD = """
@@ -63,34 +67,138 @@ def test_a_lease_keeps_others_out_until_it_is_released(folder: Path) -> None:
     taken(folder).release()
 
 
-def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
+def holder(folder: Path, *before: str) -> subprocess.Popen[bytes]:
+    """A process that holds the run, started by the words `before`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
+    process = subprocess.Popen(
+        [*before, sys.executable, "-c", HOLD, str(folder)],
+        stdout=subprocess.PIPE,
+        env=environment,
+        preexec_fn=end_with_parent,
     )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"taken\n"
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"taken\n"
+    return process
+
+
+def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
+    process = holder(folder)
     with pytest.raises(LeaseHeldError):
         taken(folder)
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
+    process.kill()
+    process.wait()
     taken(folder).release()
 
 
-def test_a_process_id_that_another_process_has_by_now_is_no_holder(folder: Path) -> None:
+def test_a_killed_holder_that_no_process_reaps_is_dead(folder: Path) -> None:
+    """It stays a zombie, as in a container without an init."""
+    process = holder(folder)
+    process.kill()
+    assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT) is not None  # ended, and not reaped
+    assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
     taken(folder).release()
-    as_if(folder, released=False, process_started=psutil.Process().create_time() - 100)
+    process.wait()
+
+
+NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or bool(subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode),
+    reason="namespaces of processes are not allowed here",
+)
+def test_a_holder_whose_process_cannot_be_seen_from_here_holds_until_it_ends(folder: Path) -> None:
+    """As two containers with the host's name have it, and /proc that hides other users' processes."""
+    process = holder(folder, *NAMESPACE)
+    assert json.loads(newest(folder.parent / LEASES, folder.name)[1].read_text())["pid"] < 10  # of its namespace
+    with pytest.raises(LeaseHeldError, match="is working on it"):
+        taken(folder)
+    assert owner(folder) is not None
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 30
+    while owner(folder) is not None and time.monotonic() < until:  # --kill-child takes a moment
+        time.sleep(0.05)
     taken(folder).release()
+
+
+def test_a_child_that_was_forked_does_not_hold_the_run_for_its_parent(folder: Path) -> None:
+    own = taken(folder)
+    (end, begin), (told, tell) = os.pipe(), os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(begin)
+        os.write(tell, b"x")
+        os.read(end, 1)
+        os._exit(0)
+    os.read(told, 1)
+    os.close(own._lock)  # as the system does when this process is killed
+    own._lock = None
+    assert owner(folder) is None
+    os.close(begin)
+    os.waitpid(child, 0)
+    for file in (end, told, tell):
+        os.close(file)
+    own.release()
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(lease.fcntl, "flock", fail)
+
+
+def test_without_locks_the_heartbeat_decides_even_when_the_clock_is_stepped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_locks(monkeypatch)
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(lease, "WATCHED", 0.5)
+    own = taken(folder)
+    with pytest.raises(LeaseHeldError):
+        taken(folder)
+    for step in (3600, -3600):
+        monkeypatch.setattr(lease, "_age", lambda path, step=step: float(step))
+        with pytest.raises(LeaseHeldError):  # a heartbeat was seen
+            taken(folder)
+    own._stop.set()  # as if it was killed: no heartbeat any more
+    own._heartbeat.join()
+    taken(folder).release()
+
+
+def test_a_step_of_the_clock_ends_no_arm(tmp_path: Path) -> None:
+    """The time of the machine's start, which psutil adds to that of a process, moves by 30 s."""
+    stat = tmp_path / "stat"
+    stat.write_text(Path("/proc/stat").read_text())
+    program = f"""
+import os, re, time
+from pathlib import Path
+from asr_ablations.tools.watchdog import start_of, when_gone
+gone = []
+when_gone(os.getppid(), start_of(os.getppid()), lambda: gone.append(1))
+time.sleep(1)
+text = Path({str(stat)!r}).read_text()
+Path({str(stat)!r}).write_text(re.sub(r"btime (\\d+)", lambda found: f"btime {{int(found[1]) + 30}}", text))
+time.sleep(2)
+print("gone" if gone else "there")
+"""
+    mounted = ["unshare", "--mount", "bash", "-c", f'mount --bind {stat} /proc/stat && "$@" && true', "x"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*mounted, sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"mounts of one's own are not allowed here: {done.stderr.strip()}")
+    assert done.stdout == "there\n", done.stderr
 
 
 def test_a_holder_on_another_machine_is_dead_after_its_lease_expires(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken(folder).release()
-    path = as_if(folder, released=False, host="elsewhere")
+    path = as_if(folder, released=False, locked=True, host="elsewhere", boot="another")
     with pytest.raises(LeaseHeldError, match="on elsewhere is working on it"):
         taken(folder)
+    monkeypatch.setattr(lease, "WATCHED", 0.2)
     silent = path.stat().st_mtime - lease.EXPIRY - 1
     os.utime(path, (silent, silent))
     taken(folder).release()
@@ -135,7 +243,7 @@ def test_a_holder_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypa
 def test_an_arm_stops_when_its_launcher_is_killed_and_not_before() -> None:
     """The launcher stays a zombie, as one does in a container where no process reaps it."""
     launcher = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, preexec_fn=end_with_parent)
-    started = psutil.Process(launcher.pid).create_time()
+    started = start_of(launcher.pid)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), LAUNCHER: f"{launcher.pid}:{started}"}
     arm = subprocess.Popen(
         [sys.executable, "-c", FOLLOW], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
@@ -147,44 +255,3 @@ def test_an_arm_stops_when_its_launcher_is_killed_and_not_before() -> None:
         launcher.kill()
         assert arm.wait(60) == -signal.SIGTERM
     launcher.wait()
-
-
-@pytest.mark.parametrize("change", [{"pid": 2**30}, {"process_started": 0.0}, {"boot": 0.0}, {"host": "elsewhere"}])
-def test_a_living_holder_is_seen_by_its_lock_whatever_hides_its_process(
-    folder: Path, change: dict[str, object]
-) -> None:
-    """Another PID namespace, hidepid, a stepped clock, another host name in a container: none is seen by psutil."""
-    holder = taken(folder)
-    path = as_if(folder, **change)
-    os.utime(path, (0, 0))  # not even a heartbeat
-    with pytest.raises(LeaseHeldError, match="is working on it"):
-        taken(folder)
-    holder.release()
-    taken(folder).release()
-
-
-def test_a_dead_holder_that_is_not_reaped_is_taken_over_at_once(folder: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"taken\n"
-        holder.kill()
-        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
-        taken(folder).release()
-
-
-def test_a_worker_that_outlives_its_run_does_not_hold_it(folder: Path) -> None:
-    holder = taken(folder)
-    worker = os.fork()
-    if not worker:
-        signal.pause()
-        os._exit(0)
-    try:
-        assert holder._lock is not None
-        holder._lock.close()  # as the kernel does when a process ends
-        taken(folder).release()
-    finally:
-        os.kill(worker, signal.SIGKILL)
-        os.waitpid(worker, 0)

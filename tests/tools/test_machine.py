@@ -1,13 +1,10 @@
 """The machine, signals, own kernels, masks, and streams of random numbers."""
 
 import ctypes
-import errno
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +12,7 @@ import pytest
 import torch
 from torch import library
 
-from asr_ablations.tools.errors import of_the_system
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
@@ -260,27 +255,3 @@ def test_uniforms_are_uniform() -> None:
     tenths = np.bincount((drawn * 10).astype(int), minlength=10)
     assert np.abs(tenths - count / 10).max() < 5 * np.sqrt(count * 0.09)
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(count)
-
-
-def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(OSError, match="No locks") as refused, one_at_a_time(tmp_path / "lock", "waits"):
-        pytest.fail("it went on")
-    assert of_the_system(refused.value) == f"{tmp_path / 'lock'}: No locks available"
-
-
-def test_a_user_without_a_name_gets_a_number_for_one() -> None:
-    """In a process of its own, of a user id that no file knows, where that is allowed."""
-    if os.getuid():
-        pytest.skip("only root may become another user")
-    code = (
-        "import os, getpass; from asr_ablations.tools.machine import name_the_user; os.setuid(54321); "
-        "name_the_user(); print(getpass.getuser())"
-    )
-    named = {key: value for key, value in os.environ.items() if key not in ("USER", "LOGNAME", "LNAME", "USERNAME")}
-    environment = {**named, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("54321\n", 0), done.stderr

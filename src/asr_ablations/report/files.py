@@ -15,23 +15,26 @@ from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import write, write_csv, write_json
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a formula begins with in a spreadsheet."""
+
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     """Write all four files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
-    write_csv(paths[1], [{key: as_text(value) for key, value in row.items()} for row in comparison.rows])
+    write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], latex(comparison))
     write_json(paths[3], plain(as_json(comparison)))
     return paths
 
 
-def as_text(cell: object) -> object:
-    """The cell of a table as spreadsheets show it: what begins like a formula gets an apostrophe before it. Names come
-    from configs of others, and a spreadsheet would run =cmd|… (OWASP, "CSV Injection"). Numbers stay numbers.
+def _plain_cell(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula: a text that looks like one has an apostrophe before it (OWASP,
+    "CSV Injection").
     """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULA else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:
@@ -62,6 +65,7 @@ def as_json(comparison: Comparison) -> dict[str, object]:
             "reason": comparison.evidence.reason,
             "look": comparison.evidence.look,
         },
+        "scored": comparison.scored,
         "equal": comparison.equal_cost,
         "epochs": [asdict(times) for times in comparison.epochs],
         "noise_sources": [asdict(row) for row in comparison.noise_sources],

@@ -21,7 +21,8 @@ def preamble(comparison: Comparison) -> list[str]:
     question = [comparison.question] if comparison.question else []
     source = [f"Source: {comparison.source}"] if comparison.source else []
     factor = ", ".join(comparison.factor) or "none"
-    return [*question, *source, f"Factor: `{factor}`; baseline: {comparison.baseline}."]
+    scored = [f"{comparison.scored}."] if comparison.scored else []
+    return [*question, *source, *scored, f"Factor: `{factor}`; baseline: {comparison.baseline}."]
 
 
 def body(section: Section) -> list[str]:
@@ -40,7 +41,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
-    "−": "$-$",
+    "−": "$-$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 
 
@@ -50,15 +51,13 @@ def latex(comparison: Comparison) -> str:
 
 
 def escape(text: str) -> str:
-    """The text in a form that LaTeX prints literally."""
+    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
 
 
 def _table(section: Section) -> str:
     def line(cells: list[str]) -> str:
-        text = " & ".join(map(escape, cells)) + r" \\"
-        # after the \\ or \midrule of the row before, LaTeX takes [ and * for its arguments
-        return f"{{}}{text}" if text.startswith(("[", "*")) else text
+        return " & ".join(map(escape, cells)) + r" \\"
 
     columns = "l" + "r" * (len(section.head) - 1)
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]

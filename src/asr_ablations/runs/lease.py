@@ -1,13 +1,14 @@
 """The lease of a run: one process at a time, on any machine that sees the folder.
 
 The holder of a run is the lease file with the highest number. A lease is made by linking a written file to a name that
-must not exist yet, which is atomic on local disks and on NFS. The holder touches its lease every few seconds; one that
-is released, or whose holder is dead, is taken over with the next number, so that of several takers one wins. A holder
-that was only asleep sees the higher number and stops.
+must not exist yet, which is atomic on local disks and on NFS. A lease that is released, or whose holder is dead, is
+taken over with the next number, so that of several takers one wins. A holder that was only asleep sees the higher
+number and stops.
 
-The holder also keeps a lock (flock) on its lease, which the kernel frees as the process ends. On the same kernel it
-says who is alive, whatever hides processes from each other: containers, a /proc with hidepid, a zombie, a clock that is
-stepped. From elsewhere, and without working locks, the heartbeat does.
+Whether a holder lives does not depend on seeing its process: another container, another user under a hidden /proc, a
+zombie and a clock that is stepped all show it wrongly. The holder keeps its lease file locked, and the system frees the
+lock when the process ends, however it does. That decides on one kernel. From another machine, whose locks may be its
+own, and where a file system has none, a heartbeat decides: the holder touches its lease every few seconds.
 """
 
 import fcntl
@@ -18,9 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -31,6 +30,8 @@ HEARTBEAT = 5.0
 """Seconds between two heartbeats."""
 EXPIRY = 60.0
 """Seconds without a heartbeat after which a holder on another machine counts as dead."""
+WATCHED = 3 * HEARTBEAT
+"""Seconds that a taker watches a lease that seems to have expired: a stepped clock makes any lease look so."""
 LEASE_HELD_EXIT_CODE = 75
 """Exit code of a process that found its run leased to another one (EX_TEMPFAIL of sysexits.h)."""
 
@@ -45,34 +46,37 @@ class Lease:
     def __init__(self, folder: Path, lost: Callable[[], None]) -> None:
         self._home, self._name, self._lost = folder.parent / LEASES, folder.name, lost
         self._path: Path | None = None
+        self._lock: int | None = None
         self._stop = threading.Event()
         self._heartbeat: threading.Thread | None = None
-        self._lock: IO[bytes] | None = None
-        os.register_at_fork(after_in_child=self._unlock)  # a worker that outlives its run would hold it
 
     def take(self) -> None:
         """Hold the run from now on. Raises LeaseHeldError where another process does."""
         self._home.mkdir(parents=True, exist_ok=True)
         number, current = newest(self._home, self._name)
-        if current is not None and (reason := _why_held(current)):
+        if current is not None and (reason := _why_held(current, watch=True)):
             raise LeaseHeldError(f"{self._name}: {reason}")
         own = self._home / f"{self._name}.{number + 1:06d}"
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        self._lock = temporary.open("w+b")
-        self._lock.write(json.dumps({**_this_process(), "locked": _locked(self._lock)}).encode())
-        self._lock.flush()
+        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
+            os.write(lock, json.dumps({**_this_process(), "locked": _locked(lock)}).encode())
             os.link(temporary, own)
         except FileExistsError:
-            self._unlock()
+            os.close(lock)
             raise LeaseHeldError(f"{self._name}: another process was faster") from None
+        except BaseException:
+            os.close(lock)
+            raise
         finally:
             temporary.unlink()
         if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
             own.unlink(missing_ok=True)
-            self._unlock()
+            os.close(lock)
             raise LeaseHeldError(f"{self._name}: another process was faster")
-        self._path = own
+        self._path, self._lock = own, lock
+        # a forked child has the lock, too, and would keep it for a parent that was killed
+        os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # those no longer count
             (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
@@ -88,12 +92,13 @@ class Lease:
             released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
             released.replace(self._path)
         self._path = None
-        self._unlock()
+        self._forget()
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    def _forget(self) -> None:
+        """Close the lease file; the lock goes with the last process that has it open."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _beat(self) -> None:
         assert self._path is not None
@@ -116,51 +121,66 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
 
 
 def owner(folder: Path) -> str | None:
-    """A description of the process that holds this run, or None."""
+    """A description of the process that holds this run, or None. It looks once: `Lease.take` looks longer."""
     _, lease = newest(folder.parent / LEASES, folder.name)
-    return _why_held(lease) if lease is not None else None
+    return _why_held(lease, watch=False) if lease is not None else None
 
 
-def _why_held(lease: Path) -> str | None:
-    """A description of the holder; None if the lease is released or its holder is dead."""
+def _why_held(lease: Path, watch: bool) -> str | None:
+    """A description of the holder; None if the lease is released or its holder is dead. watch: whether to wait for a
+    heartbeat where the last one seems long ago.
+    """
     try:
         holder = read_json(lease)
         if holder.get("released"):
             return None
-        description = f"process {holder['pid']} on {holder['host']} is working on it"
-        started_there, boot = float(holder["process_started"]), float(holder["boot"])
-        pid = int(holder["pid"])
+        description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
+        is_here = bool(holder["locked"]) and holder["boot"] == _boot()
     except FileNotFoundError:
         return "another process was faster"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a power cut leaves empty files
         return "a lease that cannot be read" if _age(lease) < EXPIRY else None
-    if holder.get("locked") and holder.get("boot_id") == _boot_id():
-        with suppress(OSError), lease.open("rb") as file:
-            return None if _locked(file, fcntl.LOCK_SH) else description
-    if holder["host"] == socket.gethostname() and boot == psutil.boot_time():
-        try:
-            started = psutil.Process(pid).create_time()
-        except (psutil.NoSuchProcess, ValueError):
-            return None
-        return description if abs(started - started_there) < 1 else None
-    return description if _age(lease) < EXPIRY else None
-
-
-def _locked(file: IO[bytes], kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock the file if nobody else has; False, too, on a file system without locks."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        alive = _is_locked(lease) if is_here else _has_heartbeat(lease, watch)
+    except FileNotFoundError:
+        return "another process was faster"
+    return description if alive else None
+
+
+def _locked(file: int) -> bool:
+    """Lock an open file for this process; False where its file system has no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
-def _boot_id() -> str | None:
-    """What the kernel calls its start, by no clock; None on a system that does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
+def _is_locked(lease: Path) -> bool:
+    with lease.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # locks worked when it was taken
+            return _age(lease) < EXPIRY
+        return False
+
+
+def _has_heartbeat(lease: Path, watch: bool) -> bool:
+    """True if the last heartbeat is younger than EXPIRY. An age of less than none tells of a clock that was stepped,
+    and one beyond EXPIRY may: with `watch` another heartbeat is waited for, by this process's own steady clock.
+    """
+    if 0 <= _age(lease) < EXPIRY:
+        return True
+    if not watch:
+        return False
+    before, end = lease.stat().st_mtime_ns, time.monotonic() + WATCHED
+    while time.monotonic() < end:
+        time.sleep(min(HEARTBEAT, WATCHED) / 5)
+        if lease.stat().st_mtime_ns != before:
+            return True
+    return False
 
 
 def _age(lease: Path) -> float:
@@ -175,13 +195,13 @@ def _age(lease: Path) -> float:
     return now - lease.stat().st_mtime
 
 
+def _boot() -> str:
+    """The kernel that runs, which containers of a machine share; it is another one after each start."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+
+
 def _this_process() -> dict[str, object]:
-    process = psutil.Process()
-    return {
-        "host": socket.gethostname(),
-        "pid": process.pid,
-        "process_started": process.create_time(),
-        "boot": psutil.boot_time(),
-        "boot_id": _boot_id(),
-        "time": time.time(),
-    }
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot(), "time": time.time()}

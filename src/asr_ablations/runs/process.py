@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
-from asr_ablations.runs.reader import read_yaml
+from asr_ablations.runs.reader import interpolation_in
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.watchdog import when_gone
+from asr_ablations.tools.watchdog import start_of, when_gone
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
@@ -25,8 +25,7 @@ GRACE = 60.0
 
 def announce_launcher() -> str:
     """The launcher's process, as `follow_launcher` reads it from the environment of an arm."""
-    process = psutil.Process()
-    return f"{process.pid}:{process.create_time()}"
+    return f"{os.getpid()}:{start_of(os.getpid())}"
 
 
 def follow_launcher() -> None:
@@ -77,8 +76,11 @@ def wait_for(words: Sequence[str]) -> int:
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """A config that this program, or an earlier version of it, has frozen on disk. Raises UnreadableFileError."""
-    cfg = OmegaConf.create(read_yaml(path))
+    """A config that this program, or an earlier version of it, has frozen on disk."""
+    cfg = OmegaConf.load(path)
+    assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    if (key := interpolation_in(OmegaConf.to_container(cfg))) is not None:
+        raise UsageError(f"{path}: {key} holds an interpolation (${{…}}), and a frozen config holds values alone")
     if "max_epochs" in cfg and "model" in cfg:
         fill(cfg)
     return cfg

@@ -5,6 +5,7 @@ where it is there and cannot be read.
 """
 
 import csv
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,24 +42,11 @@ DEEPEST = 100
 
 def load_yaml(text: str) -> object:
     """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
-    _refuse_what_grows(text)
+    _refuse_bombs(text)
     return yaml.load(text, _Loader)
 
 
-def refuse_interpolations(node: object) -> None:
-    """Raises ValueError for an interpolation in a config that is read back, or in a list of its overrides. What is
-    written is resolved; a stranger's ${oc.env:…} would put this user's environment into files, and on to W&B.
-    """
-    if isinstance(node, str) and "${" in node:
-        raise ValueError(f"an interpolation, {node!r}: a record holds values only")
-    if isinstance(node, dict):
-        refuse_interpolations([*node, *node.values()])
-    elif isinstance(node, (list, tuple)):
-        for child in node:
-            refuse_interpolations(child)
-
-
-def _refuse_what_grows(text: str) -> None:
+def _refuse_bombs(text: str) -> None:
     """Raises ValueError for aliases, by which a page of YAML becomes a terabyte, and for great depth: OmegaConf writes
     neither.
     """
@@ -99,7 +87,28 @@ class UnreadableFileError(UsageError):
 
 def read_config(folder: Path) -> Config:
     """The resolved config of a run, as plain values."""
-    return read_yaml(folder / layout.CONFIG, Seeded)
+    return read_recorded(folder / layout.CONFIG, Seeded)
+
+
+def read_recorded(path: Path, kind: type = Declared) -> Config:
+    """A resolved config as `read_yaml` reads it. An interpolation is refused: a run records values, and one that a
+    stranger wrote would fetch what this machine knows, such as a variable of its environment, into files.
+    """
+    content = read_yaml(path, kind)
+    if (key := interpolation_in(content)) is not None:
+        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+    return content
+
+
+def interpolation_in(content: object, key: str = "") -> str | None:
+    """The dotted key of the first interpolation in a config, among keys and values; None without one."""
+    if isinstance(content, dict):
+        pairs = [(f"{key}.{name}".lstrip("."), part) for name, part in content.items()]
+        named = next((here for here, _ in pairs if "${" in here), None)
+        return named or next(filter(None, (interpolation_in(part, here) for here, part in pairs)), None)
+    if isinstance(content, list):
+        return next(filter(None, (interpolation_in(part, f"{key}.{i}") for i, part in enumerate(content))), None)
+    return key if isinstance(content, str) and "${" in content else None
 
 
 def read_yaml(path: Path, kind: type = Declared) -> Config:
@@ -109,7 +118,6 @@ def read_yaml(path: Path, kind: type = Declared) -> Config:
     """
     with readable(path):
         content = load_yaml(path.read_text(encoding="utf-8"))
-        refuse_interpolations(content)
         parse(kind, content)
     return cast(Config, content)
 
@@ -118,9 +126,7 @@ def read_overrides(folder: Path) -> list[str]:
     """The overrides that the user typed for this run."""
     path = folder / layout.OVERRIDES
     with readable(path):
-        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line]
-        refuse_interpolations(lines)
-    return lines
+        return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def read_status(folder: Path) -> Status:
@@ -259,5 +265,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:  # the record is of a file of hypotheses, not of a run's folder
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error

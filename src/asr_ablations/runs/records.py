@@ -20,9 +20,9 @@ from asr_ablations.runs.reader import (
     read_metrics,
     read_model,
     read_overrides,
+    read_recorded,
     read_summary,
     read_utterances,
-    read_yaml,
 )
 from asr_ablations.runs.record import NO_SUMMARY, DataRecord, RunRecord, Seeded
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
@@ -83,13 +83,15 @@ class Records:
     """All runs of some folders. Every run is in exactly one of the three lists.
 
     runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
-    both in the order in which they were started. warnings: about where the runs come from.
+    both in the order in which they were started. warnings: about where the runs come from. scored: the
+    texts that were scored, of systems that were given by their hypotheses.
     """
 
     runs: list[RunRecord]
     diverged: list[RunRecord] = field(default_factory=list)
     unfinished: list[Unfinished] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    scored: str = ""
 
 
 def load(folders: Sequence[Path]) -> Records:
@@ -188,7 +190,7 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
 def _frozen(folder: Path) -> Config | None:
     """The config of an arm as its sweep froze it, in which the run's place in that sweep is described."""
     try:
-        return read_yaml(layout.frozen_config(folder))
+        return read_recorded(layout.frozen_config(folder))
     except (FileNotFoundError, UnreadableFileError):
         return None
 
@@ -197,7 +199,7 @@ def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished
     """A run without a result, and what it was to be, as far as its files can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
-            config = read_yaml(path, Seeded)
+            config = read_recorded(path, Seeded)
         except (FileNotFoundError, UnreadableFileError):
             continue
         return Unfinished(folder, state, reason, config, config.get("overrides", []))

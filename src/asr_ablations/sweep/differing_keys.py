@@ -114,7 +114,7 @@ def _arms(runs: Sequence[RunRecord], declared: Declaration) -> list[Arm]:
     except ConfoundedError:
         return []
     keys = [OWN] if runs[0].config.get(LIST) else list(differing(runs))
-    return group(Records(runs, [], []), factor, keys)[0]
+    return group(Records(list(runs)), factor, keys)[0]
 
 
 def _record(number: int, cfg: DictConfig) -> RunRecord:

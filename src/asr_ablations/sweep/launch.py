@@ -1,7 +1,7 @@
 """From composed configs to arms that have run."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hydra.utils import get_method
 from omegaconf import DictConfig
@@ -19,7 +19,7 @@ from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.live import LiveArms, what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
-from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.runner import DetachedError, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -39,10 +39,10 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
+def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
     """Check every arm and write its config: edits after this change nothing.
 
-    Raises UsageError for the first arm that is wrong.
+    constant: overrides that all arms of the sweep share. Raises UsageError for the first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
@@ -50,8 +50,8 @@ def freeze(configs: Sequence[DictConfig]) -> list[FrozenArm]:
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _keep_previous(cfg, fingerprint)
-        arm = freeze_arm(cfg, fingerprint)
-        Run(cfg, fingerprint).status()  # refuses a folder of another content
+        arm = freeze_arm(cfg, fingerprint, constant)
+        Run(cfg, fingerprint, constant).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
 
@@ -91,7 +91,8 @@ def run(
     limit; show: the name of a function that prints the results, given the folders; fail_fast: the first failure stops
     the other arms.
 
-    Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
+    Raises UsageError for values out of range, ArmsFailedError where a signal stopped the sweep, and DetachedError where
+    its arms go on without it.
     """
     different = list({arm.id: arm for arm in arms}.values())
     _check_timeout(timeout)
@@ -100,8 +101,12 @@ def run(
     if different:
         write_manifest(different[0].folder.parent, different, metadata)
     ask_wandb(different)
-    with LiveArms() as live:
-        states = runner.run(live.show)
+    try:
+        with LiveArms() as live:
+            states = runner.run(live.show)
+    except DetachedError as detached:
+        print(detached, flush=True)
+        raise
     get_method(show or SHOW)([arm.folder for arm in different])
     _say_where_logged(different)
     report_unfinished(states)

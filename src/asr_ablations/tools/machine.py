@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 
 
 def cores() -> int:
@@ -21,10 +21,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def name_the_user() -> None:
+    """Give a user without an entry in the system's list, as in `docker run --user 12345`, a name in this process and
+    those that it starts: PyTorch and others ask for one, and would end with a KeyError.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the second from Python 3.13 on
+        os.environ["USER"] = str(os.getuid())
+
+
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
-    file is gone when nobody holds it.
+    file is gone when nobody holds it. Raises UsageError where the file system has no locks.
     """
     while True:
         with path.open("w") as file:
@@ -33,9 +43,10 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             except BlockingIOError:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:  # a file system without locks: the system's message names no file
-                error.filename = str(path)
-                raise
+            except OSError as error:
+                raise UsageError(
+                    f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
+                ) from error
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
@@ -51,16 +62,6 @@ def _is_at(path: Path, file: IO[str]) -> bool:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
-
-
-def name_the_user() -> None:
-    """Give a user id without a name, as a container's (docker run --user 12345), its number for one: torch asks for a
-    name as it is imported, and would end with a KeyError.
-    """
-    try:
-        getpass.getuser()
-    except (KeyError, OSError):  # by Python's version
-        os.environ["USER"] = str(os.getuid())
 
 
 def peak_memory() -> int:

@@ -4,12 +4,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once this process has ended. started: its start, as psutil has it: ids are reused."""
+    """Call `then` from a thread once this process has ended. started: its start by `start_of`: ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -25,13 +26,19 @@ def end_with(pid: int, started: float) -> None:
 
 
 def start_of(pid: int) -> float:
-    """The time at which a process was started."""
-    return float(psutil.Process(pid).create_time())
+    """When a process was started, in seconds: on Linux since the machine was. psutil adds the time of the start, which
+    moves when the clock is stepped. Raises psutil.NoSuchProcess.
+    """
+    try:
+        # the name in parentheses may hold anything; the start is the 22nd field, the 20th after the name
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (FileNotFoundError, ProcessLookupError):
+        return float(psutil.Process(pid).create_time())
 
 
 def _is_alive(pid: int, started: float) -> bool:
     try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

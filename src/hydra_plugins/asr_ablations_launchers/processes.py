@@ -60,7 +60,8 @@ class ProcessesLauncher(Launcher):
         declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
         if declared:
             check_names(configs)
-        arms = launch.freeze(configs)
+        assert self.config is not None
+        arms = launch.freeze(configs, list(self.config.hydra.overrides.task))
         if declared:
             print_differences(configs)
         if configs and configs[0].get("plan"):
