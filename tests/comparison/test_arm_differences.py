@@ -12,7 +12,8 @@ from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import ENDING, unpack
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.reader import read_config
-from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences
+from asr_ablations.sweep.differing_keys import check_names, difference_lines, differences_of, print_differences
+from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_folders import write_sweep
 from tests.helpers.support import REPOSITORY, compose
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
@@ -130,3 +131,37 @@ def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytes
     print_differences(configs)
     expected = "expected batch.size=4 or batch.size=8: `compare` will need --baseline"
     assert capsys.readouterr().out == f"warning: ablation.baseline=16: {expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("ablation", "message"),
+    [
+        ("{factor: rnnn}", r"ablation\.factor=rnnn: there is no such key; nearest: rnn"),
+        ("{factor: optimizer.lrr}", r"ablation\.factor=optimizer\.lrr: there is no such key; nearest: optimizer\.lr"),
+        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: there is no such arm; nearest: lstm"),
+        ("{factor: rnn, expected: {gruu: better}}", r"ablation\.expected=gruu: there is no such arm; nearest: gru"),
+        ("{factor: rnn, published: {gruu: {test-clean: 9}}}", r"ablation\.published=gruu: .* nearest: gru"),
+    ],
+)
+def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation: str, message: str) -> None:
+    configs = [compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")]
+    with pytest.raises(UsageError, match=message):
+        check_names(configs)
+
+
+@pytest.mark.parametrize(
+    "ablation",
+    [
+        "{factor: rnn, baseline: gru}",
+        "{factor: rnn, baseline: rnn_relu, expected: {min_gru: better}}",  # left out of this launch
+        "{factor: rnn, published: {Kaldi: {test-clean: 9}}}",  # an arm of the source
+        "{baseline: lstm, expected: {gru: worse}}",
+    ],
+)
+def test_names_of_arms_that_are_not_launched_are_no_mistake(ablation: str) -> None:
+    check_names([compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")])
+
+
+def test_arms_that_differ_in_more_than_the_declared_factor_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    print_differences([compose(f"rnn={name}", "ablation={factor: dropout}") for name in ("lstm", "gru")])
+    assert "warning: ablation.factor=dropout: the arms differ in rnn._target_" in capsys.readouterr().out

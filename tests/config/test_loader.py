@@ -141,3 +141,21 @@ def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: 
     with pytest.raises(UsageError, match="mine") as raised:
         compose(CONF, [], name="mine", folder=tmp_path)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("defaults: [_self_, /config]\ndropout: 0.5\n", "mine.yaml: what it sets would be overridden by config.yaml"),
+        ("hydra: {launcher: {_target_: os.system}}\n", r"hydra\.launcher\._target_=os\.system"),
+        ("hydra: {sweeper: {_target_: os.system}}\n", r"hydra\.sweeper\._target_=os\.system"),
+        ("hydra: {job_logging: {formatters: {x: {'()': os.system}}}}\n", r"hydra\.job_logging: expected no factory"),
+    ],
+)
+def test_a_sweep_file_that_would_do_something_else_than_it_says_is_refused(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    head = "" if "defaults" in text else "defaults: [/config, _self_]\n"
+    (tmp_path / "mine.yaml").write_text(head + text)
+    with pytest.raises(UsageError, match=message):
+        compose(CONF, [], name="mine", folder=tmp_path, with_hydra=True)

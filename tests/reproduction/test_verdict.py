@@ -1,6 +1,7 @@
 """The verdict on hand-written records."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from asr_ablations.config.resolvers import OWN_VARIABLES, of_the_environment_only
 from asr_ablations.reproduction.evidence import (
     ANY_ORDER,
     DETERMINING,
     Cause,
     causes,
+    changed_since,
     compare_bits,
     environment_causes,
     refuse_damaged,
@@ -32,11 +37,13 @@ from asr_ablations.reproduction.verdict import (
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.record import Environment
-from asr_ablations.runs.records import read_run
+from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.typed_json import parse
+from asr_ablations.training.trained_model import checked_config
 from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535
@@ -353,3 +360,59 @@ def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
         change_json(folder / "environment.json", lambda content, name=commit: content["code"].update(commit=name))
         with pytest.raises(UsageError, match="names no commit"):
             announce(load_original(folder), tmp_path, trust=True)
+
+
+SECRET = "s3cr3t-hunter2"
+READ = "${oc.env:MY_TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("config.yaml", "ablation: null", f"ablation:\n  question: {READ}"),
+        ("config.yaml", "arm: null", f"arm: {READ}"),
+        ("config.yaml", "- data=an4", f"- seed={READ}"),
+        ("config.yaml", "tf32: false", f"tf32: {READ}"),
+        ("config.yaml", "tf32: false", "tf32: ${oc.${arm}:MY_TOKEN}"),
+        ("config.yaml", "tf32: false", f"tf32: false\n? {READ}\n: 1"),
+    ],
+)
+def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
+    file: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    folder = write_run(tmp_path)
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match="an interpolation") as refused:
+        load_original(folder)
+    assert SECRET not in str(refused.value)
+    (unfinished,) = load([folder]).unfinished
+    assert "an interpolation" in unfinished.reason
+    if file == "config.yaml":
+        for read in (checked_config, lambda run: load_frozen(run / file)):
+            with pytest.raises(UsageError, match="an interpolation"):
+                read(folder)
+
+
+def test_an_interpolation_in_a_strangers_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    config = {"seed": 1, "dropout": READ}
+    folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
+    with pytest.raises(UsageError, match="an interpolation") as refused:
+        changed_since(load_original(folder))
+    assert SECRET not in str(refused.value)
+
+
+def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    node = OmegaConf.create({"question": "${oc.env:MY_TOKEN,none}", "root": "${oc.env:HOME}"})
+    with of_the_environment_only(OWN_VARIABLES):
+        assert node.root == os.environ["HOME"]
+        with pytest.raises(OmegaConfBaseException, match="MY_TOKEN") as refused:
+            OmegaConf.resolve(node)
+    assert SECRET not in str(refused.value)
+    assert node.question == SECRET  # outside, the user's own files read what they like

@@ -104,9 +104,12 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
     [
         ({"facto": "rnn"}, "ablation=facto: expected one of question"),
         ({"metric": "ser"}, "metric=ser: expected wer or cer or cer_longer or loss"),
+        ({"targets": [20]}, "20"),
+        ({"question": ["a", "b"]}, "ablation.question=.*: expected a text"),
+        ("rnn", "ablation=rnn: expected keys such as question and factor"),
     ],
 )
-def test_a_question_that_compare_would_not_understand_is_refused(ablation: dict[str, str], message: str) -> None:
+def test_a_question_that_compare_would_not_understand_is_refused(ablation: object, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_declarations([DictConfig({"ablation": ablation})])
 

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +93,8 @@ class Loader(ConfigLoaderImpl):
         key = id(repo), repr(defaults)  # values of the command line come later
         if key not in self._merged:
             merged = super()._compose_config_from_defaults_list(defaults, repo)
+            _refuse_overridden(defaults)
+            _refuse_foreign_parts(merged)
             refuse_unread(defaults, repo, merged)
             refuse_unread_groups(defaults)
             self._merged[key] = merged
@@ -104,6 +106,37 @@ class Loader(ConfigLoaderImpl):
             loaded = copy.copy(loaded)  # it is merged without a copy, and what follows would change it
             loaded.config = copy.deepcopy(loaded.config)
         return loaded
+
+
+def _refuse_overridden(defaults: Sequence[ResultDefault]) -> None:
+    """Raises UsageError where `_self_` stands before the file of conf/ that a sweep file builds on: that one's values
+    would win, in silence.
+    """
+    primary = next((place for place, default in enumerate(defaults) if default.primary), len(defaults))
+    later = [str(default.config_path) for default in defaults[primary + 1 :] if default.package == ""]
+    if base := [path for path in later if "/" not in path]:
+        raise UsageError(
+            f"{defaults[primary].config_path}.yaml: what it sets would be overridden by {base[0]}.yaml; "
+            f"expected _self_ after /{base[0]} in its defaults"
+        )
+
+
+def _refuse_foreign_parts(merged: DictConfig) -> None:
+    """Raises UsageError for a launcher or sweeper that is no plugin of Hydra's, and for a factory of log messages."""
+    for part in ("launcher", "sweeper"):
+        target = OmegaConf.select(merged, f"hydra.{part}._target_")
+        if target is not None and not str(target).startswith(("hydra_plugins.", "hydra._internal.")):
+            raise UsageError(f"hydra.{part}._target_={target}: expected hydra/{part}=<name>, which names a plugin")
+    for part in ("job_logging", "hydra_logging"):
+        node = OmegaConf.select(merged, f"hydra.{part}")
+        if OmegaConf.is_config(node) and "()" in _keys(OmegaConf.to_container(node)):
+            raise UsageError(f"hydra.{part}: expected no factory, '()'")
+
+
+def _keys(node: object) -> Iterator[object]:
+    for key, value in node.items() if isinstance(node, dict) else ():
+        yield key
+        yield from _keys(value)
 
 
 def _plain(path: str) -> str:

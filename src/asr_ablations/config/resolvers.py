@@ -1,14 +1,16 @@
 """The file of weights that a run starts from, named by a run's folder or by itself."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 from omegaconf import OmegaConf
+from omegaconf.resolvers import oc
 
 from asr_ablations.runs.layout import last_checkpoint
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded, sha256
 
 
@@ -65,3 +67,23 @@ def alphabets(conf: Path) -> dict[str, str]:
     nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((conf / "alphabet").glob("*.yaml"))}
     characters = {language: str(node.get("characters", "")) for language, node in nodes.items()}
     return {language: spelled for language, spelled in characters.items() if spelled and "${" not in spelled}
+
+
+OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME")
+"""Variables of the environment that conf/ reads: where corpora lie."""
+
+
+@contextmanager
+def of_the_environment_only(names: Collection[str]) -> Iterator[None]:
+    """Within, ${oc.env:…} reads these variables. Raises UsageError for any other, without its value."""
+
+    def variable(name: str, *default: str | None) -> str | None:
+        if name not in names:
+            raise UsageError(f"${{oc.env:{name}}}: a config from elsewhere reads {', '.join(names)} only")
+        return oc.env(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", variable, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
+from asr_ablations.config.resolvers import OWN_VARIABLES, of_the_environment_only
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
@@ -99,7 +100,8 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
     with open_dict(cfg):
         cfg.overrides = list(overrides)
     try:
-        OmegaConf.resolve(cfg)
+        with of_the_environment_only(OWN_VARIABLES):  # the record names the folder of configs
+            OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
     return cfg

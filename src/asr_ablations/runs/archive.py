@@ -164,7 +164,12 @@ def _read(archive: Path) -> Files:
     with readable(archive):
         try:
             with tarfile.open(fileobj=io.BytesIO(_unpressed(archive.read_bytes())), mode="r:") as tar:
+                left = LARGEST
                 for member in tar:
+                    # a sparse member says of itself how large it is: few bytes would become any number of zeros
+                    if member.issparse() or not 0 <= member.size <= left:
+                        raise ValueError(f"{member.name!r}: of {member.size} bytes, more than the record holds")
+                    left -= member.size
                     files[member.name] = _content(tar, member)
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise UnreadableFileError(archive, error) from error
@@ -172,7 +177,7 @@ def _read(archive: Path) -> Files:
 
 
 def _unpressed(content: bytes) -> bytes:
-    press = lzma.LZMADecompressor()
+    press = lzma.LZMADecompressor(memlimit=LARGEST)  # else a head of some bytes asks for a dictionary of 1.5 GB
     raw = press.decompress(content, max_length=LARGEST)
     if not press.eof:
         raise ValueError("it is cut, or too large")

@@ -36,9 +36,11 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
     """Raises UsageError for a question that `compare` would not understand once the runs are there."""
     for cfg in configs:
         if cfg.get("ablation") is not None:
-            declared = parse(OmegaConf.to_container(cfg.ablation, resolve=True))
-            if declared.metric is not None:
-                find_metric(declared.metric)
+            node = cfg.ablation
+            declared = parse(OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node)
+            metric = find_metric(declared.metric or "wer")
+            for target in declared.targets:
+                metric.check_target(target)
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
