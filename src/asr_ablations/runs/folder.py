@@ -66,7 +66,7 @@ class Run:
         """
         if not self.folder.exists():
             return None
-        if holder := owner(self.folder):
+        if holder := owner(self.folder, watch=True):
             raise LeaseHeldError(f"{self.folder.name}: {holder}")
         return self.folder.rename(free_name(self.folder))
 

@@ -9,12 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.watchdog import when_gone
+from asr_ablations.tools.watchdog import start_of, when_gone
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
@@ -24,8 +23,7 @@ GRACE = 60.0
 
 def announce_launcher() -> str:
     """The launcher's process, as `follow_launcher` reads it from the environment of an arm."""
-    process = psutil.Process()
-    return f"{process.pid}:{process.create_time()}"
+    return f"{os.getpid()}:{start_of(os.getpid())}"
 
 
 def follow_launcher() -> None:

@@ -4,12 +4,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once this process has ended. started: its start, as psutil has it: ids are reused."""
+    """Call `then` from a thread once this process has ended. started: as `start_of` has it: ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -25,13 +26,28 @@ def end_with(pid: int, started: float) -> None:
 
 
 def start_of(pid: int) -> float:
-    """The time at which a process was started."""
-    return float(psutil.Process(pid).create_time())
+    """The start of a process, to tell it from a later one with its id: in clock ticks since boot where /proc says it,
+    since the time of day is moved when the clock is set. Raises psutil.NoSuchProcess.
+    """
+    return _state(pid)[1]
+
+
+def _state(pid: int) -> tuple[str, float]:
+    """The state of a process, by its letter or name, and its start. Raises psutil.NoSuchProcess."""
+    if not Path("/proc/self/stat").exists():
+        process = psutil.Process(pid)
+        return process.status(), process.create_time()
+    try:
+        # the name may hold spaces and brackets
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return words[0], float(words[19])
 
 
 def _is_alive(pid: int, started: float) -> bool:
     try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        state, start = _state(pid)
     except psutil.NoSuchProcess:
         return False
+    return start == started and state not in ("Z", "X", psutil.STATUS_ZOMBIE)
