@@ -55,6 +55,7 @@ class Declaration:
     earlier: dict[str, str] = field(default_factory=dict)
 
 
+TEXTS = ("question", "source", "baseline", "set", "metric")
 READ_INTO_CLAIMS = ("claim", "expected")
 
 
@@ -79,8 +80,11 @@ def parse(node: object) -> Declaration:
         if key not in known:
             raise choices("ablation", key, f"one of {', '.join(known)}")
     given = {str(key): value for key, value in node.items() if value is not None}
+    for key in TEXTS:
+        if isinstance(given.get(key), (Mapping, list)):
+            raise UsageError(f"ablation.{key}={given[key]}: expected one text")
     return Declaration(
-        **{key: str(given[key]) for key in ("question", "source", "baseline", "set", "metric") if key in given},
+        **{key: str(given[key]) for key in TEXTS if key in given},
         factor=_texts(given.get("factor")),
         contrasts=_texts(given.get("contrasts")),
         scale=_scale(given.get("scale"), given.get("margin")),

@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.identity import flatten, short_name
 from asr_ablations.tools.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
@@ -79,6 +79,7 @@ class Loader(ConfigLoaderImpl):
         if key not in self._repositories:
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
+            _refuse_file(config_name, repository)
             self._repositories[key] = repository
         for override in parsed:
             _refuse(override, self._repositories[key])
@@ -99,6 +100,24 @@ class Loader(ConfigLoaderImpl):
             loaded = copy.copy(loaded)  # it is merged without a copy, and what follows would change it
             loaded.config = copy.deepcopy(loaded.config)
         return loaded
+
+
+def _refuse_file(config_name: str | None, repository: Repository) -> None:
+    """Raises UsageError for a file with _self_ before the file that it builds on, since its own values would be lost;
+    and for one whose logging calls a function.
+    """
+    loaded = repository.load_config(config_name) if config_name else None
+    if loaded is None:
+        return
+    names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
+    if "_self_" in names and "/config" in names[names.index("_self_") :]:
+        raise UsageError(
+            f"{config_name}.yaml: _self_ stands before /config, which sets its values anew; expected it last"
+        )
+    for key in ("job_logging", "hydra_logging"):
+        node = OmegaConf.select(loaded.config, f"hydra.{key}")
+        if OmegaConf.is_dict(node) and any(name.endswith("()") for name in flatten(OmegaConf.to_container(node))):
+            raise UsageError(f"{config_name}.yaml: hydra.{key}: refused, its () would call a function")
 
 
 def several(overrides: list[str]) -> list[str]:

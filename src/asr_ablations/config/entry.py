@@ -108,6 +108,8 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
                 _stop(error)
             except Exception as error:
+                if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
+                    _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
                     sys.exit(exit_code)  # arms that failed, with the reasons printed before
                 _end_at(error)

@@ -13,7 +13,7 @@ from asr_ablations.data.split_index import SplitIndex
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import expanded
+from asr_ablations.tools.files import expanded, is_regular
 
 LONGEST_KEPT = 86_400
 """Seconds of an utterance, a day: a limit beyond it is none."""
@@ -191,9 +191,11 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read."""
+    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read, as a pipe or a device."""
     split_index.note(path)
     try:
+        if path.exists() and not is_regular(path):
+            raise OSError("it is no regular file")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error

@@ -21,10 +21,15 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
-    write_csv(paths[1], comparison.rows)
+    write_csv(paths[1], [{key: _no_formula(value) for key, value in row.items()} for row in comparison.rows])
     write(paths[2], latex(comparison))
     write_json(paths[3], plain(as_json(comparison)))
     return paths
+
+
+def _no_formula(value: object) -> object:
+    """The value of a cell; a text that a spreadsheet would compute stands behind an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:

@@ -56,7 +56,8 @@ def escape(text: str) -> str:
 
 def _table(section: Section) -> str:
     def line(cells: list[str]) -> str:
-        return " & ".join(map(escape, cells)) + r" \\"
+        row = " & ".join(map(escape, cells)) + r" \\"
+        return f"{{}}{row}" if row.startswith(("[", "*")) else row  # after \\ LaTeX would take both for an argument
 
     columns = "l" + "r" * (len(section.head) - 1)
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]

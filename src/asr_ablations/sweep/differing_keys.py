@@ -1,19 +1,28 @@
 """What the arms of a sweep differ in, said before the first one runs: later it would cost the runs."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
-from asr_ablations.comparison.arms import find_baseline, group
-from asr_ablations.comparison.confounds import ConfoundedError, differing, find_factor
+from asr_ablations.comparison.arms import Arm, find_arm, find_baseline, group
+from asr_ablations.comparison.confounds import (
+    ConfoundedError,
+    confounds,
+    differing,
+    find_factor,
+    replicated,
+    within,
+)
 from asr_ablations.comparison.declaration import declaration
+from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.listed_arms import LIST, OWN
 from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord
 from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
@@ -26,6 +35,36 @@ def print_differences(configs: Sequence[DictConfig]) -> None:
         lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
     for line in lines:
         print(line)
+
+
+def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
+    """Raises UsageError where no declared factor varies though others do, and for a name of an arm that is nearly one
+    of the arms: `compare` would refuse it after the training. A name that no arm resembles is of an arm that is left
+    out here, or measured elsewhere.
+    """
+    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
+    declared = declaration(runs)
+    if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
+        return
+    differ = {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+    varied = [key for key in confounds(runs, declared.factor, differ) if not within(key, ["seed", "seeds", OWN])]
+    if varied and not any(within(key, declared.factor) for key in differ):
+        roots = list(dict.fromkeys(key.removesuffix("._target_") for key in varied))
+        raise choices("ablation.factor", ", ".join(declared.factor), f"what varies: {', '.join(roots[:5])}")
+    arms, _ = group(Records(runs, [], []), declared.factor, list(differ))
+    expected = [name for claim in declared.claims for name in claim.expected]
+    named = {"baseline": [declared.baseline or ""], "expected": expected, "published": list(declared.published)}
+    for key, names in named.items():
+        for name in names:
+            if name.isalpha() and find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
+                raise UsageError(f"ablation.{key}={name}: no arm is called so; nearest: {near}")
+
+
+def _nearest(name: str, arms: Sequence[Arm], factor: Sequence[str]) -> str:
+    """The arm whose name was likely meant; "" where the name is an option of the factor, or like no arm's."""
+    options = {option for root in factor if root in groups() for option in options_by_name(root)}
+    near = get_close_matches(name, [arm.name for arm in arms], n=1, cutoff=0.75)
+    return near[0] if near and name not in {*options, "none"} else ""
 
 
 def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:

@@ -52,12 +52,13 @@ class ProcessesLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from asr_ablations.sweep import launch
-        from asr_ablations.sweep.differing_keys import print_differences
+        from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         launch.refuse_a_plan(configs)
-        arms = launch.freeze(configs)
-        if not self.metadata()["search"] and all(map(launch.is_training, configs)):
+        declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
+        arms = launch.freeze(configs, refuse_misspelt if declared else None)
+        if declared:
             print_differences(configs)
         if configs and configs[0].get("plan"):
             launch.plan(arms, self.jobs, self.per_gpu)
