@@ -300,9 +300,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
     path = tmp_path / "root" / "s.tar.gz"
     path.parent.mkdir()
     path.write_bytes(archive(tiny_corpus / "test", "s", (EVIL[kind], content)))
-    with pytest.raises(
-        UsageError, match=r"refused, '.*' (leads out of the target|is a link, a device or sparse)"
-    ):
+    with pytest.raises(UsageError, match=r"refused, '.*' (leads out of the target|is a link, a device or sparse)"):
         unpack(path, "LibriSpeech", ["s"], path.parent)
     assert list(tmp_path.rglob("*")) == [path.parent, path]
     assert not Path("/tmp/w-outside").exists()

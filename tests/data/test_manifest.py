@@ -232,6 +232,17 @@ def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> No
     assert list(name_paths(here, ["data/train.clean", "data/train.other"])) == ["train.clean", "train.other"]
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_manifest_that_never_ends_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "train.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"train\.jsonl: it is no regular file"):
+        manifest(tmp_path, train="train.jsonl").read("train")
+
+
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     write_manifest(tmp_path / "train.jsonl", [])
     with pytest.raises(UsageError, match=rf"no manifest {tmp_path / 'dev.jsonl'}"):

@@ -116,7 +116,9 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
         )
     for key in ("job_logging", "hydra_logging"):
         node = OmegaConf.select(loaded.config, f"hydra.{key}")
-        if OmegaConf.is_dict(node) and any(name.endswith("()") for name in flatten(OmegaConf.to_container(node))):
+        if isinstance(node, DictConfig) and any(
+            name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
+        ):
             raise UsageError(f"{config_name}.yaml: hydra.{key}: refused, its () would call a function")
 
 

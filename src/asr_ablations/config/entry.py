@@ -94,6 +94,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 if cfg is None:
+                    _refuse_lost_folder()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -117,6 +118,13 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
         return main
 
     return decorate
+
+
+def _refuse_lost_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working folder is gone: change to one that exists") from error
 
 
 def _with_one_line_errors(task: Task, checked: Check) -> Task:

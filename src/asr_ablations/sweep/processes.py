@@ -141,8 +141,11 @@ def context() -> ForkServerContext:
 def _start(process: BaseProcess) -> None:
     """Start it, and its server before it where there is none, without which nothing is known of the arms."""
     resource_tracker.ensure_running()  # the server would start it, and let the signals in again
-    with held_back():
-        process.start()
+    try:
+        with held_back():
+            process.start()
+    except EOFError as error:
+        raise MemoryError("the server that starts the arms has ended: see ulimit -a for limits") from error
 
 
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:

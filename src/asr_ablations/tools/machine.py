@@ -32,6 +32,9 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             except BlockingIOError:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:  # ENOLCK of some network file systems
+                error.filename = str(path)
+                raise
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
