@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import torch
 from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
@@ -55,6 +56,8 @@ def _measured(cfg: DictConfig, record: Run) -> Result:
     """
     before = _load()
     benchmark = build(cfg.benchmark)
+    if cfg.threads is not None:
+        torch.set_num_threads(cfg.threads)
     quiet()  # after the imports: Lightning sets what it says by itself
     measured: Result | Iterator[Result] = benchmark(cfg)
     latest: Result | None = None

@@ -47,6 +47,7 @@ def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
     options += [f"benchmark.parts.step.{key}=1" for key in ("steps", "repeats")]
     options += ["benchmark.parts.loop.steps=2", "benchmark.parts.loop.pairs=1", "benchmark.parts.input.workers=[1]"]
     options += ["benchmark.parts.input.batches=2", "benchmark.parts.input.repeats=1"]
+    options += [f"benchmark.parts.sharing.{word}" for word in ("side_by_side=[1]", "seconds=0.1", "repeats=1")]
     options += ["benchmark.goals.loop_ratio=1e-9", "benchmark.goals.port_ratio=1e-9"]
     options += [f"model.convolutions.{number}.channels=2" for number in range(2)]  # of 32
     _, _, result = measured(corpora, tmp_path, "gpu", *options)
@@ -132,12 +133,32 @@ def test_step_prints_a_row_for_each_layer_and_batch(corpora, tmp_path):
 
 def test_step_measures_precisions_side_by_side(corpora, tmp_path):
     options = ["benchmark=step", "benchmark.precisions=[32,bf16]", "benchmark.steps=1", "benchmark.repeats=1"]
-    expect(0, run(["src/benchmark.py", *options, "benchmark.frames=[8,16]", *SHRUNKEN], corpora, tmp_path))
+    more = ["benchmark.frames=[8,16]", "threads=1", *SHRUNKEN]
+    expect(0, run(["src/benchmark.py", *options, *more], corpora, tmp_path))
     (folder,) = run_folders(tmp_path)
-    rows = json.loads((folder / "result.json").read_text())["steps"]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["machine"]["threads"] == 1
+    rows = result["steps"]
     points = [("lstm", 32), ("lstm", "bf16"), ("gru", 32), ("gru", "bf16")]
     assert [(row["rnn"], row["precision"]) for row in rows] == points
     assert all(row["port / ours"] > 0 for row in rows)
+
+
+def test_sharing_adds_up_what_trainings_side_by_side_train(corpora, tmp_path):
+    options = ["benchmark.side_by_side=[1,2]", "benchmark.seconds=0.5", "benchmark.repeats=1", "threads=1"]
+    _, folder, result = measured(corpora, tmp_path, "sharing", *options)
+    one, two = result["sharing"]
+    assert (one["side by side"], one["gain"]) == (1, 1.0)
+    assert two["each"] * 2 == pytest.approx(two["R"])
+    assert two["gain"] == pytest.approx(two["R"] / one["R"])
+    assert 0.1 < two["memory GB"] < 4
+    assert "side by side" in (folder / "report.md").read_text()
+
+
+def test_a_wrong_number_of_trainings_side_by_side_is_one_line(corpora, tmp_path):
+    assert "benchmark.side_by_side=[0]: expected whole numbers, 1 or more" in refused(
+        corpora, tmp_path, "benchmark=sharing", "benchmark.side_by_side=[0]", *SHRUNKEN
+    )
 
 
 def test_a_wrong_grid_of_steps_is_one_line(corpora, tmp_path):

@@ -220,3 +220,23 @@ print("\\nmodules", *(name for name in sys.modules))
     imported = modules(program)
     assert {"pytorch_lightning.trainer", "torchmetrics.text"} <= imported
     assert imported & {"matplotlib", "scipy.signal", "scipy.stats", "pandas", "plotly"} == set()
+
+
+UNKNOWN_USER = ["unshare", "--user", "--map-user=12345"]
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or bool(subprocess.run([*UNKNOWN_USER, "true"], capture_output=True).returncode),
+    reason="namespaces of users are not allowed here",
+)
+def test_a_user_whom_the_system_does_not_know_has_a_name() -> None:
+    """As in `docker run --user 12345`: PyTorch asks for it when it compiles."""
+    program = "import getpass, asr_ablations.commands.console as c; c.exit_code(lambda: 0); print(getpass.getuser())"
+    known = {key: value for key, value in os.environ.items() if key not in ("USER", "LOGNAME", "LNAME", "USERNAME")}
+    done = subprocess.run(
+        [*UNKNOWN_USER, sys.executable, "-c", program],
+        env={**known, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "12345"), done.stderr

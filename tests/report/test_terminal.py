@@ -190,6 +190,18 @@ def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tm
     assert content["unfinished"][0]["reason"] == "failed: out of memory"
 
 
+@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+x", "-x", "plain"])
+def test_no_cell_is_a_formula_to_a_spreadsheet(name: str, text_comparison: Comparison, tmp_path: Path) -> None:
+    rows = [{**row, "arm": name} for row in text_comparison.rows]
+    (table_csv,) = [
+        path for path in write_texts(replace(text_comparison, rows=rows), tmp_path) if path.suffix == ".csv"
+    ]
+    with table_csv.open() as file:
+        (first, *_) = csv.DictReader(file)
+    assert first["arm"] == (name if name == "plain" else f"'{name}")
+    assert float(first["wer"]) == text_comparison.rows[0]["wer"]
+
+
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru")
@@ -214,11 +226,12 @@ def test_no_cell_is_a_formula_and_no_row_an_argument(text_comparison: Comparison
     assert [row["arm"] for row in written] == ["'=1+1", "'@SUM(1)", "'-2+3", "'+cmd", "[1pt]"]
     assert {row["wer"] for row in written} == {"-0.5"}  # a number is one
     assert not [line for line in files[".tex"].read_text().splitlines() if line.startswith(("[", "*"))]
-    assert "{}[1pt]" in files[".tex"].read_text()
+    assert "{[}1pt{]}" in files[".tex"].read_text()
 
 
 def test_latex_is_escaped_and_balanced(text_comparison: Comparison) -> None:
     assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
+    assert escape("[1ex] a]") == "{[}1ex{]} a{]}"
     text = latex(text_comparison)
     assert text.count(r"\begin{") == text.count(r"\end{") > 4
     for body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
@@ -47,7 +47,7 @@ def test_the_same_config_has_the_same_identity() -> None:
 
 def test_overrides_in_another_order_have_one_folder(tmp_path: Path) -> None:
     first, second = (compose("seed=1", f"outputs={tmp_path}", "sweep=s") for _ in range(2))
-    first.overrides, second.overrides = ["rnn=lstm", "seed=1"], ["seed=1", "rnn=lstm"]
+    first.overrides, second.overrides = ["rnn=lstm", "norm=batch"], ["norm=batch", "rnn=lstm"]
     assert Run(first).folder != Run(second).folder
     Run(first).folder.mkdir(parents=True)
     assert Run(second).folder == Run(first).folder
@@ -138,6 +138,28 @@ def test_names_tell_the_experiment_and_not_the_machine() -> None:
     assert short_name(overrides) == "rnn-gru+seed-1"
     assert short_name(["workers=2"]) == "default"
     assert short_name(["weights=/home/me/outputs/s/rnn-gru-0123abcd/", "seed=1"]) == "weights-rnn-gru-0123abcd+seed-1"
+
+
+def test_names_within_a_sweep_tell_what_varies_and_never_lose_the_seed() -> None:
+    constant = ["max_epochs=4", "data.test=[test-clean]", "gpus=0"]
+    assert short_name(["rnn=gru", "seed=3", *constant], constant) == "rnn-gru+seed-3"
+    assert short_name(["gpus=2", "seed=3", "max_epochs=4"], ["max_epochs=4"]) == "gpus-2+seed-3"
+    assert short_name(["gpus=2", "rnn=gru"]) == "rnn-gru"
+    assert short_name(constant, constant) == "default"
+    long = [f"model.convolutions.{number}.channels={number}" for number in range(9)]
+    names = [short_name([*long, f"seed={seed}"], ["gpus=0"]) for seed in (1, 204)]
+    assert names[0].endswith("+seed-1")
+    assert names[1].endswith("+seed-204")
+    assert all(len(name) <= 80 for name in names)
+
+
+def test_an_arm_of_a_list_is_called_by_its_name_and_the_folder_keeps_what_it_is_called(cfg: DictConfig) -> None:
+    with open_dict(cfg):
+        cfg.arm, cfg.overrides = "no norm", ["seed=7", "arm='no norm'", "norm=none", "max_epochs=4"]
+    run = Run(cfg, "", ["max_epochs=4"])
+    assert run.name == "no-norm+norm-none+seed-7"
+    run.folder.mkdir(parents=True)
+    assert Run(cfg).name == run.name
 
 
 @pytest.fixture
@@ -249,7 +271,7 @@ def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictCon
     other = cfg.copy()
     other.dropout, other.progress = 0.25, not cfg.progress
     write(run.folder / "config.yaml", OmegaConf.to_yaml(other, resolve=True))
-    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.1 now; "):
+    with pytest.raises(UsageError, match=r"\(dropout: 0.25 there, 0.0 now; "):
         Run(cfg).status()
 
 

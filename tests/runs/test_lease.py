@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,9 @@ import pytest
 
 from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
-from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from asr_ablations.runs.lease import Lease, LeaseHeldError, newest, owner
 from asr_ablations.runs.process import LAUNCHER
-from asr_ablations.tools.watchdog import start_of, when_gone
+from asr_ablations.tools.watchdog import start_of
 from tests.helpers.ending import end_with_parent
 
 HOLD = """
@@ -66,137 +67,138 @@ def test_a_lease_keeps_others_out_until_it_is_released(folder: Path) -> None:
     taken(folder).release()
 
 
-def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
+def holder(folder: Path, *before: str) -> subprocess.Popen[bytes]:
+    """A process that holds the run, started by the words `before`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment, preexec_fn=end_with_parent
+    process = subprocess.Popen(
+        [*before, sys.executable, "-c", HOLD, str(folder)],
+        stdout=subprocess.PIPE,
+        env=environment,
+        preexec_fn=end_with_parent,
     )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"taken\n"
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"taken\n"
+    return process
+
+
+def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
+    process = holder(folder)
     with pytest.raises(LeaseHeldError):
         taken(folder)
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
+    process.kill()
+    process.wait()
     taken(folder).release()
 
 
-def test_a_killed_holder_that_nobody_reaps_is_taken_over_at_once(folder: Path) -> None:
-    """A container without an init leaves zombies; a worker that was forked outlives its parent for some seconds."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    forks = HOLD.replace("time.sleep(600)", "import os\nos.fork() or time.sleep(20)\ntime.sleep(600)")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", forks, str(folder)], stdout=subprocess.PIPE, env=environment, start_new_session=True
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"taken\n"
-    holder.kill()
-    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
-    assert psutil.Process(holder.pid).status() == psutil.STATUS_ZOMBIE
+def test_a_killed_holder_that_no_process_reaps_is_dead(folder: Path) -> None:
+    """It stays a zombie, as in a container without an init."""
+    process = holder(folder)
+    process.kill()
+    assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT) is not None  # ended, and not reaped
+    assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
     taken(folder).release()
-    os.killpg(holder.pid, signal.SIGKILL)
-    holder.wait()
-    holder.stdout.close()
+    process.wait()
 
 
-CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 @pytest.mark.skipif(
-    subprocess.run([*CONTAINER, "true"], capture_output=True).returncode != 0, reason="no namespaces here"
+    shutil.which("unshare") is None or bool(subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode),
+    reason="namespaces of processes are not allowed here",
 )
-def test_a_holder_in_a_container_keeps_others_out_though_its_process_is_not_seen(folder: Path) -> None:
-    """Two containers of one host name on one folder, and a /proc that hides the processes of others, look the same."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    holder = subprocess.Popen(
-        [*CONTAINER, sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment,
-        preexec_fn=end_with_parent,
-    )  # fmt: skip
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"taken\n"
-    (path,) = [p for p in (folder.parent / LEASES).iterdir() if not p.name.startswith(".")]
-    assert not psutil.pid_exists(json.loads(path.read_text())["pid"]) or json.loads(path.read_text())["pid"] < 10
+def test_a_holder_whose_process_cannot_be_seen_from_here_holds_until_it_ends(folder: Path) -> None:
+    """As two containers with the host's name have it, and /proc that hides other users' processes."""
+    process = holder(folder, *NAMESPACE)
+    assert json.loads(newest(folder.parent / LEASES, folder.name)[1].read_text())["pid"] < 10  # of its namespace
     with pytest.raises(LeaseHeldError, match="is working on it"):
         taken(folder)
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
+    assert owner(folder) is not None
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 30
+    while owner(folder) is not None and time.monotonic() < until:  # --kill-child takes a moment
+        time.sleep(0.05)
+    taken(folder).release()
 
 
-def test_a_stopped_holder_is_no_dead_one_whatever_the_clock_says(folder: Path) -> None:
-    first = taken(folder)
-    assert first._path is not None
-    for seconds in (-lease.EXPIRY * 10, 86400):
-        now = time.time() + seconds
-        os.utime(first._path, (now, now))
-        with pytest.raises(LeaseHeldError):
-            taken(folder)
-    first.release()
+def test_a_child_that_was_forked_does_not_hold_the_run_for_its_parent(folder: Path) -> None:
+    own = taken(folder)
+    (end, begin), (told, tell) = os.pipe(), os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(begin)
+        os.write(tell, b"x")
+        os.read(end, 1)
+        os._exit(0)
+    os.read(told, 1)
+    os.close(own._lock)  # as the system does when this process is killed
+    own._lock = None
+    assert owner(folder) is None
+    os.close(begin)
+    os.waitpid(child, 0)
+    for file in (end, told, tell):
+        os.close(file)
+    own.release()
 
 
-def no_locks(*ignored: object) -> None:
-    raise OSError(errno.ENOLCK, "No locks available")
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(lease.fcntl, "flock", fail)
 
 
-def test_without_locks_the_heartbeat_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease.fcntl, "flock", no_locks)
-    monkeypatch.setattr(lease, "HEARTBEAT", 0.1)
-    first = taken(folder)
+def test_without_locks_the_heartbeat_decides_even_when_the_clock_is_stepped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_locks(monkeypatch)
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(lease, "WATCHED", 0.5)
+    own = taken(folder)
     with pytest.raises(LeaseHeldError):
         taken(folder)
-    first._stop.set()  # as if it had been killed
-    assert first._heartbeat is not None
-    first._heartbeat.join()
-    assert first._path is not None
-    silent = time.time() - lease.EXPIRY - 1
-    os.utime(first._path, (silent, silent))
+    for step in (3600, -3600):
+        monkeypatch.setattr(lease, "_age", lambda path, step=step: float(step))
+        with pytest.raises(LeaseHeldError):  # a heartbeat was seen
+            taken(folder)
+    own._stop.set()  # as if it was killed: no heartbeat any more
+    own._heartbeat.join()
     taken(folder).release()
 
 
-@pytest.mark.parametrize("ahead", [-2 * lease.EXPIRY, 86400.0], ids=["set forward", "set back"])
-def test_a_clock_that_was_set_decides_nothing(folder: Path, ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A holder on another machine is alive as long as its lease is touched, and dead once it is not."""
-    monkeypatch.setattr(lease, "HEARTBEAT", 0.5)
-    monkeypatch.setattr(lease, "EXPIRY", 2.0)
-    taken(folder).release()
-    path = as_if(folder, released=False, host="elsewhere")
-    stop = threading.Event()
-
-    def beat() -> None:
-        for count in range(10**6):
-            os.utime(path, (time.time() + ahead + count, time.time() + ahead + count))
-            if stop.wait(0.05):
-                return
-
-    holder = threading.Thread(target=beat)
-    holder.start()
-    with pytest.raises(LeaseHeldError, match="on elsewhere"):
-        taken(folder)
-    stop.set()
-    holder.join()
-    taken(folder).release()
-
-
-def test_the_start_of_a_process_does_not_move_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """psutil adds the time of boot, which moves when the clock is set: every arm would stop."""
-    started = start_of(os.getpid())
-    monkeypatch.setattr(psutil.Process, "create_time", lambda self: started + 30)
-    assert start_of(os.getpid()) == started
-    gone = threading.Event()
-    when_gone(os.getpid(), started, gone.set)
-    assert not gone.wait(1)
-    when_gone(os.getpid(), started - 1, gone.set)  # a later process with the same id
-    assert gone.wait(10)
+def test_a_step_of_the_clock_ends_no_arm(tmp_path: Path) -> None:
+    """The time of the machine's start, which psutil adds to that of a process, moves by 30 s."""
+    stat = tmp_path / "stat"
+    stat.write_text(Path("/proc/stat").read_text())
+    program = f"""
+import os, re, time
+from pathlib import Path
+from asr_ablations.tools.watchdog import start_of, when_gone
+gone = []
+when_gone(os.getppid(), start_of(os.getppid()), lambda: gone.append(1))
+time.sleep(1)
+text = Path({str(stat)!r}).read_text()
+Path({str(stat)!r}).write_text(re.sub(r"btime (\\d+)", lambda found: f"btime {{int(found[1]) + 30}}", text))
+time.sleep(2)
+print("gone" if gone else "there")
+"""
+    mounted = ["unshare", "--mount", "bash", "-c", f'mount --bind {stat} /proc/stat && "$@" && true', "x"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*mounted, sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"mounts of one's own are not allowed here: {done.stderr.strip()}")
+    assert done.stdout == "there\n", done.stderr
 
 
 def test_a_holder_on_another_machine_is_dead_after_its_lease_expires(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken(folder).release()
-    monkeypatch.setattr(lease, "HEARTBEAT", 0.05)
-    path = as_if(folder, released=False, host="elsewhere")
+    path = as_if(folder, released=False, locked=True, host="elsewhere", boot="another")
     with pytest.raises(LeaseHeldError, match="on elsewhere is working on it"):
         taken(folder)
+    monkeypatch.setattr(lease, "WATCHED", 0.2)
     silent = path.stat().st_mtime - lease.EXPIRY - 1
     os.utime(path, (silent, silent))
     taken(folder).release()

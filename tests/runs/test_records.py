@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.lease import Lease
+from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.record import NO_SUMMARY, RunRecord
 from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
@@ -293,6 +297,33 @@ def test_a_record_that_is_not_whole_is_named(tmp_path: Path) -> None:
     assert why_unfinished(folder) is None
     with pytest.raises(UsageError, match=r"summary\.json"):
         read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("ablation: {question: '${oc.env:MY_TOKEN}'}", "ablation.question"),
+        ("arm: ${oc.env:MY_TOKEN}", "arm"),
+        ("overrides: [seed=0, 'rnn=${oc.env:MY_TOKEN}']", "overrides.1"),
+        ("tf32: '${oc.env:MY_TOKEN}'", "tf32"),
+        ("'${oc.env:MY_TOKEN}': 1", "${oc.env:MY_TOKEN}"),
+    ],
+)
+def test_a_strangers_config_gets_nothing_of_the_environment(
+    line: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    folder = write_run(tmp_path, "seed=0")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **yaml.safe_load(line)}))
+    words = f"{key} holds an interpolation"
+    with pytest.raises(UnreadableFileError, match=re.escape(words)):
+        read_config(folder)
+    with pytest.raises(UsageError, match=re.escape(words)):
+        load_frozen(folder / "config.yaml")
+    with pytest.raises(UsageError) as refused:
+        load_original(folder)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_config_that_nests_deeper_than_any_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report
 from asr_ablations.sweep.live import LiveArms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
+from asr_ablations.sweep.runner import Runner
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import visible_gpus
 
@@ -203,6 +204,36 @@ def test_a_plan_names_what_the_memory_takes() -> None:
 def test_slots_wrong_values_are_named(jobs: int, per_gpu: int) -> None:
     with pytest.raises(UsageError, match=r"hydra\.launcher\.(jobs|per_gpu)="):
         machine_slots(jobs, per_gpu, [])
+
+
+def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
+    machine: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The costs of arms come from a table in place of a GPU; what is made of them is the whole of per_gpu=auto."""
+    module = "asr_ablations.sweep.gpu_slots"
+    machine.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    machine.setattr(f"{module}._fits", {})
+    machine.setattr(f"{module}.gpu_memory", lambda: 80 * 2**30)
+    machine.setattr(f"{module}.cores", lambda: 64)
+    measured = []
+
+    def measure_arms(arms: list[FrozenArm], threads: int) -> list[Cost]:
+        measured.extend(arm.id for arm in arms)
+        return [Cost(1, 1.0, 1.0, 1, int(float(arm.overrides[0].split("=")[1]) * 2**30), 1) for arm in arms]
+
+    machine.setattr("asr_ablations.sweep.plan.measure_arms", measure_arms)
+    sweep = [
+        FrozenArm(id, id, tmp_path, tmp_path, None, 1, (f"gib={gib}", f"seed={seed}"))
+        for id, gib, seed in [("a", 2.5, 0), ("b", 2.5, 1), ("c", 5.5, 0)]
+    ]
+    assert machine_slots(None, "auto", sweep).per_gpu == 12  # of 6 GiB with CUDA's own, in nine tenths of 80
+    assert machine_slots(None, "auto", sweep[:2]).per_gpu == 24
+    assert len(measured) == 2  # one arm of each kind, once
+    assert "12 arms to a GPU of 80.0 GiB, of which the largest takes 6.0" in capsys.readouterr().out
+    machine.setattr(f"{module}.cores", lambda: 8)
+    assert machine_slots(None, "auto", sweep).per_gpu == 4
+    machine.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine_slots(None, "auto", sweep).per_gpu == 1
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,3 +427,59 @@ def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int
     state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
     state.finish(exit_code, None, 0)
     assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)
+
+
+class TimedProcess:
+    """Ends after so many looks at it, each of which takes a second of its arm."""
+
+    begun, failure, memory_kills = True, None, 0
+
+    def __init__(self, looks: int) -> None:
+        self.looks, self.seconds = looks, 0.0
+
+    def exit_code(self) -> int | None:
+        self.seconds += 1
+        return 0 if self.seconds >= self.looks else None
+
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class TimedPlaces:
+    """So many places; an arm takes as long as its name says."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.running, self.started = places, 0, []
+
+    def start(self, arm: FrozenArm) -> TimedProcess | None:
+        if self.running == self.places:
+            return None
+        self.running += 1
+        self.started.append(arm.name)
+        return TimedProcess({"short": 2, "long": 6}[arm.name.split()[0]])
+
+    def free(self, arm: FrozenArm) -> None:
+        self.running -= 1
+
+
+@pytest.mark.parametrize(
+    ("seeds", "last"),
+    [
+        (3, ["long 1", "long 2", "short 1", "short 2"]),
+        (8, ["long 5", "long 6", "long 7", "short 5", "short 6", "short 7"]),
+    ],
+)
+def test_the_last_arms_start_longest_first(
+    seeds: int, last: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
+    names = [f"{arm} {seed}" for seed in range(seeds) for arm in ("short", "long")]
+    arms = [
+        FrozenArm(name, name, tmp_path, tmp_path / name, 0, 1, (f"arm={name.split()[0]}", f"seed={name.split()[1]}"))
+        for name in names
+    ]
+    places = TimedPlaces(2)
+    states = Runner(arms, places, timeout=None, fail_fast=False).run(lambda states: None)
+    assert all(state.status == DONE for state in states)
+    assert places.started[-len(last) :] == last
+    assert places.started[: -len(last)] == names[: -len(last)]

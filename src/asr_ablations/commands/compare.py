@@ -5,6 +5,7 @@ python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
+python src/compare.py outputs/short --long outputs/long    whether short runs tell what the same arms do, trained longer
 python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/, and
                                                            of those whose records lie in sweeps/records/ already
 python src/compare.py --unpack                             those records as outputs/, where a sweep goes on from them
@@ -59,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
         help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
     )
     arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
+    arguments.add_argument(
+        "--long", metavar="FOLDER", type=as_folder, help="a sweep of the same arms, trained longer, to set beside it"
+    )
     arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")
     arguments.add_argument(
         "--target",
@@ -138,6 +142,8 @@ def write_comparison(options: argparse.Namespace) -> int:
         folder = options.out or Path(first) / COMPARISON
     (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
+    if options.long:
+        written += write_beside(comparison, compare([Path(options.long)], settings), folder)
     if not options.no_page:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page
@@ -151,6 +157,17 @@ def write_comparison(options: argparse.Namespace) -> int:
 
         print(log_comparison(comparison, options.wandb_log, folder))
     return 0
+
+
+def write_beside(short: "Comparison", long: "Comparison", folder: Path) -> list[Path]:
+    """Print and write what short runs tell of long ones."""
+    from asr_ablations.comparison.short_runs import short_runs
+    from asr_ablations.report.short_runs import short_runs_section, write_short_runs
+    from asr_ablations.report.terminal import print_section
+
+    both = short_runs(short, long)
+    print_section(short_runs_section(both))
+    return write_short_runs(both, folder)
 
 
 def inspect_single(comparison: "Comparison") -> "list[Inspected]":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS
+from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.terminal import forgive_characters, harmless
 
 
@@ -21,6 +22,7 @@ def exit_code(work: Callable[[], int]) -> int:
     where the reader of the output has gone away, as in … | head.
     """
     forgive_characters()
+    name_the_user()
     try:
         return work()
     except KeyboardInterrupt:

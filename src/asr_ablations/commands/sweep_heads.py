@@ -31,7 +31,7 @@ TO_GIVE = {"run": "<folder of runs>"} | dict.fromkeys(
 DEFAULT_RUN = (216, 630)
 """Seconds of `make train` on two cores of an AMD EPYC: docs/results.md, and by plan=true on a day with other work."""
 
-DEFAULT_SPEECH = 2 * 14
+DEFAULT_SPEECH = 2 * 6
 """Hours of speech that it trained on."""
 
 AN4_RUN, AN4_SPEECH = 544, 0.63

@@ -81,6 +81,10 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
 """Name, how an environment says it, and what a difference means."""
 
 
+REASONS = 3
+"""Runs without a result that an error names; the others are counted."""
+
+
 def compare(folders: Sequence[Path], options: Options) -> Comparison:
     """Compare the runs in folders, and record the look. Raises ConfoundedError where they differ in more than the
     factor.
@@ -104,11 +108,10 @@ def compare_runs(
     answered by its looks. Raises as compare does.
     """
     if not records.runs:
-        reasons = "; ".join(
-            [f"{run.folder.name} diverged at step {run.diverged_at}" for run in records.diverged]
-            + [f"{run.folder.name} {run.reason}" for run in records.unfinished]
-        )
-        raise UsageError(f"{title}: no run is finished: {reasons}")
+        reasons = [f"{run.folder.name} diverged at step {run.diverged_at}" for run in records.diverged]
+        reasons += [f"{run.folder.name} {run.reason}" for run in records.unfinished]
+        more = [f"and {len(reasons) - REASONS} more"] if len(reasons) > REASONS else []
+        raise UsageError(f"{title}: no run is finished: {'; '.join([*reasons[:REASONS], *more])}")
     design = design_of(records, options, plan)
     arms, metric = [arm for arm in design.arms if arm.results], design.metric
     course = follow(plan, design.arms, design.questions) if plan is not None and _is_planned(design, plan) else None

@@ -27,6 +27,7 @@ from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless
 
@@ -91,6 +92,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             handle_on_a_stack_of_their_own()
             use_loader()
             forgive_characters()
+            name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 if cfg is None:

@@ -191,11 +191,11 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read, as a pipe or a device."""
-    split_index.note(path)
+    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read, and for a pipe or a device."""
     try:
-        if path.exists() and not is_regular(path):
-            raise OSError("it is no regular file")
+        if not is_regular(path):
+            raise UsageError(f"cannot read {path}: it is no regular file")
+        split_index.note(path)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error

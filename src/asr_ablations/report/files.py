@@ -15,21 +15,26 @@ from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import write, write_csv, write_json
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a formula begins with in a spreadsheet."""
+
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     """Write all four files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
-    write_csv(paths[1], [{key: _no_formula(value) for key, value in row.items()} for row in comparison.rows])
+    write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], latex(comparison))
     write_json(paths[3], plain(as_json(comparison)))
     return paths
 
 
-def _no_formula(value: object) -> object:
-    """The value of a cell; a text that a spreadsheet would compute stands behind an apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+def _plain_cell(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula: a text that looks like one has an apostrophe before it (OWASP,
+    "CSV Injection").
+    """
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULA else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:

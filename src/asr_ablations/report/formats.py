@@ -40,7 +40,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
-    "−": "$-$",
+    "−": "$-$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 
 
@@ -50,14 +50,13 @@ def latex(comparison: Comparison) -> str:
 
 
 def escape(text: str) -> str:
-    """The text in a form that LaTeX prints literally."""
+    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
 
 
 def _table(section: Section) -> str:
     def line(cells: list[str]) -> str:
-        row = " & ".join(map(escape, cells)) + r" \\"
-        return f"{{}}{row}" if row.startswith(("[", "*")) else row  # after \\ LaTeX would take both for an argument
+        return " & ".join(map(escape, cells)) + r" \\"
 
     columns = "l" + "r" * (len(section.head) - 1)
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]

@@ -10,7 +10,7 @@ from asr_ablations.reproduction.original import Original
 from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
 from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
-from asr_ablations.runs.reader import read_losses
+from asr_ablations.runs.reader import interpolation_in, read_losses
 from asr_ablations.runs.record import DataRecord, Environment, RunRecord
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.typed_json import as_json
@@ -181,6 +181,8 @@ def _checkpoint_config(original: Original) -> DictConfig | None:
         return None
     run = read_checkpoint(path).get("run")
     config = run.get("config") if isinstance(run, dict) else None
+    if (key := interpolation_in(config)) is not None:
+        raise UsageError(f"{path}: damaged, its config: {key} holds an interpolation (${{…}})")
     try:
         return OmegaConf.create(config) if isinstance(config, dict) else None
     except OmegaConfBaseException as error:

@@ -15,7 +15,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
-from asr_ablations.runs.layout import CONFIG
+from asr_ablations.runs.layout import CONFIG, OVERRIDES
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.tools.errors import UsageError
 
@@ -46,6 +46,7 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
 
     Raises UsageError as run_variation does.
     """
+    _refuse_resolvers(original)
     composed_again = composed(original, original.record.overrides, tree, source)
     if drift := differences(content(original.cfg), content(composed_again)):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
@@ -58,6 +59,15 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
     check(cfg)
     make_absolute(cfg)
     return cfg
+
+
+def _refuse_resolvers(original: Original) -> None:
+    """Raises UsageError for an override of a stranger's run that asks this machine for something: ${oc.env:TOKEN} would
+    go into files. References to other keys, such as ${seed}, stay.
+    """
+    for line in original.record.overrides:
+        if "${" in line and ":" in line.split("${", 1)[1]:
+            raise UsageError(f"{original.folder / OVERRIDES}: {line} asks this machine for a value; expected the value")
 
 
 def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:

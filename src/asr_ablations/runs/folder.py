@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -36,15 +37,17 @@ class Run:
     """The folder of one run as a context: takes its lease and records that it is running, then that it is done, or
     pruned or failed with the reason. Of several ranks, only the first writes.
 
-    fingerprint: of the data, "" if unknown.
+    fingerprint: of the data, "" if unknown; constant: the overrides that all runs of its sweep share, which the
+    name of a new folder leaves out; None outside a sweep.
     """
 
-    def __init__(self, cfg: DictConfig, fingerprint: str = "") -> None:
+    def __init__(self, cfg: DictConfig, fingerprint: str = "", constant: Collection[str] | None = None) -> None:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
-        self.name = short_name(cfg.overrides)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        self.folder = _named_before(sweep, self.id) or sweep / f"{self.name}-{self.id}"
+        new = sweep / f"{short_name(_called(cfg), constant)}-{self.id}"
+        self.folder = _named_before(sweep, self.id) or new
+        self.name = self.folder.name.removesuffix(f"-{self.id}")
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
@@ -66,7 +69,7 @@ class Run:
         """
         if not self.folder.exists():
             return None
-        if holder := owner(self.folder, watch=True):
+        if holder := owner(self.folder):
             raise LeaseHeldError(f"{self.folder.name}: {holder}")
         return self.folder.rename(free_name(self.folder))
 
@@ -135,6 +138,12 @@ class Run:
             diverged=diverged,
         )
         write_json(self.folder / layout.STATUS, as_json(status))
+
+
+def _called(cfg: DictConfig) -> list[str]:
+    """The overrides of a run, that of a list's arm by the arm's name."""
+    arm = cfg.get("arm")
+    return list(cfg.overrides) if arm is None else [str(arm), *cfg.overrides]
 
 
 def _named_before(sweep: Path, id_: str) -> Path | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -79,10 +79,25 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-def short_name(overrides: Iterable[str]) -> str:
-    """The overrides that say something of the experiment, in short, for people; the identity tells runs apart."""
-    named = [without_folder(override) for override in of_the_experiment(overrides)]
-    return slug("+".join(override.replace("=", "-") for override in named))[:80] if named else "default"
+LONGEST = 80
+"""Letters of a run's name."""
+
+
+def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
+    """The overrides that say something of the experiment, in short, for people; the identity tells runs apart.
+
+    constant: those that all runs of a sweep have in common, which no name repeats; None outside a sweep. The seed
+    stands last and is never cut, and the number of GPUs stands there only where a sweep varies it.
+    """
+    words = of_the_experiment(overrides)
+    if constant is None:
+        words = [word for word in words if not word.startswith("gpus=")]
+    else:
+        words = [word for word in words if word not in constant]
+    seed = next((slug(word.replace("=", "-")) for word in words if word.startswith("seed=")), "")
+    others = [without_folder(word).replace("=", "-") for word in words if not word.startswith("seed=")]
+    name = slug("+".join(others))[: LONGEST - len(seed) - 1] if others else ""
+    return "+".join(filter(None, [name, seed])) or "default"
 
 
 def without_folder(override: str) -> str:

@@ -1,13 +1,14 @@
 """The lease of a run: one process at a time, on any machine that sees the folder.
 
 The holder of a run is the lease file with the highest number. A lease is made by linking a written file to a name that
-must not exist yet, which is atomic on local disks and on NFS. The holder locks its lease, and touches it every few
-seconds; one that is released, or whose holder is dead, is taken over with the next number, so that of several takers
-one wins. A holder that was only asleep sees the higher number and stops.
+must not exist yet, which is atomic on local disks and on NFS. A lease that is released, or whose holder is dead, is
+taken over with the next number, so that of several takers one wins. A holder that was only asleep sees the higher
+number and stops.
 
-The kernel frees the lock when the process ends, so the lock tells all who share it if the holder lives: no process id
-(containers and /proc may hide it), no zombie, and no clock counts. For others, on another machine or where locks do not
-work, the heartbeat counts.
+Whether a holder lives does not depend on seeing its process: another container, another user under a hidden /proc, a
+zombie and a clock that is stepped all show it wrongly. The holder keeps its lease file locked, and the system frees the
+lock when the process ends, however it does. That decides on one kernel. From another machine, whose locks may be its
+own, and where a file system has none, a heartbeat decides: the holder touches its lease every few seconds.
 """
 
 import fcntl
@@ -18,8 +19,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
@@ -28,9 +30,8 @@ HEARTBEAT = 5.0
 """Seconds between two heartbeats."""
 EXPIRY = 60.0
 """Seconds without a heartbeat after which a holder on another machine counts as dead."""
-CLOCKS = 2.0
-"""Seconds by which the times of one file system may disagree."""
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+WATCHED = 3 * HEARTBEAT
+"""Seconds that a taker watches a lease that seems to have expired: a stepped clock makes any lease look so."""
 LEASE_HELD_EXIT_CODE = 75
 """Exit code of a process that found its run leased to another one (EX_TEMPFAIL of sysexits.h)."""
 
@@ -50,32 +51,32 @@ class Lease:
         self._heartbeat: threading.Thread | None = None
 
     def take(self) -> None:
-        """Hold the run from now on. Raises LeaseHeldError where another process does. Before a run of another machine
-        is taken over, its heartbeat is watched: seconds, or EXPIRY where the clocks disagree.
-        """
+        """Hold the run from now on. Raises LeaseHeldError where another process does."""
         self._home.mkdir(parents=True, exist_ok=True)
         number, current = newest(self._home, self._name)
         if current is not None and (reason := _why_held(current, watch=True)):
             raise LeaseHeldError(f"{self._name}: {reason}")
         own = self._home / f"{self._name}.{number + 1:06d}"
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        temporary.touch()
-        lock = os.open(temporary, os.O_RDWR)
+        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            temporary.write_text(json.dumps(_this_process(lock)), encoding="utf-8")
+            os.write(lock, json.dumps({**_this_process(), "locked": _locked(lock)}).encode())
             os.link(temporary, own)
-            if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
-                own.unlink(missing_ok=True)
-                raise FileExistsError
-        except BaseException as error:
+        except FileExistsError:
             os.close(lock)
-            if isinstance(error, FileExistsError):
-                raise LeaseHeldError(f"{self._name}: another process was faster") from None
+            raise LeaseHeldError(f"{self._name}: another process was faster") from None
+        except BaseException:
+            os.close(lock)
             raise
         finally:
             temporary.unlink()
+        if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
+            own.unlink(missing_ok=True)
+            os.close(lock)
+            raise LeaseHeldError(f"{self._name}: another process was faster")
         self._path, self._lock = own, lock
-        os.register_at_fork(after_in_child=self._unlock)  # a worker that outlives this process must not hold the run
+        # a forked child has the lock, too, and would keep it for a parent that was killed
+        os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # those no longer count
             (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
@@ -91,13 +92,13 @@ class Lease:
             released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
             released.replace(self._path)
         self._path = None
-        self._unlock()
+        self._forget()
 
-    def _unlock(self) -> None:
-        """Close this process's end of the lock; it is free when no process has it open."""
-        if self._lock is not None:
-            os.close(self._lock)
-        self._lock = None
+    def _forget(self) -> None:
+        """Close the lease file; the lock goes with the last process that has it open."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _beat(self) -> None:
         assert self._path is not None
@@ -119,56 +120,66 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
     return (int(leases[-1].name.rpartition(".")[2]), leases[-1]) if leases else (0, None)
 
 
-def owner(folder: Path, *, watch: bool = False) -> str | None:
-    """A description of the process that holds this run, or None. watch: as a taker looks, which can take EXPIRY."""
+def owner(folder: Path) -> str | None:
+    """A description of the process that holds this run, or None. It looks once: `Lease.take` looks longer."""
     _, lease = newest(folder.parent / LEASES, folder.name)
-    return _why_held(lease, watch=watch) if lease is not None else None
+    return _why_held(lease, watch=False) if lease is not None else None
 
 
-def _why_held(lease: Path, *, watch: bool) -> str | None:
-    """A description of the holder; None if the lease is released or its holder is dead."""
+def _why_held(lease: Path, watch: bool) -> str | None:
+    """A description of the holder; None if the lease is released or its holder is dead. watch: whether to wait for a
+    heartbeat where the last one seems long ago.
+    """
     try:
         holder = read_json(lease)
         if holder.get("released"):
             return None
-        description = f"process {holder['pid']} on {holder['host']} is working on it"
-        lock_shared = bool(holder["lock"]) and (holder["lock"] == _lock_space(lease.stat()))
+        description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
+        is_here = bool(holder["locked"]) and holder["boot"] == _boot()
     except FileNotFoundError:
         return "another process was faster"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a power cut leaves empty files
-        description, lock_shared = "a lease that cannot be read", False
-    if lock_shared and (locked := _is_locked(lease)) is not None:
-        return description if locked else None
-    return description if _beats(lease, watch=watch) else None
-
-
-def _is_locked(lease: Path) -> bool | None:
-    """Return whether a process holds the lock of this lease; None where locks do not work."""
+        return "a lease that cannot be read" if _age(lease) < EXPIRY else None
     try:
-        with lease.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        alive = _is_locked(lease) if is_here else _has_heartbeat(lease, watch)
+    except FileNotFoundError:
+        return "another process was faster"
+    return description if alive else None
+
+
+def _locked(file: int) -> bool:
+    """Lock an open file for this process; False where its file system has no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return None
-    return False
+        return False
+    return True
 
 
-def _beats(lease: Path, *, watch: bool) -> bool:
-    """Return whether the holder touches its lease. A watcher trusts no clock but its own monotonic one with a bad
-    answer: a clock that was set forward makes a living holder look dead, one that was set back a dead one alive.
+def _is_locked(lease: Path) -> bool:
+    with lease.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # locks worked when it was taken
+            return _age(lease) < EXPIRY
+        return False
+
+
+def _has_heartbeat(lease: Path, watch: bool) -> bool:
+    """True if the last heartbeat is younger than EXPIRY. An age of less than none tells of a clock that was stepped,
+    and one beyond EXPIRY may: with `watch` another heartbeat is waited for, by this process's own steady clock.
     """
-    try:
-        age, last = _age(lease), lease.stat().st_mtime_ns
-        if not watch or 0 <= age + CLOCKS < EXPIRY + CLOCKS:
-            return age < EXPIRY
-        end = time.monotonic() + (EXPIRY if age < 0 else 2 * HEARTBEAT)
-        while time.monotonic() < end:
-            time.sleep(HEARTBEAT / 10)
-            if lease.stat().st_mtime_ns != last:
-                return True
-    except FileNotFoundError:  # released, or taken over
+    if 0 <= _age(lease) < EXPIRY:
         return True
+    if not watch:
+        return False
+    before, end = lease.stat().st_mtime_ns, time.monotonic() + WATCHED
+    while time.monotonic() < end:
+        time.sleep(min(HEARTBEAT, WATCHED) / 5)
+        if lease.stat().st_mtime_ns != before:
+            return True
     return False
 
 
@@ -184,21 +195,13 @@ def _age(lease: Path) -> float:
     return now - lease.stat().st_mtime
 
 
-def _this_process(lock: int | None = None) -> dict[str, object]:
-    """The content of a lease. lock: the open file to lock for it."""
-    shared = ""
-    if lock is not None:
-        with suppress(OSError):  # ENOLCK of some network file systems
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shared = _lock_space(os.fstat(lock))
-    return {"host": socket.gethostname(), "pid": os.getpid(), "lock": shared, "time": time.time()}
-
-
-def _lock_space(status: os.stat_result) -> str:
-    """The kernel, by the id of its boot, and the device of a file: all who see the same two see the same locks, in any
-    container; "" where the system gives no such id.
-    """
+def _boot() -> str:
+    """The kernel that runs, which containers of a machine share; it is another one after each start."""
     try:
-        return f"{BOOT_ID.read_text(encoding='ascii').strip()}:{status.st_dev}"
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return ""
+        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+
+
+def _this_process() -> dict[str, object]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot(), "time": time.time()}

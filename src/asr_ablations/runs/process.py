@@ -12,6 +12,8 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
+from asr_ablations.runs.reader import interpolation_in
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.tools.watchdog import start_of, when_gone
 
@@ -77,6 +79,8 @@ def load_frozen(path: Path) -> DictConfig:
     """A config that this program, or an earlier version of it, has frozen on disk."""
     cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    if (key := interpolation_in(OmegaConf.to_container(cfg))) is not None:
+        raise UsageError(f"{path}: {key} holds an interpolation (${{…}}), and a frozen config holds values alone")
     if "max_epochs" in cfg and "model" in cfg:
         fill(cfg)
     return cfg

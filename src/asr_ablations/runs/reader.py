@@ -86,7 +86,28 @@ class UnreadableFileError(UsageError):
 
 def read_config(folder: Path) -> Config:
     """The resolved config of a run, as plain values."""
-    return read_yaml(folder / layout.CONFIG, Seeded)
+    return read_recorded(folder / layout.CONFIG, Seeded)
+
+
+def read_recorded(path: Path, kind: type = Declared) -> Config:
+    """A resolved config as `read_yaml` reads it. An interpolation is refused: a run records values, and one that a
+    stranger wrote would fetch what this machine knows, such as a variable of its environment, into files.
+    """
+    content = read_yaml(path, kind)
+    if (key := interpolation_in(content)) is not None:
+        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+    return content
+
+
+def interpolation_in(content: object, key: str = "") -> str | None:
+    """The dotted key of the first interpolation in a config, among keys and values; None without one."""
+    if isinstance(content, dict):
+        pairs = [(f"{key}.{name}".lstrip("."), part) for name, part in content.items()]
+        named = next((here for here, _ in pairs if "${" in here), None)
+        return named or next(filter(None, (interpolation_in(part, here) for here, part in pairs)), None)
+    if isinstance(content, list):
+        return next(filter(None, (interpolation_in(part, f"{key}.{i}") for i, part in enumerate(content))), None)
+    return key if isinstance(content, str) and "${" in content else None
 
 
 def read_yaml(path: Path, kind: type = Declared) -> Config:

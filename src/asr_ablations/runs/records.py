@@ -20,9 +20,9 @@ from asr_ablations.runs.reader import (
     read_metrics,
     read_model,
     read_overrides,
+    read_recorded,
     read_summary,
     read_utterances,
-    read_yaml,
 )
 from asr_ablations.runs.record import NO_SUMMARY, DataRecord, RunRecord, Seeded
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
@@ -188,7 +188,7 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
 def _frozen(folder: Path) -> Config | None:
     """The config of an arm as its sweep froze it, in which the run's place in that sweep is described."""
     try:
-        return read_yaml(layout.frozen_config(folder))
+        return read_recorded(layout.frozen_config(folder))
     except (FileNotFoundError, UnreadableFileError):
         return None
 
@@ -197,7 +197,7 @@ def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished
     """A run without a result, and what it was to be, as far as its files can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
-            config = read_yaml(path, Seeded)
+            config = read_recorded(path, Seeded)
         except (FileNotFoundError, UnreadableFileError):
             continue
         return Unfinished(folder, state, reason, config, config.get("overrides", []))

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -46,15 +46,22 @@ class FrozenArm:
         """The file that the output of the arm's process goes to."""
         return self.folder / OUTPUT_LOG
 
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What the arms of all seeds have in common."""
+        return tuple(word for word in self.overrides if not word.startswith("seed="))
+
     def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
         paths = {"config": str(self.config), "folder": str(self.folder)}
         return {**asdict(self), **paths, "overrides": list(self.overrides)}
 
 
-def freeze_arm(cfg: DictConfig, fingerprint: str) -> FrozenArm:
-    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none."""
-    run = Run(cfg, fingerprint)
+def freeze_arm(cfg: DictConfig, fingerprint: str, constant: Collection[str] | None = None) -> FrozenArm:
+    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none; constant: the overrides
+    that all arms of the sweep share.
+    """
+    run = Run(cfg, fingerprint, constant)
     path = frozen_config(run.folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, OmegaConf.to_yaml(cfg, resolve=True))  # as the run records it: whoever never started is assigned by it

@@ -51,11 +51,13 @@ class Cluster:
         *,
         address: str | None,
         jobs: int | None,
-        per_gpu: int,
+        per_gpu: int | str,
         cpus: int,
         retries: int,
     ) -> None:
         whole("hydra.launcher.cpus", cpus, 1)
+        # auto measures this machine's GPUs, and the arms run on others
+        per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
         slots = machine_slots(jobs, per_gpu, arms)

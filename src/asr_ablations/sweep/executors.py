@@ -65,7 +65,7 @@ class Machine:
         self.slots.free(arm.id)
 
 
-def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int) -> Machine:
+def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int | str) -> Machine:
     """Places on this machine; jobs, per_gpu: as in `machine_slots`."""
     return Machine(script, arms, machine_slots(jobs, per_gpu, arms))
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.tools.checks import whole
-from asr_ablations.tools.machine import available_memory, cores, visible_gpus
+from asr_ablations.tools.checks import is_whole, whole
+from asr_ablations.tools.errors import choices
+from asr_ablations.tools.machine import available_memory, cores, gpu_memory, mps_is_on, visible_gpus
 
 MEMORY = 2 * 2**30
 """Bytes of memory that an arm on a CPU is taken to need where nobody says how many run at a time; the default model
@@ -55,22 +56,61 @@ class Slots:
         return 1 if self.one_thread else share_of_cores(min(self.jobs, max(1, arms)))
 
 
-def machine_slots(jobs: int | None, per_gpu: int, arms: Sequence[FrozenArm]) -> Slots:
+AUTO = "auto"
+"""The value of per_gpu by which arms share a GPU as far as its memory goes."""
+
+
+def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm]) -> Slots:
     """Slots of this machine for these arms.
 
     jobs: arms at a time, None for as many as its GPUs take; on a CPU that is an arm, or a rank of it, on each core, as
     far as the memory goes, with a thread each: side by side they do more than one arm with all cores, and the last bits
-    of an arm do not depend on the machine or on the other arms. per_gpu: arms that share a GPU. Raises UsageError for
-    values out of range.
+    of an arm do not depend on the machine or on the other arms. per_gpu: arms that share a GPU; "auto" measures them.
+    Raises UsageError for values out of range.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
-    whole("hydra.launcher.per_gpu", per_gpu, 1)
+    if per_gpu != AUTO and not is_whole(per_gpu, 1):
+        raise choices("hydra.launcher.per_gpu", per_gpu, "a whole number, 1 or more, or auto")
     gpus = visible_gpus()
     on_cpu = all(not gpus or arm.gpus == 0 for arm in arms)
+    if isinstance(per_gpu, str):
+        per_gpu = 1 if on_cpu else _fitting(arms, gpus)
     if jobs is None and on_cpu:
         return Slots(gpus, _places(max((arm.ranks for arm in arms), default=1)), per_gpu, one_thread=True)
     return Slots(gpus, jobs or len(gpus) * per_gpu, per_gpu)
+
+
+CONTEXT = 2**29
+"""Bytes that CUDA takes for itself in each process, beside what is measured: an assumption, measured on no GPU yet."""
+RESERVE = 0.1
+"""Share of a GPU's memory that stays free: batches differ, and so does what an allocator keeps."""
+
+_fits: dict[tuple[str, ...], int] = {}
+
+
+def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
+    """Arms of one GPU that share it, as many as the largest of them leaves room for, at most one per core. One arm of
+    each kind is measured, once in a process.
+    """
+    from asr_ablations.sweep.plan import measure_arms
+
+    kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}
+    unknown = [arm for kind, arm in kinds.items() if kind not in _fits]
+    for arm, cost in zip(unknown, measure_arms(unknown, threads=1), strict=True):
+        _fits[arm.kind] = cost.memory
+    if not kinds or not (memory := gpu_memory()):
+        return 1
+    largest = max(_fits[kind] for kind in kinds) + CONTEXT
+    count = max(1, min(int((1 - RESERVE) * memory // largest), cores() // len(gpus)))
+    if unknown:
+        together = "at the same time (MPS is on)" if mps_is_on() else "in turn (MPS is off)"
+        print(
+            f"hydra.launcher.per_gpu=auto: {count} arms to a GPU of {memory / 2**30:.1f} GiB, of which the largest "
+            f"takes {largest / 2**30:.1f}; they compute {together}",
+            flush=True,
+        )
+    return count
 
 
 def _places(ranks: int) -> int:

@@ -1,7 +1,7 @@
 """From composed configs to arms that have run."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf
@@ -40,11 +40,14 @@ class ArmsFailedError(Exception):
 
 
 def freeze(
-    configs: Sequence[DictConfig], check_all: Callable[[Sequence[DictConfig]], None] | None = None
+    configs: Sequence[DictConfig],
+    constant: Collection[str] | None = None,
+    check_all: Callable[[Sequence[DictConfig]], None] | None = None,
 ) -> list[FrozenArm]:
-    """Check every arm and write its config: edits after this change nothing. check_all: of the arms together.
+    """Check every arm and write its config: edits after this change nothing.
 
-    Raises UsageError for the first arm that is wrong.
+    constant: overrides that all arms of the sweep share; check_all: of the arms together. Raises UsageError for the
+    first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
@@ -54,8 +57,8 @@ def freeze(
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _keep_previous(cfg, fingerprint)
-        arm = freeze_arm(cfg, fingerprint)
-        Run(cfg, fingerprint).status()  # refuses a folder of another content
+        arm = freeze_arm(cfg, fingerprint, constant)
+        Run(cfg, fingerprint, constant).status()  # refuses a folder of another content
         arms.append(arm)
     return arms
 
@@ -70,11 +73,12 @@ def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 
-def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int = 1) -> None:
+def plan(arms: Sequence[FrozenArm], jobs: int | None = None, per_gpu: int | str = 1) -> None:
     """Print what the arms would cost on this machine. jobs, per_gpu: as in `machine_slots`."""
     from asr_ablations.sweep.plan import show_plan
 
-    show_plan(arms, machine_slots(jobs, per_gpu, arms))
+    slots = machine_slots(jobs, per_gpu, arms)
+    show_plan(arms, slots.jobs, slots.threads(len(arms)))
     forget(arms)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
-from asr_ablations.runs.reader import read_overrides, read_summary, read_yaml
+from asr_ablations.runs.reader import read_overrides, read_recorded, read_summary
 from asr_ablations.runs.record import Progress
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
@@ -56,7 +56,7 @@ def _overrides(folder: Path) -> list[str]:
         return read_overrides(folder)
     except FileNotFoundError:
         frozen = frozen_config(folder)
-    return list(read_yaml(frozen)["overrides"]) if frozen.exists() else [folder.name]
+    return list(read_recorded(frozen)["overrides"]) if frozen.exists() else [folder.name]
 
 
 def _cells(folder: Path) -> list[str]:

@@ -20,7 +20,6 @@ from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
@@ -137,18 +136,19 @@ def _peak_memory(gpus: int) -> int:
     return int(torch.cuda.max_memory_reserved()) if gpus else peak_memory()
 
 
-def show_plan(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost | None]:
-    """Print time, GPU hours, memory and disk per arm and in total. Returns the costs, None for arms that have ended."""
+def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> list[Cost | None]:
+    """Print time, GPU hours, memory and disk per arm and in total, of `jobs` arms at a time with so many threads each.
+    Returns the costs, None for arms that have ended.
+    """
     ended = [fate_of(arm.folder).state in RESULTS for arm in arms]
-    measured = iter(measure_arms([arm for arm, is_ended in zip(arms, ended, strict=True) if not is_ended], slots))
+    measured = iter(measure_arms([arm for arm, is_ended in zip(arms, ended, strict=True) if not is_ended], threads))
     costs = [None if is_ended else next(measured) for is_ended in ended]
-    _print(arms, costs, slots)
+    _print(arms, costs, jobs)
     return costs
 
 
-def measure_arms(arms: Sequence[FrozenArm], slots: Slots) -> list[Cost]:
-    """The cost of each arm, from a few steps of it, one arm after the other."""
-    threads = slots.threads(len(arms))
+def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
+    """The cost of each arm, from a few steps of it with so many threads, one arm after the other."""
     return [
         in_subprocess(_measure, (arm.config, threads)) for arm in track(arms, description="measuring", transient=True)
     ]
@@ -161,7 +161,7 @@ def _measure(request: tuple[Path, int]) -> Cost:
     return measure(*request)
 
 
-def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], slots: Slots) -> None:
+def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], jobs: int) -> None:
     terminal = console()
     table = Table(title="plan: nothing was trained", title_justify="left")
     for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
@@ -170,8 +170,8 @@ def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], slots: Slots
         table.add_row(name, *(_cells(cost) if cost else [fate_of(arm.folder).state, "", "", "", ""]))
     terminal.print(table)
     to_run = [cost for cost in costs if cost is not None]
-    terminal.print(_total(to_run, len(arms), slots.jobs), soft_wrap=True)
-    if (warning := memory_warning(to_run, slots.jobs, available_memory())) is not None:
+    terminal.print(_total(to_run, len(arms), jobs), soft_wrap=True)
+    if (warning := memory_warning(to_run, jobs, available_memory())) is not None:
         terminal.print(warning, soft_wrap=True)
     if to_run:
         terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)

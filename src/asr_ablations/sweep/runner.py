@@ -1,5 +1,6 @@
 """The loop that runs the arms of a sweep side by side; one that fails, hangs or dies leaves the others alone."""
 
+import math
 import signal
 import threading
 import time
@@ -19,6 +20,9 @@ POLL = 0.1
 RETRY = 5.0
 """Seconds until an arm that another launcher is running is tried again."""
 
+LAST = 3
+"""The last arms are those of which at most so many are left for each place."""
+
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 """What handles a signal."""
 
@@ -31,8 +35,9 @@ class _Running(NamedTuple):
 
 
 class Runner:
-    """Gives places to arms in their order: while an arm waits for several GPUs no later one passes it, or it would wait
-    for ever.
+    """Gives places to arms in their order, so that a sweep that is stopped early has whole seeds; the last arms get
+    them longest first, so that no place stands empty while the longest arm runs alone. While an arm waits for several
+    GPUs no later one passes it, or it would wait for ever.
 
     timeout: minutes that an arm may take, None for no limit; fail_fast: the first failure stops the other arms.
     """
@@ -44,6 +49,8 @@ class Runner:
         self._running: dict[int, _Running] = {}
         self._kill_reasons: dict[int, str] = {}
         self._stopping_since: float | None = None
+        self._side_by_side = 0
+        self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
         """Run all arms to their end. show: is called with the states whenever something may have changed."""
@@ -68,8 +75,9 @@ class Runner:
     def _start_what_fits(self) -> None:
         if self._stopping_since is not None:
             return
-        for index, state in enumerate(self.states):
-            if state.status not in (WAITING, ELSEWHERE) or time.monotonic() < state.not_before:
+        for index in self._in_order():
+            state = self.states[index]
+            if time.monotonic() < state.not_before:
                 continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
@@ -78,6 +86,16 @@ class Runner:
                 return
             state.status, state.reason = QUEUED, ""
             self._running[index] = _Running(state, process)
+            self._side_by_side = max(self._side_by_side, len(self._running))
+
+    def _in_order(self) -> list[int]:
+        """The arms that wait, in the order in which they get a place. An arm takes about as long as the last one that
+        differs from it in nothing but the seed; of what has not run yet, that is unknown, and it goes first.
+        """
+        waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
+        if len(waiting) > LAST * self._side_by_side:
+            return waiting
+        return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
         """True if there is nothing to do: another launcher still runs the arm, or has finished it."""
@@ -106,6 +124,8 @@ class Runner:
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
             state.not_before = time.monotonic() + RETRY
+            if state.status == DONE:
+                self._seconds[state.arm.kind] = process.seconds
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 

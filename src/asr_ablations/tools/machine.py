@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import getpass
 import os
 import resource
 import sys
@@ -12,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 
 
 def cores() -> int:
@@ -20,10 +21,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def name_the_user() -> None:
+    """Give a user without an entry in the system's list, as in `docker run --user 12345`, a name in this process and
+    those that it starts: PyTorch and others ask for one, and would end with a KeyError.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the second from Python 3.13 on
+        os.environ["USER"] = str(os.getuid())
+
+
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
-    file is gone when nobody holds it.
+    file is gone when nobody holds it. Raises UsageError where the file system has no locks.
     """
     while True:
         with path.open("w") as file:
@@ -32,9 +43,10 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             except BlockingIOError:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:  # ENOLCK of some network file systems
-                error.filename = str(path)
-                raise
+            except OSError as error:
+                raise UsageError(
+                    f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
+                ) from error
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
@@ -119,6 +131,26 @@ def visible_gpus() -> list[str]:
         return [str(i) for i in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
         return []
+
+
+def gpu_memory() -> int:
+    """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        handles = [by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu) for gpu in visible_gpus()]
+        return min((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
+    except pynvml.NVMLError:
+        return 0
+
+
+def mps_is_on() -> bool:
+    """True if NVIDIA's Multi-Process Service runs here, by whose daemon processes compute on one GPU at the same time;
+    without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
+    """
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def gpu_names() -> list[str]:

@@ -10,7 +10,7 @@ import psutil
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once this process has ended. started: as `start_of` has it: ids are reused."""
+    """Call `then` from a thread once this process has ended. started: its start by `start_of`: ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -26,28 +26,19 @@ def end_with(pid: int, started: float) -> None:
 
 
 def start_of(pid: int) -> float:
-    """The start of a process, to tell it from a later one with its id: in clock ticks since boot where /proc says it,
-    since the time of day is moved when the clock is set. Raises psutil.NoSuchProcess.
+    """When a process was started, in seconds: on Linux since the machine was. psutil adds the time of the start, which
+    moves when the clock is stepped. Raises psutil.NoSuchProcess.
     """
-    return _state(pid)[1]
-
-
-def _state(pid: int) -> tuple[str, float]:
-    """The state of a process, by its letter or name, and its start. Raises psutil.NoSuchProcess."""
-    if not Path("/proc/self/stat").exists():
-        process = psutil.Process(pid)
-        return process.status(), process.create_time()
     try:
-        # the name may hold spaces and brackets
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError as error:
-        raise psutil.NoSuchProcess(pid) from error
-    return words[0], float(words[19])
+        # the name in parentheses may hold anything; the start is the 22nd field, the 20th after the name
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (FileNotFoundError, ProcessLookupError):
+        return float(psutil.Process(pid).create_time())
 
 
 def _is_alive(pid: int, started: float) -> bool:
     try:
-        state, start = _state(pid)
+        return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-    return start == started and state not in ("Z", "X", psutil.STATUS_ZOMBIE)

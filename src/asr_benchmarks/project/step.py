@@ -193,7 +193,7 @@ class Measured:
         """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory. The
         layer's rate is None where its time does not grow with the frames: too few, or other work on the machine.
         """
-        peak = _peak_memory(self.device)
+        peak = self.peak()
         # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
         whole = 0.0
         for batch in self.batches:
@@ -206,6 +206,20 @@ class Measured:
         tau = microseconds_per_frame(last, self.cfg.batch.size, frames, self.precision)
         rate = layer_flops(last) * self.cfg.batch.size / (tau / 1e6) / 1e9 if tau > 0 else None
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
+
+    def rate(self, seconds: float) -> float:
+        """Hours of valid audio per second, from whole passes over the batches that take at least so many seconds."""
+        started, passes = device_clock(self.device), 0
+        while not passes or device_clock(self.device) - started < seconds:
+            for batch in self.batches:
+                self.step(batch)
+            passes += 1
+        valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
+        return passes * valid / 3600 / (device_clock(self.device) - started)
+
+    def peak(self) -> int:
+        """Bytes of memory at most: of the GPU, on a CPU of the process."""
+        return _peak_memory(self.device)
 
     def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
         """Time our step and the port's over all batches, and a matrix product, in turn."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {
     "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
-    "per_gpu": 1,  # arms that share a GPU
+    "per_gpu": 1,  # arms that share a GPU; auto: as many as its memory takes
     "timeout": None,  # minutes that an arm may take
     "show": None,  # a function of the folders that prints the results; by default one line per arm
     "fail_fast": False,  # true: the first arm that fails stops the others
@@ -40,7 +40,7 @@ class ProcessesLauncher(Launcher):
     """
 
     def __init__(
-        self, *, jobs: int | None, per_gpu: int, timeout: float | None, show: str | None, fail_fast: bool
+        self, *, jobs: int | None, per_gpu: int | str, timeout: float | None, show: str | None, fail_fast: bool
     ) -> None:
         self.jobs, self.per_gpu, self.timeout, self.show, self.fail_fast = jobs, per_gpu, timeout, show, fail_fast
         self.config: DictConfig | None = None
@@ -56,8 +56,10 @@ class ProcessesLauncher(Launcher):
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         launch.refuse_a_plan(configs)
+        assert self.config is not None
         declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
-        arms = launch.freeze(configs, refuse_misspelt if declared else None)
+        constant = list(self.config.hydra.overrides.task)
+        arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
         if declared:
             print_differences(configs)
         if configs and configs[0].get("plan"):

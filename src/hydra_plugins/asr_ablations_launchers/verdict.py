@@ -70,7 +70,8 @@ class VerdictSweeper(BasicSweeper):
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         (combinations,) = self.split_arguments(overrides, None)
         batch = each_arm(self.hydra_context, self.config, combinations)
-        jobs, per_gpu = None, 1
+        jobs: int | None = None
+        per_gpu: int | str = 1
         if isinstance(self.launcher, ProcessesLauncher):
             jobs, per_gpu = self.launcher.jobs, self.launcher.per_gpu
             self.launcher.show = self.launcher.show or QUIET

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -149,7 +150,7 @@ class Ablation:
     def _round(self, missing: Mapping[str, Sequence[int]]) -> None:
         """Make the runs that the next look lacks, or take them over."""
         overrides = self._overrides(missing)
-        arms = freeze([self.compose(words) for words in overrides])
+        arms = freeze([self.compose(words) for words in overrides], cast(list[str], self.metadata["overrides"]))
         write_manifest(self.folder, arms, self.metadata)
         if self.share:
             print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])

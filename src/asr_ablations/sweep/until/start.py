@@ -68,7 +68,8 @@ def run_until(sweep: Sweep) -> None:
     if first.plan:
         print_plan(lines, reused=False)
         frozen_firsts = freeze(firsts)
-        show_plan(frozen_firsts, sweep.slots(frozen_firsts))
+        slots = sweep.slots(frozen_firsts)
+        show_plan(frozen_firsts, slots.jobs, slots.threads(len(frozen_firsts)))
         forget(frozen_firsts)
         print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
         return
@@ -134,7 +135,7 @@ def _hours_per_run(sweep: Sweep, arms: Sequence[Sequence[str]], seeds: Sequence[
     """The mean over the arms of the hours that a run keeps this machine busy."""
     frozen = freeze([compose([*words, f"seed={seeds[0]}"]) for words in arms])
     slots = sweep.slots(frozen)
-    costs = measure_arms(frozen, slots)
+    costs = measure_arms(frozen, slots.threads(len(frozen)))
     return sum(cost.seconds for cost in costs) / len(costs) / 3600 / slots.jobs
 
 

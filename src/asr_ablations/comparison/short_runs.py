@@ -1,0 +1,127 @@
+"""Whether short runs tell what long ones do: the arms of one sweep beside the same arms, trained longer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from asr_ablations.comparison.contrast import SHOWN, Verdict
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.intervals import Range
+from asr_ablations.tools.errors import UsageError, choices
+
+DRAWS = 2000
+"""Draws of seeds for an interval."""
+
+OPPOSITE = {"better", "worse"}
+
+Rates = Mapping[str, NDArray[np.float64]]
+"""The rates (runs,) of each arm, as fractions."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What the order and the differences of short runs say about those of long ones, with 95 % intervals over seeds.
+
+    tau: Kendall's τ-b between the arms' mean rates, the baseline's among them. slope: the long difference from the
+    baseline per unit of the short one, by least squares through the origin. kept: of the arms beside the baseline,
+    those whose difference has the same sign in both.
+    """
+
+    tau: Range
+    slope: Range
+    kept: int
+    arms: int
+
+
+Pair = tuple[Verdict, Verdict]
+"""The verdicts of the short and of the long runs on one arm."""
+
+
+@dataclass(frozen=True)
+class ShortRuns:
+    """Two comparisons of the same arms on a set."""
+
+    set: str
+    baseline: str
+    verdicts: dict[str, Pair]
+    transfer: Transfer
+
+    @property
+    def shown(self) -> list[Pair]:
+        """The arms that short runs call better or worse."""
+        return [pair for pair in self.verdicts.values() if pair[0].outcome in SHOWN]
+
+    @property
+    def reversed(self) -> list[str]:
+        """The arms that are better in one and worse in the other."""
+        return [arm for arm, (short, long) in self.verdicts.items() if {short.outcome, long.outcome} == OPPOSITE]
+
+
+def short_runs(short: Comparison, long: Comparison) -> ShortRuns:
+    """Raises UsageError where the two have no arm in common beside the same baseline, or no set."""
+    if short.baseline != long.baseline:
+        raise choices("the baseline of the long runs", long.baseline, f"{short.baseline}, that of the short ones")
+    if short.set != long.set or short.metric != long.metric:
+        raise UsageError(
+            f"the short runs are compared by {short.metric} on {short.set}, the long ones by {long.metric} on "
+            f"{long.set}; expected the same, by --metric and --set"
+        )
+    later = {verdict.contrast.arm: verdict for verdict in long.answer}
+    verdicts = {
+        verdict.contrast.arm: (verdict, later[verdict.contrast.arm])
+        for verdict in short.answer
+        if verdict.contrast.arm in later
+    }
+    if not verdicts:
+        raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
+    names = [short.baseline, *verdicts]
+    before, after = [
+        {arm.name: _rates(arm.results, short.set, short.metric) for arm in comparison.arms if arm.name in names}
+        for comparison in (short, long)
+    ]
+    return ShortRuns(short.set, short.baseline, verdicts, transfer(before, after, short.baseline))
+
+
+def _rates(runs: Sequence[RunRecord], set_: str, metric: str) -> NDArray[np.float64]:
+    """A run that diverged has every word wrong."""
+    return np.array([1.0 if run.diverged_at is not None else run.value(set_, metric) for run in runs], dtype=float)
+
+
+def transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
+    """Both have the same arms. The intervals are percentiles over DRAWS in which the seeds of each arm are drawn anew,
+    in short and long runs apart; the arms are those that were asked about, and are not drawn.
+    """
+    arms = [baseline, *(arm for arm in short if arm != baseline)]
+    before, after = (np.array([rates[arm].mean() for arm in arms]) for rates in (short, long))
+    random = np.random.default_rng(0)
+    taus, slopes = [], []
+    for _ in range(DRAWS):
+        drawn = [
+            np.array([random.choice(rates[arm], len(rates[arm])).mean() for arm in arms]) for rates in (short, long)
+        ]
+        taus.append(_tau(*drawn))
+        slopes.append(_slope(*drawn))
+    return Transfer(
+        tau=_range(_tau(before, after), taus),
+        slope=_range(_slope(before, after), slopes),
+        kept=int(np.sum(np.sign(before[1:] - before[0]) == np.sign(after[1:] - after[0]))),
+        arms=len(arms) - 1,
+    )
+
+
+def _tau(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+    return float(kendalltau(before, after).statistic)
+
+
+def _slope(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+    x, y = before[1:] - before[0], after[1:] - after[0]
+    return float(x @ y / (x @ x)) if np.any(x) else float("nan")
+
+
+def _range(value: float, drawn: list[float]) -> Range:
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    return Range(value, float(low), float(high))
