@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -173,16 +174,19 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
 def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
-    """Runs in the new process."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+    """Runs in the new process. Nothing is printed of a result that nobody waits for any more, as after a Ctrl-C."""
     from asr_ablations.runs.process import follow_launcher
 
     os.environ[LAUNCHER] = launcher
     follow_launcher()
-    try:
-        connection.send(function(argument))
-    except Exception as error:
-        connection.send(error)
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+        try:
+            connection.send(function(argument))
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            connection.send(error)
 
 
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
