@@ -354,7 +354,7 @@ def wrong(run: Path, what: str, content: Any) -> None:
     ("prepare", "arguments", "message"),
     [
         (lambda run: None, ["seed=1,2"], "seed=1,2: expected one value"),
-        (lambda run: None, ["rnn=mine"], "rnn=mine: expected associative_lstm, gru, lstm"),
+        (lambda run: None, ["rnn=nothing_else"], "rnn=nothing_else: expected associative_lstm, gru, lstm"),
         (lambda run: None, ["seed=-1"], "seed=-1: expected a whole number"),
         (lambda run: None, ["other-run"], "other-run: expected KEY=VALUE"),
         (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),

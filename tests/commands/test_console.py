@@ -6,7 +6,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,24 +17,6 @@ from tests.helpers.run_folders import write_run
 from tests.helpers.support import REPOSITORY, group_options
 
 pytestmark = pytest.mark.slow
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a wheel of this checkout is unpacked in, built by the backend that is installed here."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tree, ignored = folder / "tree", shutil.ignore_patterns("__pycache__", "*.egg-info")
-    tree.mkdir()
-    for name in ("src", "conf", "sweeps"):
-        shutil.copytree(REPOSITORY / name, tree / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
-        shutil.copy(REPOSITORY / name, tree)
-    done = subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=tree, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        wheel.extractall(folder / "site")
-    return folder / "site"
 
 
 def test_the_wheel_has_every_config_sweep_and_script(installed: Path) -> None:
@@ -111,6 +92,43 @@ def test_the_benchmarks_help_names_each(tmp_path):
     assert [name for name in group_options("benchmark") if not re.search(rf"\b{name}\b", head)] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--version"], ["0.1.0"]),
+        (["--help", "norm"], ["norm=batch (default)  ", "    norm.epsilon=1.0e-5"]),
+        (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed, on a CPU 16 is bf16"]),
+        (["--help", "optimizer.lr"], ["optimizer.lr="]),
+        (["--help", "keys"], ["seed=0", "batch.size="]),
+        (["--help"], ["norm: batch, batch_convolutions", "--help <group>   what its options"]),
+    ],
+)
+def test_help_explains_a_group_a_key_and_all_keys(words: list[str], lines: list[str], tmp_path: Path) -> None:
+    done = expect(0, python(["src/train.py", *words], clean_environment(tmp_path, tmp_path)))
+    assert all(any(printed.startswith(line) for printed in done.stdout.splitlines()) for line in lines), done.stdout
+    assert len(done.stdout.splitlines()) < 150
+
+
+def test_help_for_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = expect(2, python(["src/train.py", "--help", "nrom"], clean_environment(tmp_path, tmp_path)))
+    assert done.stderr.startswith("error: --help nrom: expected keys, a key, or a group: alphabet, augment")
+
+
+def test_help_lists_the_groups_of_its_command_alone(tmp_path: Path) -> None:
+    done = expect(0, python(["src/transcribe.py", "--help"], clean_environment(tmp_path, tmp_path)))
+    assert "decoder: beam" in done.stdout
+    assert "optimizer: " not in done.stdout
+
+
+def test_the_package_is_a_command_too(tmp_path: Path) -> None:
+    for words, code, begins in ((["--version"], 0, "0.1.0"), (["trian"], 2, "error: trian: there is no such command")):
+        environment = clean_environment(tmp_path, tmp_path, PYTHONPATH=str(SOURCE))
+        command = [sys.executable, "-m", "asr_ablations", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert (done.stdout + done.stderr).startswith(begins)
+
+
 LEARNING = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning_fabric", "wandb"}
 FIGURES = {"matplotlib", "plotly", "pandas"}
 HEAVY = LEARNING | FIGURES | {"scipy", "numpy", "sklearn", "sympy", "optuna", "sqlalchemy", "soundfile", "onnx", "jax"}
@@ -124,7 +142,20 @@ sys.path.insert(0, %r)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """ % str(SOURCE)  # noqa: UP031  # braces of the program would have to be doubled
 
-HELP = ["train", "prepare", "evaluate", "transcribe", "export", "benchmark", "lm", "reproduce", "compare", "sweep"]
+HELP = [
+    "train",
+    "check",
+    "new",
+    "prepare",
+    "evaluate",
+    "transcribe",
+    "export",
+    "benchmark",
+    "lm",
+    "reproduce",
+    "compare",
+    "sweep",
+]
 
 
 def interpret(program: str, *arguments: object, code: int = 0, **variables: str) -> str:

@@ -136,22 +136,22 @@ def test_what_is_written_by_hand_stays() -> None:
 def test_a_cost_follows_its_file() -> None:
     """Hours of speech: runs × epochs × 2. On a V100: epochs × 75 or 119 minutes (Ambroszczyk2019 §2.1, table 2.2)."""
     cfg = copy.deepcopy(composed("rnn_type"))
-    assert "9 runs (3 arms, 3 seeds) of 14 epochs, 252 hours of speech" in cost(cfg)
-    assert "precision=16 158 to 250 hours of a V100" in cost(cfg)
+    assert "9 runs (3 arms, 3 seeds) of 6 epochs, 108 hours of speech" in cost(cfg)
+    assert "precision=16 68 to 107 hours of a V100" in cost(cfg)
     cfg.hydra.sweeper.params = {"rnn": "gru,lstm", "max_epochs": "10,30"}
     assert "4 runs (4 arms, 1 seed) of 10 to 30 epochs, 160 hours of speech" in cost(cfg)
     assert "100 to 159 hours of a V100" in cost(cfg)
 
 
 def test_arms_in_32_bits_take_longer_on_the_papers_gpu() -> None:
-    """Of nine runs of 14 epochs three take 135 minutes an epoch and six 75: 199.5 hours."""
-    assert "200 to " in cost(composed("mixed_precision"))
+    """Of nine runs of 6 epochs three take 135 minutes an epoch and six 75: 85.5 hours."""
+    assert "85 to " in cost(composed("mixed_precision"))
 
 
 def test_sizes_of_the_corpus_are_counted_by_arm() -> None:
-    hours = 3 * 14 * sum((0.5, 1, 2, 4))
+    hours = 3 * 6 * sum((0.5, 1, 2, 4))
     assert f"{hours:.0f} hours of speech" in cost(composed("training_size"))
-    assert f"{3 * 14 * (460 + 960):,} hours of speech" in cost(composed("librispeech_hours"))
+    assert f"{3 * 6 * (460 + 960):,} hours of speech" in cost(composed("librispeech_hours"))
     assert "make docs" not in cost(composed("training_size"))
 
 

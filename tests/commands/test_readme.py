@@ -11,7 +11,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from asr_ablations.commands import compare, options, reproduce, sweep
+from asr_ablations.commands import compare, new_variant, options, overview, reproduce, sweep
 from asr_ablations.runs import layout
 from tests.helpers.command import (
     REPOSITORY,
@@ -226,15 +226,18 @@ CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
     "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
     "src/reproduce.py", "src/sweep.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
+    "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py",
 )  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""
 MINI = ["data.train=[train-clean-5]", "data.validation=[dev-clean-2]", "data.test=[test-clean]"]
 CONFIGS = {
     **{"train": "config", "prepare": "prepare", "evaluate": "evaluation", "transcribe": "transcribe"},
-    **{"export": "export", "lm": "language_model", "benchmark": "benchmarks"},
+    **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
 }
 """The config of each entry script that Hydra runs."""
 PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser, "sweep": sweep.parser}
+PARSERS |= {"ls": overview.list_parser, "status": overview.status_parser, "diff": overview.diff_parser}
+PARSERS |= {"new": new_variant.parser}
 
 
 def arguments(line: str, manifests: str) -> list[str]:

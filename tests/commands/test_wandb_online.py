@@ -138,6 +138,14 @@ def test_two_arms_are_received_as_two_runs_of_one_group(arms: dict[str, tuple[St
         assert run.summary["validation/dev/wer"]["min"] == summary["best_validation_wer"]
 
 
+def test_the_summary_has_sizes_and_times(arms: dict[str, tuple[StoredRun, Path]]) -> None:
+    run, folder = arms["gru"]
+    own = json.loads((folder / "summary.json").read_text())
+    assert run.summary["parameters"] == own["parameters"]
+    assert run.summary["peak_memory_bytes"] == own["peak_memory_bytes"]
+    assert run.summary["seconds/train"] == own["seconds"]["train"]
+
+
 def test_every_metric_has_its_axis_and_its_summary(arms: dict[str, tuple[StoredRun, Path]]) -> None:
     run, _ = arms["gru"]
     names = [node.get("1") for node in run.raw_config["_wandb"]["value"]["m"]]
@@ -154,6 +162,8 @@ def test_an_evaluation_and_a_reproduction_are_runs_of_the_group(
     original = {folder.name[-8:] for _, folder in arms.values()} & {evaluation.config["identity"]}
     assert {reproduction.config["identity"]} == original
     assert evaluation.config["evaluation"].startswith("beam")
+    assert evaluation.config["decoder"] == "beam"
+    assert "decoder.beam_width" in evaluation.config
     assert evaluation.summary["final/test/wer"] >= 0
     assert reproduction.summary["reproduction/verdict"] == "match"
     assert {evaluation.state, reproduction.state} == {"finished"}

@@ -4,7 +4,6 @@ A new option is tested without an edit here. What a contract promises beyond sig
 """
 
 import inspect
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -12,11 +11,12 @@ import pytest
 from hydra.utils import get_object
 from torch import nn
 
+from asr_ablations.commands.check_variant import PRODUCTS, faults
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.config.targets import null_option
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.contracts import Decoder, Norm, Recurrent
+from asr_ablations.training.contracts import Decoder, Norm
 from tests.helpers.every_key import refused
 from tests.helpers.support import CONF, compose, composed_by_hydra, group_options
 
@@ -24,8 +24,6 @@ OTHERS = ("benchmark", "recipe")
 """Groups without components."""
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in OTHERS)
 OPTIONS = [(group, name) for group in GROUPS for name in group_options(group) if null_option(group) != name]
-PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
-"""The contract of what a factory returns, and arguments to call it with."""
 
 
 def contract(group: str) -> type:
@@ -49,65 +47,6 @@ def option(group: str, name: str) -> Any:
         return build(cfg, **sizes) if group == "model" else build(cfg)
     except UsageError:
         return get_object(cfg._target_)
-
-
-def members(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | None]]:
-    """Names and functions of what a contract asks for; None for data."""
-    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
-        value = vars(protocol).get(name)
-        if name == "__call__" or not name.startswith("_"):
-            yield name, value if inspect.isfunction(value) else None
-
-
-def called(subject: Any, name: str) -> Any:
-    """The function behind a member: what `forward` takes is what a call of a module takes."""
-    if name != "__call__":
-        return getattr(subject, name, None)
-    kind = subject if isinstance(subject, type) else type(subject)
-    if issubclass(kind, nn.Module):
-        return getattr(subject, "forward", None)
-    if isinstance(subject, type):  # whose own call would build an object
-        return next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
-    return subject if callable(subject) else None
-
-
-def parameters(function: Any) -> list[inspect.Parameter]:
-    return [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-
-
-def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
-    """Why the function cannot be called as a contract says; None where it can."""
-    own, contract_parameters = parameters(function), parameters(expected)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in own)
-    positional = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    for position, wanted in enumerate(contract_parameters):
-        if wanted.kind is wanted.POSITIONAL_ONLY:
-            if position >= len(positional):
-                return f"takes {len(positional)} positional arguments, expected {position + 1}"
-        elif wanted.name not in {p.name for p in own} and not takes_all:
-            return f"has no argument {wanted.name!r}"
-        elif wanted.kind is wanted.POSITIONAL_OR_KEYWORD and positional[position].name != wanted.name:
-            return f"argument {position + 1} is {positional[position].name!r}, expected {wanted.name!r}"
-    known = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
-    needed = [p.name for p in own if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    unknown = [name for name in needed if name not in known]
-    return f"needs {', '.join(unknown)}, which is no argument of the contract" if unknown else None
-
-
-def faults(subject: Any, protocol: type) -> list[str]:
-    """Where a subject, an object or its class, does not fulfil a contract."""
-    lines = []
-    for name, expected in members(protocol):
-        if expected is None:
-            has = hasattr(subject, name) or isinstance(subject, type)
-            lines += [] if has else [f"has no {name}"]
-            continue
-        function = called(subject, name)
-        if function is None:
-            lines.append(f"has no {name}{inspect.signature(expected)}")
-        elif (reason := mismatch(function, expected)) is not None:
-            lines.append(f"{name}{inspect.signature(function)} {reason}; the contract is {inspect.signature(expected)}")
-    return lines
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -16,8 +16,10 @@ import soundfile
 from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, audio_checks, split_index
+from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus, name_paths, text_of
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.fingerprint import content_hash, describe_set
+from asr_ablations.data.utterance_selection import Screened, judge, select
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import component, compose, shared_data, tiny_overrides
@@ -82,6 +84,7 @@ def test_segments_lie_within_their_recording(tmp_path: Path) -> None:
     (folder / "wav.scp").write_text("a clips/a.wav\n")
     (folder / "segments").write_text("a-1 a 0.5 1.75\na-2 a 2.0 -1\n")
     (folder / "text").write_text("a-1 ONE\na-2 TWO\n")
+    (folder / "utt2spk").write_text("a-1 a\na-2 a\n")
     utterances = manifest(tmp_path).read("train")
     assert [(u.id, u.speaker, u.offset, u.duration, u.text) for u in utterances] == [
         ("a-1", "a", 0.5, 1.25, "one"),
@@ -98,8 +101,46 @@ def test_ids_and_speakers_where_none_are_given(tmp_path: Path) -> None:
     write_manifest(tmp_path / "train.jsonl", lines)
     utterances = manifest(tmp_path).read("train")
     assert [u.id for u in utterances] == ["x-1", "y-1", "2", "2-0000250"]
-    assert [u.speaker for u in utterances] == ["x-1", "y-1", "2", "2"]
-    assert {u.unit for u in utterances} == {""}
+    assert {u.speaker for u in utterances} == {""}
+    assert [u.unit for u in utterances] == ["file x-1", "file y-1", "file 2", "file 2"]
+    write_manifest(tmp_path / "train.jsonl", lines[:3])
+    assert [u.unit for u in manifest(tmp_path).read("train")] == ["utterance x-1", "utterance y-1", "utterance 2"]
+
+
+def test_unknown_speakers_are_said_once_and_can_be_found_in_the_ids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same of a manifest and of a Kaldi directory; data.json counts no speakers that nobody knows."""
+    ids = [f"{speaker}-{number}" for speaker in ("anna", "bob") for number in range(3)]
+    for id_ in ids:
+        tone(tmp_path / f"{id_}.wav")
+    for name in ("train", "dev", "test"):
+        write_manifest(tmp_path / f"{name}.jsonl", [{"audio_filepath": f"{id_}.wav", "text": "a"} for id_ in ids])
+        folder = tmp_path / "data" / name
+        folder.mkdir(parents=True)
+        (folder / "wav.scp").write_text("".join(f"{id_} {id_}.wav\n" for id_ in ids))
+        (folder / "text").write_text("".join(f"{id_} A\n" for id_ in ids))
+    for make in (manifest, kaldi):
+        caplog.clear()
+        described = describe_set(selected(make(tmp_path))["test"])
+        assert (described["speakers"], described["units"]) == (0, 6)
+        (warning,) = [record.getMessage() for record in caplog.records if "speakers of" in record.getMessage()]
+        assert warning.startswith("speakers of test are unknown: verdicts are over utterances")
+        caplog.clear()
+        named = make(tmp_path, speaker_of="^([^-]+)-")
+        described = describe_set(selected(named)["test"])
+        assert (described["speakers"], described["units"]) == (2, 2)
+        assert {u.speaker for u in named.read("test")} == {"anna", "bob"}
+        assert not [record for record in caplog.records if "speakers of" in record.getMessage()]
+    with pytest.raises(UsageError, match=r"data.speaker_of=\^\(c\): finds no speaker in 6 ids \(anna-0, anna-1"):
+        manifest(tmp_path, speaker_of="^(c)").read("test")
+    with pytest.raises(UsageError, match=r"data\.speaker_of=a: expected a group for the speaker"):
+        manifest(tmp_path, speaker_of="a")
+
+
+def selected(corpus: Any) -> dict[str, Screened]:
+    alphabet = Alphabet.with_separation(" a", None)
+    return select(judge(corpus, alphabet), corpus, alphabet, lambda samples: samples // 160)
 
 
 def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path: Path) -> None:

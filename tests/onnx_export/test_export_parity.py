@@ -27,6 +27,7 @@ OTHERS = (
     ["rnn=lstm_fused", "features=spectrogram", "norm=none"],
     ["rnn=gru", "model=itu", "model.directions=sum"],
     ["model=ds2"],
+    ["model=conformer"],
 )
 DESCRIPTION = {"samples": "float", "run": "x"}
 

@@ -195,9 +195,9 @@ def test_units_are_named() -> None:
     errors, words = np.random.default_rng(0).poisson(2.0, (2, 3, 6)).astype(float), np.full(6, 10.0)
     single = [Sample.of_errors(arm, words, np.full(6, "a")) for arm in errors]
     unknown = [Sample.of_errors(arm, words) for arm in errors]
-    for a, b in (single, unknown):
+    for (a, b), unit in ((single, "utterances of one speaker"), (unknown, "utterances")):
         measured = estimate((1, a), (-1, b))
-        assert (measured.unit, measured.speakers) == ("utterances", 6)
+        assert (measured.unit, measured.speakers) == (unit, 6)
 
 
 def test_a_set_of_one_utterance_shows_nothing_of_speakers() -> None:

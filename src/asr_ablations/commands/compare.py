@@ -10,6 +10,8 @@ python src/compare.py --results                            sweeps/RESULTS.md of 
                                                            of those whose records lie in sweeps/records/ already
 python src/compare.py --unpack                             those records as outputs/, where a sweep goes on from them
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
+python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
+                                                           hypotheses of any toolkit (docs/hypotheses.md)
 python src/compare.py outputs/benchmarks                   what src/benchmark.py measured, side by side
 python src/compare.py mine.json theirs.json                result.json of two machines
 """
@@ -19,11 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.commands.console import as_folder, exit_code
+from asr_ablations.runs.hypotheses.formats import FORMATS
+from asr_ablations.runs.hypotheses.normalisation import NAMES
+from asr_ablations.runs.hypotheses.scoring import MISSING, Scoring
+from asr_ablations.runs.hypotheses.speakers import speakers_in
+from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, REPOSITORY, typed
+from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed
 
 if TYPE_CHECKING:
+    from asr_ablations.comparison.design import Options
     from asr_ablations.comparison.result import Comparison
     from asr_ablations.report.inspection import Inspected
 
@@ -39,6 +47,12 @@ def _run(options: argparse.Namespace) -> int:
         return write_results(options)
     if options.unpack:
         return unpack_records(options)
+    systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
+    if systems or options.references:
+        return write_report(options, *_of_systems(options, systems))
+    for name in SYSTEMS_ALONE:
+        if getattr(options, name) not in (None, [], "none", "refuse"):
+            raise UsageError(f"--{name.replace('_', '-')}: is for hypotheses, given as NAME=FILE; runs have their own")
     measurements = [file for folder in options.folders for file in benchmark_results(folder)]
     return write_benchmarks(options, measurements) if measurements else write_comparison(options)
 
@@ -46,7 +60,11 @@ def _run(options: argparse.Namespace) -> int:
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument(
-        "folders", nargs="*", type=as_folder, metavar="FOLDER", help="a sweep's folder, a run's, or wandb=…"
+        "folders",
+        nargs="*",
+        type=as_folder,
+        metavar="FOLDER",
+        help="a sweep's folder, a run's, wandb=…, or NAME=[SET:]FILE of hypotheses, a pattern for several seeds",
     )
     arguments.add_argument(
         "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
@@ -82,7 +100,28 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--no-page", action="store_true", help="without figures and the page")
     arguments.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
+    _of_hypotheses(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
     return arguments
+
+
+SYSTEMS_ALONE = ("references", "format", "columns", "speaker_of", "utt2spk", "normalise", "missing", "seeds", "margin")
+"""Options that are for hypotheses alone."""
+
+
+def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--references", action="append", default=[], metavar="[SET:]FILE", help="what was spoken, where files have none"
+    )
+    group.add_argument("--format", metavar="NAME", help=f"of the files, where it is ambiguous: {', '.join(FORMATS)}")
+    group.add_argument(
+        "--columns", metavar="WHAT=NAME,…", help="of tables: id, hypothesis, reference, speaker, unit, audio, set"
+    )
+    group.add_argument("--speaker-of", metavar="REGEX", help="whose group finds the speaker in an id, as ^([^-]+)-")
+    group.add_argument("--utt2spk", type=Path, metavar="FILE", help="lines of id and speaker")
+    group.add_argument("--normalise", default="none", metavar="HOW", help=f"of both sides: {', '.join(NAMES)}")
+    group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
+    group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
+    group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
 
 
 def write_results(options: argparse.Namespace) -> int:
@@ -120,15 +159,37 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
     return 0
 
 
+def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
+    """The comparison of systems that are given by their hypotheses, and the folder of its files."""
+    from asr_ablations.comparison.systems import compare_systems
+
+    if others := [word for word in options.folders if word not in systems]:
+        raise UsageError(f"{others[0]}: expected NAME=FILE, as the other systems are given")
+    if not systems:
+        raise UsageError("--references: no system is given; expected NAME=FILE, as in base=a/hyp.trn mine=b/hyp.trn")
+    for option in ("allow", "target", "long"):
+        if getattr(options, option):
+            raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
+    speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
+    scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of)
+    files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
+    settings = _settings(options)
+    comparison = compare_systems(files, references, scoring, settings, seeds=options.seeds, margin=options.margin)
+    return comparison, options.out or Path("outputs") / folder_name("-".join(files)) / COMPARISON
+
+
+def _settings(options: argparse.Namespace) -> "Options":
+    from asr_ablations.comparison.design import Options
+
+    return Options(options.baseline, options.allow, options.metric, options.set, options.target)
+
+
 def write_comparison(options: argparse.Namespace) -> int:
     from asr_ablations.comparison.comparison import compare, compare_runs
-    from asr_ablations.comparison.design import Options
-    from asr_ablations.report.files import write_texts
-    from asr_ablations.report.terminal import print_answer, print_comparison
 
     if not options.folders:
         raise UsageError(f"no folder given: expected a sweep's, as in {typed('compare')} outputs/rnn_type")
-    settings = Options(options.baseline, options.allow, options.metric, options.set, options.target)
+    settings = _settings(options)
     first = options.folders[0]
     if first.startswith("wandb="):
         from asr_ablations.comparison.wandb_runs import fetch
@@ -140,10 +201,20 @@ def write_comparison(options: argparse.Namespace) -> int:
     else:
         comparison = compare([Path(folder) for folder in options.folders], settings)
         folder = options.out or Path(first) / COMPARISON
+    return write_report(options, comparison, folder)
+
+
+def write_report(options: argparse.Namespace, comparison: "Comparison", folder: Path) -> int:
+    """Print the answer, and write the files of a comparison."""
+    from asr_ablations.report.files import write_texts
+    from asr_ablations.report.terminal import print_answer, print_comparison
+
     (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
     if options.long:
-        written += write_beside(comparison, compare([Path(options.long)], settings), folder)
+        from asr_ablations.comparison.comparison import compare
+
+        written += write_beside(comparison, compare([Path(options.long)], _settings(options)), folder)
     if not options.no_page:
         from asr_ablations.report.figures import write_figures
         from asr_ablations.report.page import write_page

@@ -1,13 +1,14 @@
 """The command that an installed package brings: `asr-ablations train rnn=gru` is `python src/train.py rnn=gru`."""
 
 import ast
+import difflib
 import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from asr_ablations.runs.status import ending
-from asr_ablations.tools.files import REPOSITORY, SCRIPTS
+from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.terminal import forgive_characters, harmless
 
@@ -44,9 +45,19 @@ def main() -> int:
     """Run the script that the first word names, as if it had been started itself: its arms start it again."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
-    if name in ("-h", "--help") or "/" in name or not script.is_file():
-        print(_usage(), file=sys.stdout if name in ("-h", "--help") else sys.stderr)
-        return 0 if name in ("-h", "--help") else 2
+    if name == "--version":
+        print(version())
+        return 0
+    if name in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if "/" in name or not script.is_file():
+        known = sorted(path.stem for path in SCRIPTS.glob("*.py"))
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"nearest: {near[0]}" if near else "these are"
+        print(f"error: {name}: there is no such command; {hint}\n", file=sys.stderr)
+        print(_usage(), file=sys.stderr)
+        return 2
     sys.argv = [str(script), *_with_own_sweeps(arguments)]
     runpy.run_path(str(script), run_name="__main__")
     return 0

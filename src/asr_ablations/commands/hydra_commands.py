@@ -42,11 +42,19 @@ def log(evaluations: "Sequence[Evaluation]") -> None:
             f"{evaluation.folder.name}: {evaluation.name}",
             final_rates(evaluation.content["sets"]),
             {"evaluation": evaluation.name, "checkpoint": evaluation.content["checkpoint"]},
+            evaluation.content["decoder"],
         )
         for evaluation in evaluations
     }
     for command in sorted(filter(None, later)):
         print(f"W&B later: {command}")
+
+
+@entry("config")
+def check(cfg: DictConfig) -> None:
+    from asr_ablations.commands.check_variant import check
+
+    check(cfg, [str(word) for word in cfg.overrides])
 
 
 @entry("export", check_export)

@@ -50,7 +50,8 @@ def _print(sets: Mapping[str, SetDescription]) -> None:
     for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):
         table.add_column(column, justify="right")
     for name, content in sets.items():
-        counts = content["utterances"], content["speakers"], content["words"], content["vocabulary"]
+        speakers = content["speakers"] or "unknown"
+        counts = content["utterances"], speakers, content["words"], content["vocabulary"]
         left_out = sum(map(len, content["left_out"].values()))
         table.add_row(name, *map(str, counts), f"{content['hours']:.2f}", str(left_out))
     console().print(table)

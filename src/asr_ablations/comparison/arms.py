@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
 from asr_ablations.runs.listed_arms import OWN
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.record import SYSTEM, RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.errors import UsageError
 
@@ -172,8 +172,8 @@ def _node(run: RunRecord, root: str) -> object:
 
 
 def _is_named(run: RunRecord, root: str) -> bool:
-    """True if the choice is a name that says what it is of: an option of a group, or an arm of a list."""
-    return root == OWN or isinstance(_node(run, root), dict) or _is_none(run, root)
+    """True if the choice is a name that says what it is of: an option of a group, an arm of a list, or a system."""
+    return root in (OWN, SYSTEM) or isinstance(_node(run, root), dict) or _is_none(run, root)
 
 
 NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")

@@ -122,11 +122,12 @@ def compare_runs(
     verdicts = [verdict(contrast, arms, noise) for contrast in measured]
     rows = table_rows(arms, design.sets)
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
-    times, untimed = times_to_accuracy(arms, metric, targets)
+    trained = [] if records.scored else arms  # of systems given by their hypotheses no times are known
+    times, untimed = times_to_accuracy(trained, metric, targets)
     commentary = options.commentary or design.declared
     invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = _without_withdrawn(verdicts, invalid)
-    differences = _differences(design, arms)
+    differences = [] if records.scored else _differences(design, arms)  # systems differ in all that is not known
     declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
         title=title,
@@ -169,6 +170,7 @@ def compare_runs(
         withdrawn=invalid,
         earlier=declared.earlier,
         differences=differences,
+        scored=records.scored,
     )
 
 

@@ -100,6 +100,7 @@ class Contrast:
     judge by, and `reason` says why; other: on the other scale. margin: the difference that would not matter, on the
     scale that decides; None: none was declared. relative: the difference of the logarithms with the interval at the
     level of the verdict; None where a rate is 0. superiority: the share of pairs of runs in which the arm's is better.
+    alone: each arm is one system, of which alone the contrast speaks.
 
     procedure: of the test; p: before, p_adjusted: after Holm's correction over the `family` contrasts of the set.
     level: the two-sided α at which Holm's procedure decided this contrast; low, high: the interval in points at that
@@ -140,6 +141,7 @@ class Contrast:
     margin: float | None = None
     relative: Range | None = None
     superiority: float | None = None
+    alone: bool = False
     rule: FailureRule = DEFAULT
     look: AtLook | None = None
 

@@ -10,6 +10,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA, NOT_LEARNED, Contrast, Outcome, Question
 from asr_ablations.comparison.failures import DEFAULT, FailureRule
 from asr_ablations.comparison.samples import SetSamples, measure_set
+from asr_ablations.runs.record import ONE_SYSTEM
 from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
@@ -113,6 +114,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         procedure=family.procedure.name,
         margin=family.margin,
         superiority=_superiority(question, terms),
+        alone=all(samples.models.get(arm) == [ONE_SYSTEM] for arm in terms),
         rule=family.rule,
         p_pairs=pairs,
         p_pairs_holm=pairs,

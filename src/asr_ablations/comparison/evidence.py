@@ -8,10 +8,12 @@ from pathlib import Path
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.record import ONE_SYSTEM, SYSTEM
 from asr_ablations.runs.records import Records
 from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
 from asr_ablations.statistics.alpha_spending import GroupSequential
 from asr_ablations.statistics.power import Anytime, FixedLength, Procedure
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import iso
 
 
@@ -86,6 +88,24 @@ def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None
         return "runs were added after the first launch"
     missing = len(wanted - ids)
     return f"{missing} of {len(wanted)} declared runs have not ended" if missing else None
+
+
+def of_systems(records: Records, seeds: int | None) -> Evidence:
+    """The evidence of systems that were given by their hypotheses. seeds: of each arm, as they were decided before the
+    first result; None where nothing says so. Raises UsageError where an arm has another number of them.
+    """
+    counts: dict[str, int] = {}
+    for run in records.runs:
+        name = str(run.config[SYSTEM])
+        counts[name] = counts.get(name, 0) + 1
+    if seeds is not None:
+        if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
+            raise UsageError(f"--seeds {seeds}: expected so many files of each arm; {', '.join(other)}")
+        return Evidence(FixedLength(), f"{seeds} seeds of each arm, as decided before (--seeds)", complete=True)
+    if all(run.model == ONE_SYSTEM for run in records.runs):
+        return Evidence(FixedLength(), "one system of each arm, on a test set that was there before", complete=True)
+    fewest = min(counts.values())
+    return Evidence(ANYTIME, f"{UNDECLARED.reason}; --seeds {fewest} says that it was {fewest} of each arm")
 
 
 def shared_baseline(folder: Path, baseline: Arm) -> str | None:

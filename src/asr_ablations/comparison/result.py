@@ -71,7 +71,7 @@ class Comparison:
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
     plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. withdrawn:
     why an answer does not hold, by question; earlier: what was answered the first time, where it was asked twice.
-    differences: the keys in which arms differ from the baseline. The derived tables
+    differences: the keys in which arms differ from the baseline. scored: as in Records. The derived tables
     (epochs, scaling, one_arm, …) are computed once, when one is first asked for.
     """
 
@@ -102,6 +102,7 @@ class Comparison:
     withdrawn: dict[str, str] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
     differences: list[ArmDifference] = field(default_factory=list)
+    scored: str = ""
 
     @property
     def answer(self) -> list[Verdict]:

@@ -9,7 +9,7 @@ from asr_ablations.comparison.contrasts import has_learned
 from asr_ablations.comparison.failures import counts_text, missed
 from asr_ablations.comparison.metrics import Metric, find_metric, margin_text
 from asr_ablations.statistics.distributions import fisher
-from asr_ablations.statistics.estimate import UTTERANCES
+from asr_ablations.statistics.estimate import ONE_SPEAKER, UNKNOWN
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.sample import SPEAKERS
 
@@ -32,7 +32,7 @@ def _finding(contrast: Contrast, noise: str) -> str:
         return _without_difference(contrast, contrast.look, metric)
     if contrast.estimate is None or contrast.p is None or contrast.p_adjusted is None:
         return _undecided(contrast, metric, noise)
-    evidence = f"{_interval(contrast, metric)}; {_p(contrast)}; {_extent(contrast)}"
+    evidence = f"{_interval(contrast, metric)}; {_p(contrast)}; {_extent(contrast)}{_matched(contrast)}"
     size = f"{_rates(contrast, metric)}{_size(contrast, metric)} ({evidence}){_other_scale(contrast, metric)}"
     if contrast.outcome in ("worse", "better"):
         finding = f"{_sides(contrast, f'is {contrast.outcome} than')} on {contrast.set}: {size}"
@@ -47,6 +47,13 @@ def _finding(contrast: Contrast, noise: str) -> str:
     return (
         f"{finding}{_grade(contrast, metric)}" if contrast.outcome in SHOWN else f"{finding}{_power(contrast, metric)}"
     )
+
+
+def _matched(contrast: Contrast) -> str:
+    """The matched pairs beside the interval, where both speak of one system of each arm."""
+    if not contrast.alone or math.isnan(contrast.p_pairs):
+        return ""
+    return f"; matched pairs (MAPSSWE) {_p_text(contrast.p_pairs_holm)}"
 
 
 def _rates(contrast: Contrast, metric: Metric) -> str:
@@ -151,7 +158,7 @@ def _lever(contrast: Contrast, look: AtLook, margin: str) -> str:
 def units_text(contrast: Contrast) -> str:
     """What the utterances of a test set were drawn with: speakers, or voices that speakers share."""
     estimate = contrast.estimate
-    return SPEAKERS if estimate is None or estimate.unit == UTTERANCES else estimate.unit
+    return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
 
 
 def _size(contrast: Contrast, metric: Metric) -> str:
@@ -201,7 +208,9 @@ def _extent(contrast: Contrast) -> str:
     counts = sorted(set(contrast.seeds.values()))
     if estimate.paired:
         models = (
-            "one trained model, of which alone it speaks"
+            "of these systems alone"
+            if contrast.alone
+            else "one trained model, of which alone it speaks"
             if estimate.models == 1
             else f"{estimate.models} models in pairs"
         )
@@ -214,8 +223,10 @@ def _extent(contrast: Contrast) -> str:
             if not estimate.paired
             else "each with speakers of its own"
         )
-    elif estimate.unit == UTTERANCES:
+    elif estimate.unit == ONE_SPEAKER:
         speakers = "one speaker, whose utterances stand in for speakers"
+    elif estimate.unit in UNKNOWN:
+        speakers = f"{estimate.speakers} {estimate.unit}; {UNKNOWN_SPEAKERS}"
     else:
         speakers = f"{estimate.speakers} {estimate.unit}"
         if estimate.effective < FEW * estimate.speakers:
@@ -223,6 +234,7 @@ def _extent(contrast: Contrast) -> str:
     return f"{models}{trimmed}, {speakers}"
 
 
+UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow where one speaker has several"
 FEW = 0.4
 """Share of the speakers below which the sentence names their effective number: the interval is then too narrow."""
 

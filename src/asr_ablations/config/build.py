@@ -3,12 +3,13 @@
 import logging
 from typing import Any
 
-from omegaconf import DictConfig, Node, OmegaConf
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.component_arguments import by_key, check_kinds, refuse_nulls
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
-from asr_ablations.config.targets import check_free, check_group, check_node, groups, null_option
+from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, check_node, groups, null_option
+from asr_ablations.config.variants import source_hash
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
 from asr_ablations.tools.terminal import harmless_line
 
@@ -39,6 +40,29 @@ def check_targets(cfg: DictConfig) -> None:
             raise choices(str(key), value, f"an option of conf/{key!s}")
         check_group(str(key), value)
         check_kinds(str(key), value)
+    _record_sources(cfg)
+
+
+def _record_sources(node: object) -> None:
+    """Give every node with a class of the user's own the hash of its source, which is a part of what a run is. Raises
+    UsageError where the node was composed when the source was another one.
+    """
+    if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
+        return
+    for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
+        _record_sources(node._get_node(key))  # a node as it is: one that has to be typed yet is an error to read
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return
+    target = node._get_node("_target_")
+    if (actual := source_hash(str(target))) is None:
+        return
+    if node.get(SOURCE_HASH, actual) != actual:
+        raise UsageError(
+            f"_target_={target}: its source has changed since this config was composed; what was trained with "
+            f"the earlier one needs that one (SHA-256 {node[SOURCE_HASH]})"
+        )
+    with flag_override(node, ["struct", "readonly"], False):
+        node[SOURCE_HASH] = actual
 
 
 def _copy_words(cfg: DictConfig) -> None:
@@ -86,11 +110,11 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
                 raise error.__cause__ from None
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
-            raise UsageError(f"_target_={target}: there is no such class or function") from error
+            raise UsageError(f"_target_={target}: {_why_not_found(target, error)}") from error
     refuse_nulls(str(key or ""), options)
     try:
         # the default conversion hands over DictConfigs; plain containers are simpler to work with
-        return instantiate(options, *positional, _convert_="all", **keywords)
+        return instantiate(_without_hashes(options), *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
@@ -100,6 +124,25 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
+
+
+def _why_not_found(target: str, error: ImportError) -> str:
+    """Why Hydra finds no class: there is none of this name, or the import of its module failed, which says why."""
+    cause: BaseException | None = error
+    while cause is not None and cause.__cause__ is not None:  # what lies in its context is Hydra's own search
+        cause = cause.__cause__
+    if isinstance(cause, AttributeError) and cause.name is not None:
+        return "there is no such class or function"
+    if isinstance(cause, ModuleNotFoundError) and f"{target}.".startswith(f"{cause.name}."):
+        return "there is no such class or function" if cause.name == target else f"there is no module {cause.name}"
+    return f"its module cannot be imported: {type(cause).__name__}: {harmless_line(str(cause))}"
+
+
+def _without_hashes(node: Any) -> Any:
+    """The node without the hashes of sources, at any depth: they are no arguments."""
+    if isinstance(node, dict):
+        return {key: _without_hashes(value) for key, value in node.items() if key != SOURCE_HASH}
+    return [_without_hashes(value) for value in node] if isinstance(node, list) else node
 
 
 def build_optional(node: DictConfig | None, *positional: object, **keywords: object) -> Any:

@@ -15,7 +15,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
 from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
 from hydra.conf import HydraConf
-from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
 from hydra.core.default_element import ResultDefault
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -30,6 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
 from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.variants import own_folders
 from asr_ablations.runs.identity import flatten, short_name
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -66,6 +67,10 @@ class Loader(ConfigLoaderImpl):
     """Hydra's loader for one command."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        path = config_search_path.get_path()
+        known = [_plain(str(element.path)) for element in path]
+        for folder in (str(folder) for folder in own_folders() if str(folder) not in known):
+            path.insert(len(path) - 1, SearchPathElement("variants", f"file://{folder}"))  # Hydra's own must be last
         super().__init__(config_search_path)
         self._repositories: dict[tuple[str | None, str], Repository] = {}
         self._merged: dict[tuple[int, str], DictConfig] = {}
@@ -120,6 +125,10 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
             name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
         ):
             raise UsageError(f"{config_name}.yaml: hydra.{key}: refused, its () would call a function")
+
+
+def _plain(path: str) -> str:
+    return str(Path(path.removeprefix("file://")).resolve())
 
 
 def several(overrides: list[str]) -> list[str]:

@@ -21,12 +21,14 @@ from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import sweep_name, use_loader
 from asr_ablations.config.keys import known
 from asr_ablations.config.plain_keys import check
+from asr_ablations.config.reference import explain, overview
 from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.variants import use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE
+from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
 from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless
@@ -50,7 +52,30 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
     for word in parsed.overrides:
         if "=" not in word and not word.startswith("~"):
             raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
+    if parsed.config_dir is not None:
+        use_folder(Path(parsed.config_dir))
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
+
+
+HELP = ("--help", "-h")
+VERSION = "--version"
+
+
+def _has_helped(words: list[str], config_name: str) -> bool:
+    """Print the version, or what is asked behind --help, where nothing but this and a folder of configs is typed: with
+    overrides Hydra shows the config that they make. Returns whether that was all.
+    """
+    if words == [VERSION]:
+        print(version())
+        return True
+    parsed, unknown = get_args_parser().parse_known_args(words)
+    topics = [word for word in parsed.overrides if "=" not in word and not word.startswith("~")]
+    if not parsed.help or unknown or parsed.config_name is not None or len(topics) != len(parsed.overrides):
+        return False
+    if parsed.config_dir is not None:
+        use_folder(Path(parsed.config_dir))
+    print("\n\n".join(explain(topic, config_name) for topic in topics) if topics else overview(config_name))
+    return True
 
 
 def _example(word: str, config_name: str) -> str:
@@ -95,6 +120,8 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
+                if cfg is None and _has_helped(sys.argv[1:], config_name):
+                    return None
                 if cfg is None:
                     _refuse_lost_folder()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)

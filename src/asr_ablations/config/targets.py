@@ -1,5 +1,5 @@
-"""The classes that a config may build: exactly those named in conf/, each in its own group. A config can come from a
-stranger's run folder.
+"""The classes that a config may build: exactly those named in conf/ and in the user's own folders, each in its own
+group. A config can come from a stranger's run folder.
 """
 
 import re
@@ -10,11 +10,14 @@ from pathlib import Path
 
 import yaml
 
+from asr_ablations.config.variants import own_folders
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF
 
-MARKS = ("_target_", "_partial_")
-"""Hydra's own keys that conf/ uses; with others a config would pass arguments that no option has."""
+SOURCE_HASH = "_source_"
+"""The hash of the source of a target of the user's own. It sets itself, and is no argument."""
+MARKS = ("_target_", "_partial_", SOURCE_HASH)
+"""Hydra's own keys that conf/ uses, and ours; with others a config would pass arguments that no option has."""
 GROUP = re.compile(r"\$\{(\w+)\}")
 """A value that is what another group has chosen."""
 BORROWED = re.compile(r"/(\w+)@")
@@ -69,7 +72,9 @@ def _check(node: object, place: str, allowed: frozenset[str]) -> None:
     elif isinstance(node, dict):
         target = node.get("_target_")
         if "_target_" in node and not (isinstance(target, str) and target in allowed):
-            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names it there")
+            yours = f"a class of yours needs the folder with your {place or '<group>'}/<name>.yaml"
+            hint = "" if str(target).startswith(("asr_", "torch")) else f"; {yours}: -cd, or ASR_ABLATIONS_CONF"
+            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names it there{hint}")
         for key, value in node.items():
             if str(key).startswith("_") and key not in MARKS:
                 raise UsageError(f"{key}={value}: refused, no option in conf/ has this key")
@@ -124,7 +129,7 @@ def options_by_name(group: str) -> dict[str, dict[str, object]]:
 @cache
 def contents_by_name(group: str) -> dict[str, dict[str, object]]:
     """The contents of a group's files, by their names: a node, or keys of the whole config with the node among them."""
-    return {file.stem: _read(file) for file in sorted((CONF / group).glob("*.yaml"))}
+    return {file.stem: _read(file) for folder in (CONF, *own_folders()) for file in _yamls(folder / group)}
 
 
 @cache
@@ -132,6 +137,10 @@ def null_option(group: str) -> str | None:
     """The name of the option that sets the group to null, or None if the group has no such option."""
     contents = contents_by_name(group).items()
     return next((name for name, content in contents if group in content and content[group] is None), None)
+
+
+def _yamls(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.yaml"))
 
 
 def _read(file: Path) -> dict[str, object]:

@@ -4,14 +4,15 @@ import math
 import os
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, TypedDict
 
 from asr_ablations.data import audio_checks, split_index
 from asr_ablations.data.split_index import SplitIndex
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.checks import number
+from asr_ablations.tools.checks import number, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded, is_regular
 
@@ -201,10 +202,15 @@ def text_of(path: Path) -> str:
         raise UsageError(f"cannot read {path}: {error}") from error
 
 
+UNKNOWN_SPEAKERS = ("utterance", "file")
+"""Kinds of units that stand in for speakers who are not known."""
+
+
 class Paths(Corpus):
     """train, validation, test: paths, relative to `root`, which is the current folder where it is null.
 
-    A set has the name of its file or folder, without the ending.
+    A set has the name of its file or folder, without the ending. speaker_of: a regular expression whose first group is
+    the speaker in an id, in place of the speakers that the files name; null for these.
     """
 
     root: Path
@@ -220,7 +226,11 @@ class Paths(Corpus):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
+        speaker_of: str | None,
     ) -> None:
+        if speaker_of is not None:
+            speakers_of([], speaker_of, "data.speaker_of")
+        self.speaker_of = speaker_of
         super().__init__(
             root=root or ".",
             train=train,
@@ -236,6 +246,23 @@ class Paths(Corpus):
         self.train, self.validation, self.test = (
             [names[path] for path in splits] for splits in (self.train, self.validation, self.test)
         )
+
+    def with_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
+        """Return the utterances with the speakers in their ids, where speaker_of asks for them. One without a speaker
+        and without a unit gets the unit that is known: itself, or its recording where some recording has several
+        utterances. recording: its name.
+        """
+        spoken = [u for u in utterances if not u.fault]
+        if self.speaker_of is not None:
+            speakers = speakers_of([u.id for u in spoken], self.speaker_of, "data.speaker_of")
+            return [u if u.fault else replace(u, speaker=speakers[u.id]) for u in utterances]
+        several = len({u.audio for u in spoken}) < len(spoken)
+        return [
+            u
+            if u.fault or u.speaker or u.unit
+            else replace(u, unit=f"file {recording(u)}" if several else f"utterance {u.id}")
+            for u in utterances
+        ]
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:

@@ -39,8 +39,9 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 class SetDescription(TypedDict):
-    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason. units:
-    how many were drawn independently, such as voices; as many as speakers where the corpus knows of no other.
+    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason.
+    speakers: 0 where they are unknown. units: how many were drawn independently, such as voices; as many as speakers
+    where the corpus knows of no other.
     """
 
     utterances: int
@@ -74,7 +75,7 @@ def describe_set(screened: "Screened") -> SetDescription:
     return {
         "utterances": len(utterances),
         "hours": sum(utterances.column("duration").tolist()) / 3600,
-        "speakers": len(set(utterances.strings("speaker"))),
+        "speakers": len(set(utterances.strings("speaker")) - {""}),
         "units": len(
             {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
         ),

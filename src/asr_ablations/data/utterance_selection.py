@@ -12,9 +12,10 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
-from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Corpus
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.terminal import harmless
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,24 @@ def select(
         _warn(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))
         selected[name] = Screened(utterances.take(~out), left_out, ids)
+    _warn_of_unknown_speakers(selected, corpus.test)
     return selected
+
+
+def _warn_of_unknown_speakers(selected: Mapping[str, Screened], tested: Sequence[str]) -> None:
+    """Say of test sets, on which verdicts rest, that nothing tells whose the utterances are."""
+    unknown = [
+        name
+        for name in tested
+        if name in selected
+        and any(unit.partition(" ")[0] in UNKNOWN_SPEAKERS for unit in selected[name].kept.strings("unit"))
+    ]
+    if unknown:
+        log.warning(
+            "speakers of %s are unknown: verdicts are over utterances, and their intervals too narrow where one "
+            "speaker has several; a speaker for each utterance, or data.speaker_of, mends that",
+            " and ".join(map(harmless, unknown)),
+        )
 
 
 def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:

@@ -20,6 +20,7 @@ class Utterance:
 
     unit: what was drawn independently, where it is not the speaker: a kind and a name, such as "voice en-us+f3" for
     speakers that share a synthetic voice. Statistics draw units with all their utterances; empty for the speaker.
+    speaker: empty where it is not known.
     """
 
     id: str

@@ -91,13 +91,20 @@ def _peak_memory(fitter: pl.Trainer) -> int:
 
 
 def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
-    """Log the final rates and losses, and example transcripts where the logger shows tables."""
+    """Log the final rates and losses, sizes and times, and example transcripts where the logger shows tables."""
     if logger is None:
         return
     for name in summary.sets:
         final = {key: summary.value(name, key) for key in ("wer", "cer", "cer_longer", "loss")}
         known = {key: value for key, value in final.items() if value is not None}
         logger.log_metrics({f"final/{name}/{key}": value for key, value in known.items()})
+    if isinstance(logger, LoggerWithSummary):
+        values = {
+            "parameters": summary.parameters,
+            "peak_memory_bytes": summary.peak_memory_bytes,
+            **{f"seconds/{name}": seconds for name, seconds in summary.seconds.items()},
+        }
+        logger.log_summary({name: value for name, value in values.items() if value is not None})
     if isinstance(logger, LoggerOfTables):
         examples = [row for name in summary.test_sets for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
         logger.log_table(

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from rapidfuzz.distance import Levenshtein
 
@@ -52,10 +53,15 @@ def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) 
 
     That splits the errors as NIST's sclite does, whose substitutions cost 4 and whose deletions and insertions cost 3.
     A single weighted distance gives both counts: each error costs `unit`, and a substitution 1 more. Insertions less
-    deletions are the difference of the lengths.
+    deletions are the difference of the lengths, so that the number of errors alone splits them where it is no more than
+    one above that difference; it is counted faster alone.
     """
-    unit = min(len(reference), len(hypothesis)) + 1
-    errors, substitutions = divmod(Levenshtein.distance(reference, hypothesis, weights=(unit, unit, unit + 1)), unit)
+    errors = Levenshtein.distance(reference, hypothesis)
+    substitutions = errors - abs(len(reference) - len(hypothesis))
+    if substitutions > 1:
+        unit = min(len(reference), len(hypothesis)) + 1
+        weighted = Levenshtein.distance(reference, hypothesis, weights=(unit, unit, unit + 1))
+        errors, substitutions = divmod(weighted, unit)
     deletions = (errors - substitutions + len(reference) - len(hypothesis)) // 2
     return Errors(len(reference), substitutions, deletions, errors - substitutions - deletions)
 
@@ -83,8 +89,9 @@ def _count(value: object) -> int:
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
     """The errors of several rows of utterances.csv together. metric: wer, cer or cer_longer."""
+    # a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
-        sum(_count(row[column]) for row in rows) for column in COLUMNS[metric]
+        _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )
     if metric == "cer_longer":
         _, _, deleted, inserted = COLUMNS[metric]

@@ -78,7 +78,7 @@ def _size(train: SetContent | None) -> str:
     if train is None:
         return f"Its size is {UNKNOWN}."
     return (
-        f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers:,} speakers, "
+        f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
         f"{train.vocabulary:,} different words."
     )
 
@@ -87,8 +87,8 @@ def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     if not summary.sets:
         return [f"{UNKNOWN.capitalize()}: the run has not ended."]
     rows = [
-        f"| {name} | {sets[name].speakers if name in sets else UNKNOWN} | {result.words:,} | {100 * result.wer:.2f} | "
-        f"{100 * (result.cer or 0.0):.2f} |"
+        f"| {name} | {(sets[name].speakers if name in sets else None) or UNKNOWN} | {result.words:,} | "
+        f"{100 * result.wer:.2f} | {100 * (result.cer or 0.0):.2f} |"
         for name, result in summary.sets.items()
     ]
     text = (
@@ -101,8 +101,8 @@ def _limits(train: SetContent | None) -> list[str]:
     lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
     if train is not None:
         lines.append(
-            f"- It was trained on {train.speakers:,} speakers and {train.vocabulary:,} words. For other voices, "
-            "rooms, microphones, languages or words the rates above say nothing; expect far worse."
+            f"- It was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} words. For other "
+            "voices, rooms, microphones, languages or words the rates above say nothing; expect far worse."
         )
     lines.append("- Confidences are not calibrated. A confidence low throughout means speech that it does not know.")
     return lines

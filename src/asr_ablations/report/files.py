@@ -65,6 +65,7 @@ def as_json(comparison: Comparison) -> dict[str, object]:
             "reason": comparison.evidence.reason,
             "look": comparison.evidence.look,
         },
+        "scored": comparison.scored,
         "equal": comparison.equal_cost,
         "epochs": [asdict(times) for times in comparison.epochs],
         "noise_sources": [asdict(row) for row in comparison.noise_sources],

@@ -21,7 +21,8 @@ def preamble(comparison: Comparison) -> list[str]:
     question = [comparison.question] if comparison.question else []
     source = [f"Source: {comparison.source}"] if comparison.source else []
     factor = ", ".join(comparison.factor) or "none"
-    return [*question, *source, f"Factor: `{factor}`; baseline: {comparison.baseline}."]
+    scored = [f"{comparison.scored}."] if comparison.scored else []
+    return [*question, *source, *scored, f"Factor: `{factor}`; baseline: {comparison.baseline}."]
 
 
 def body(section: Section) -> list[str]:

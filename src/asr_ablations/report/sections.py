@@ -54,8 +54,9 @@ def sections(comparison: Comparison) -> list[Section]:
 def _results(comparison: Comparison) -> list[Section]:
     seeds = "mean ± standard deviation over seeds"
     note = "Training was steered by these sets, the epoch of best.ckpt for one: there are no verdicts on them."
+    of = "" if comparison.scored else " of the last weights"
     return [
-        _rates(f"Error rates of the last weights, {seeds}", comparison.rows, comparison.metric, []),
+        _rates(f"Error rates{of}, {seeds}", comparison.rows, comparison.metric, []),
         _rates(f"Error rates on validation sets, {seeds}", comparison.validated, comparison.metric, [note]),
     ]
 
@@ -74,6 +75,10 @@ def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]
 
 
 def _training(comparison: Comparison) -> Section:
+    if not any(
+        row[column.key] is not None for row in comparison.rows for column in COLUMNS if column.table == "training"
+    ):
+        return Section("Training")  # of systems that were trained elsewhere nothing is known
     columns = _shown("training", comparison.rows)
     timed = of_one_hour(comparison.arms)
     rows = {

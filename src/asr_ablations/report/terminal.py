@@ -44,6 +44,8 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
     evidence = comparison.evidence
     if comparison.answer:
         _paragraph(console, f"{evidence.test}: {evidence.reason} (look {evidence.look}).")
+    if comparison.scored:
+        _paragraph(console, f"{comparison.scored}.")
     if (line := cost_line(comparison)) is not None:
         _paragraph(console, line)
     notes = [*comparison.warnings, *(f"{run.folder.name}: {run.reason}" for run in comparison.unfinished)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.comparison.confounds import within
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.components.logger.wandb import tags
+from asr_ablations.components.logger.wandb import typed_tags
 from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.report.curves import metric_names
@@ -144,25 +144,31 @@ RATES = ("wer", "cer", "cer_longer")
 
 
 def log_afterwards(
-    run: Path, job_type: Literal["evaluation", "reproduction"], name: str, results: Mapping[str, object], more: Json
+    run: Path,
+    job_type: Literal["evaluation", "reproduction"],
+    name: str,
+    results: Mapping[str, object],
+    more: Json,
+    decoder: Json | None = None,
 ) -> str | None:
     """Log results as a W&B run of their own, in the group of the run that they belong to, where that was logged to W&B.
     W&B's own trouble is printed: the results are written already.
 
-    run: its folder; more: keys of the config beside the run's. Returns the command that sends it later, where it
-    is offline.
+    run: its folder; more: keys of the config beside the run's; decoder: the node that stands there in place of the
+    run's. Returns the command that sends it later, where it is offline.
     """
     config = read_config(run)
     logger = wandb_of(config.get("logger"))
     if logger is None:
         return None
+    config = config if decoder is None else {**config, "decoder": decoder}
     options: Json = {
         "project": logger.get("project"),
         "entity": logger.get("entity"),
         "group": str(config.get("sweep")),
         "job_type": job_type,
         "name": name,
-        "tags": tags(config),
+        "tags": typed_tags(config),
         "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }

@@ -5,6 +5,7 @@ where it is there and cannot be read.
 """
 
 import csv
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -264,5 +265,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:  # the record is of a file of hypotheses, not of a run's folder
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error

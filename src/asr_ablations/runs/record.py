@@ -278,6 +278,12 @@ class LogProbsRecord:
     device: str
 
 
+SYSTEM = "system"
+"""Key of the config of a record that was made from hypotheses: the name of its system."""
+ONE_SYSTEM = "one system of each arm"
+"""The `model` of records where each arm is one system, of which alone a verdict can speak."""
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """Everything that a run left in its folder.

@@ -83,13 +83,15 @@ class Records:
     """All runs of some folders. Every run is in exactly one of the three lists.
 
     runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
-    both in the order in which they were started. warnings: about where the runs come from.
+    both in the order in which they were started. warnings: about where the runs come from. scored: the
+    texts that were scored, of systems that were given by their hypotheses.
     """
 
     runs: list[RunRecord]
     diverged: list[RunRecord] = field(default_factory=list)
     unfinished: list[Unfinished] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    scored: str = ""
 
 
 def load(folders: Sequence[Path]) -> Records:

@@ -13,9 +13,14 @@ from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds,
 from asr_ablations.statistics.sample import SPEAKERS, Sample
 
 UTTERANCES = "utterances"
-"""The unit of a set that has one speaker or names none."""
+"""The unit of a set whose speakers are unknown."""
+ONE_SPEAKER = "utterances of one speaker"
+"""The unit of a set that has a single speaker."""
 Scale = Literal["points", "relative"]
 """The scale of a difference: of the rates themselves, or of their logarithms, on which factors multiply."""
+
+UNKNOWN = (UTTERANCES, "files")
+"""Units that stand in for speakers who are not known: each utterance, or each recording of several."""
 
 FEWEST_TRIMMED = 5
 """Runs an arm below which 20 % of them is less than one."""
@@ -30,9 +35,9 @@ class Estimate:
 
     over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
     of. speakers: how many units were drawn, 0 where no speakers are known; effective: as how many they count by the
-    errors that each of them carries; unit: what a unit is, such as speakers or voices, and utterances where the set has
-    one speaker or none is named. models: trained models of the arm with the fewest; 1 only for a paired estimate, which
-    is then about this model and holds no noise of seeds.
+    errors that each of them carries; unit: what a unit is, such as speakers or voices, utterances where speakers are
+    unknown, and utterances of one speaker where the set has a single one. models: trained models of the arm with the
+    fewest; 1 only for a paired estimate, which is then about this model and holds no noise of seeds.
     """
 
     value: float
@@ -247,7 +252,9 @@ def _speaker_noise(
     assert first.totals is not None
     assert first.units is not None
     interval = speaker_interval(np.sum(means, axis=0), first.totals, first.units)
-    named = first.speakers is not None and len(np.unique(first.speakers)) > 1
+    unit = UTTERANCES if first.speakers is None else first.unit
+    if unit not in UNKNOWN and len(np.unique(first.units)) < 2:
+        unit = ONE_SPEAKER
     carriers = mass_of or [sample for _, sample in terms]
     mass = np.sum([sample.errors.mean(axis=0) for sample in carriers if sample.errors is not None], axis=0)
     by_unit = np.bincount(units_of(first.units), weights=mass)
@@ -255,7 +262,7 @@ def _speaker_noise(
     effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
     degrees = (effective if scale == "relative" else drawn) - 1
     part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
-    return _Speakers(part, drawn, effective, first.unit if named else UTTERANCES)
+    return _Speakers(part, drawn, effective, unit)
 
 
 def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = "points") -> _Speakers:
@@ -276,7 +283,7 @@ def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale =
         Part(float(np.sqrt(total)), degrees),
         sum(arm.drawn for _, arm in arms),
         sum(arm.effective for _, arm in arms),
-        UTTERANCES if UTTERANCES in units else " and ".join(sorted(units)),
+        ONE_SPEAKER if ONE_SPEAKER in units else " and ".join(sorted(units)),
     )
 
 

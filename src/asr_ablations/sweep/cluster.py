@@ -44,6 +44,8 @@ class Cluster:
     started again whose worker was lost. Raises UsageError for values out of range.
     """
 
+    detach = False
+
     def __init__(
         self,
         script: Path,
@@ -90,6 +92,9 @@ class Cluster:
 
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)
+
+    def left(self) -> None:
+        return None
 
 
 def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:

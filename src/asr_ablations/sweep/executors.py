@@ -14,7 +14,8 @@ class Process(Protocol):
     """An arm that was started, here or on another machine.
 
     begun: false while it still waits for its machine; seconds: since it has begun; memory_kills: processes that the
-    system killed there for lack of memory meanwhile; failure: why it ended, where its exit code does not say.
+    system killed there for lack of memory meanwhile; failure: why it ended, where its exit code does not say; place:
+    where it runs or waits, in a few words, "" for this machine.
     """
 
     @property
@@ -25,6 +26,8 @@ class Process(Protocol):
     def memory_kills(self) -> int: ...
     @property
     def failure(self) -> str | None: ...
+    @property
+    def place(self) -> str: ...
 
     def exit_code(self) -> int | None:
         """None while it runs."""
@@ -37,7 +40,9 @@ class Process(Protocol):
 
 
 class Places(Protocol):
-    """Gives places to arms."""
+    """Gives places to arms. detach: the command ends once each has its place."""
+
+    detach: bool
 
     def start(self, arm: FrozenArm) -> Process | None:
         """Start an arm; None where it has to wait."""
@@ -45,9 +50,14 @@ class Places(Protocol):
     def free(self, arm: FrozenArm) -> None:
         """Take back the place of an arm that has ended."""
 
+    def left(self) -> str | None:
+        """What to print where the command ends and its arms go on without it; None where they end with it."""
+
 
 class Machine:
     """This machine's GPUs and cores. Raises UsageError for an arm that needs more GPUs than it has."""
+
+    detach = False
 
     def __init__(self, script: Path, arms: Sequence[FrozenArm], slots: Slots) -> None:
         self.script, self.slots, self.threads = script, slots, slots.threads(len(arms))
@@ -63,6 +73,9 @@ class Machine:
 
     def free(self, arm: FrozenArm) -> None:
         self.slots.free(arm.id)
+
+    def left(self) -> None:
+        return None
 
 
 def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int | str) -> Machine:

@@ -19,7 +19,7 @@ from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.live import LiveArms, what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
-from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.runner import DetachedError, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -98,7 +98,8 @@ def run(
     limit; show: the name of a function that prints the results, given the folders; fail_fast: the first failure stops
     the other arms.
 
-    Raises UsageError for values out of range, and ArmsFailedError where a signal stopped the sweep.
+    Raises UsageError for values out of range, ArmsFailedError where a signal stopped the sweep, and DetachedError where
+    its arms go on without it.
     """
     different = list({arm.id: arm for arm in arms}.values())
     _check_timeout(timeout)
@@ -107,8 +108,12 @@ def run(
     if different:
         write_manifest(different[0].folder.parent, different, metadata)
     ask_wandb(different)
-    with LiveArms() as live:
-        states = runner.run(live.show)
+    try:
+        with LiveArms() as live:
+            states = runner.run(live.show)
+    except DetachedError as detached:
+        print(detached, flush=True)
+        raise
     get_method(show or SHOW)([arm.folder for arm in different])
     _say_where_logged(different)
     report_unfinished(states)

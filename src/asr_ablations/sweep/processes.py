@@ -21,7 +21,7 @@ from asr_ablations.sweep.arm import FrozenArm, memory_kills
 from asr_ablations.tools.signals import STOPPING, held_back
 
 PRELOAD = [
-    "asr_ablations",  # first: it keeps what nobody uses out of the others
+    "asr_ablations.commands",  # first: it keeps what nobody uses out of the others
     "torch",
     "torchaudio",
     "pytorch_lightning",
@@ -56,6 +56,7 @@ class ArmProcess:
 
     begun = True
     failure: str | None = None
+    place = ""
 
     def __init__(
         self,

@@ -99,6 +99,8 @@ class Worker:
 class RemoteArm:
     """An arm on Ray. options: what its actor needs, and how often it is started again."""
 
+    place = ""
+
     def __init__(self, job: Job, options: Mapping[str, Any]) -> None:
         self.failure: str | None = None
         actor = cast(Any, ray.remote)(max_concurrency=4, **options)(Worker)  # ray's types know no options by name

@@ -27,6 +27,14 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Ha
 """What handles a signal."""
 
 
+class DetachedError(Exception):
+    """The command ends, and its arms go on without it. The message says how to come back."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
+
+
 class _Running(NamedTuple):
     """An arm with its process."""
 
@@ -53,7 +61,10 @@ class Runner:
         self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms to their end. show: is called with the states whenever something may have changed."""
+        """Run all arms to their end. show: is called with the states whenever something may have changed.
+
+        Raises DetachedError where arms go on without this command.
+        """
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
@@ -61,6 +72,8 @@ class Runner:
             while not all(state.ended for state in self.states):
                 self._stop_on_signal()
                 self._start_what_fits()
+                if self.places.detach and not any(state.status == WAITING for state in self.states):
+                    self._leave(0)
                 time.sleep(POLL)
                 self._kill_what_hangs()
                 self._collect()
@@ -114,8 +127,7 @@ class Runner:
     def _collect(self) -> None:
         """Record the beginning of every process that has begun, and the end of every one that has ended."""
         for index, (state, process) in list(self._running.items()):
-            if process.begun:
-                state.status = RUNNING
+            state.status, state.reason = RUNNING if process.begun else QUEUED, process.place
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
@@ -131,7 +143,14 @@ class Runner:
 
     def _stop_on_signal(self) -> None:
         if self.stop_signal is not None and self._stopping_since is None:
+            self._leave(128 + self.stop_signal)
             self._stop_all("interrupted")
+
+    def _leave(self, exit_code: int) -> None:
+        """Raises DetachedError where the arms go on without this command."""
+        if self._running and (message := self.places.left()) is not None:
+            self._running.clear()  # or they would be ended below
+            raise DetachedError(message, exit_code)
 
     def _stop_all(self, reason: str) -> None:
         """Ask every arm to write its checkpoint and end, and start no other."""

@@ -144,6 +144,17 @@ DEFAULTS = CONF / "config.yaml"
 """The defaults of a training config."""
 
 
+def version() -> str:
+    """The version of this package: as it is installed, or as the checkout's pyproject.toml says."""
+    project = REPOSITORY / "pyproject.toml"
+    if REPOSITORY != CARRIED and project.is_file():
+        match = re.search(r'^version = "(.*)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
+        return match[1] if match else "unknown"
+    from importlib.metadata import version as installed
+
+    return installed("asr-ablations")
+
+
 def typed(command: str) -> str:
     """The spelling of a command here: a script of the checkout, or a word of the installed package's command."""
     return f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"

@@ -98,6 +98,9 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
 def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> AcousticModel:
     parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
     model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
+    for word in cfg.get("overrides") or []:
+        if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
+            raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
     build(cfg.init)(model)
     return model
 

@@ -51,7 +51,8 @@ class AcousticModel(Protocol):
     """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
     rnn and norm, beside the arguments of its yaml.
 
-    Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel.
+    Log-probabilities are taken in float32 by the caller. pretrain=layers needs a GrowingModel. Optional attribute:
+    `unread`, the groups among rnn and norm that it does not use, which nobody may choose from then.
     """
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
@@ -311,7 +312,7 @@ class LoggerOfTables(Protocol):
 class LoggerWithSummary(Protocol):
     """A logger that keeps values of a whole run: it is given the run's part in a plan."""
 
-    def log_summary(self, values: Mapping[str, int | str]) -> None:
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
         """Keep these values; a later call replaces them by name."""
 
 

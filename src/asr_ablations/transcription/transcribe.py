@@ -10,9 +10,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
+from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import is_regular, write
+from asr_ablations.tools.files import CONF, is_regular, write
 from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
@@ -123,6 +124,16 @@ def recogniser(cfg: DictConfig) -> Recogniser:
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
     decoder = build(cfg.decoder)(trained.task.alphabet)
     return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
+
+
+def greedy_recogniser(run: str | Path, checkpoint: str) -> Recogniser:
+    """The recogniser of a run with greedy decoding and the settings of conf/transcribe.yaml. Raises as recogniser."""
+    look_up_in(CONF)  # a run's config is completed by that of today
+    settings = OmegaConf.load(CONF / "transcribe.yaml")
+    assert isinstance(settings, DictConfig)
+    decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
+    kept = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
+    return recogniser(OmegaConf.create({**kept, "decoder": decoder, "run": str(run), "checkpoint": checkpoint}))
 
 
 def _progress() -> Progress:

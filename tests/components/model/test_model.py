@@ -8,6 +8,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from torch import nn
+from torchaudio.models.conformer import ConformerLayer
 
 from asr_ablations.components.model.convolution import CEILING, Convolution, PaddedConvolution, WholeFrameConvolution
 from asr_ablations.components.model.directions import KINDS
@@ -15,6 +16,7 @@ from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.config.build import build
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
+from tests.helpers.every_key import exempt
 from tests.helpers.support import another, component, compose, group_options, knobs, shared_tool, standing_corpus
 
 OUTPUTS = 29
@@ -23,6 +25,9 @@ SMALL = ("width=8", "layers=2")
 BINS = {name: component("features", name).size for name in group_options("features")}
 
 every_model = pytest.mark.parametrize("name", group_options("model"))
+every_recurrent_model = pytest.mark.parametrize(
+    "name", [name for name in group_options("model") if not exempt(f"model={name}", "recurrent")]
+)
 every_input = pytest.mark.parametrize("bins", BINS.values(), ids=BINS.keys())
 
 
@@ -71,7 +76,7 @@ def test_evaluation_alone_is_as_in_a_batch(name: str, bins: int, norm: str) -> N
         torch.testing.assert_close(together[row, : lengths[row]], alone[0], atol=1e-4, rtol=0)
 
 
-@every_model
+@every_recurrent_model
 @pytest.mark.parametrize("rnn", group_options("rnn"))
 @pytest.mark.parametrize("directions", KINDS)
 def test_every_layer_fits_every_model(name: str, rnn: str, directions: str) -> None:
@@ -96,7 +101,7 @@ def test_output_lengths_are_the_frames_that_come_out(name: str) -> None:
         assert count.tolist() == [expected[length]]
 
 
-@pytest.mark.parametrize("name", ["tiny", "ds2", "ds2_large"])
+@pytest.mark.parametrize("name", ["tiny", "ds2", "ds2_large", "conformer"])
 def test_padded_models_give_the_frames_over_the_stride(name: str) -> None:
     network = model(f"model={name}", *SMALL)
     assert network.output_lengths(torch.arange(60)).tolist() == [-(-n // time_stride(network)) for n in range(60)]
@@ -202,7 +207,7 @@ def test_a_whole_frame_convolution_is_a_sum_over_kernel_frames_and_bins() -> Non
     assert (y[1, 1:] == 0).all()
 
 
-@every_model
+@every_recurrent_model
 @pytest.mark.parametrize("norm", ["batch", "none"])
 def test_hidden_fully_connected_layers_against_the_formula(name: str, norm: str) -> None:
     """min(max(norm(W x + b), 0), 20) for each frame (Ambroszczyk2019 §1.2), twice, between what was the output's input
@@ -221,14 +226,14 @@ def test_hidden_fully_connected_layers_against_the_formula(name: str, norm: str)
         torch.testing.assert_close(logits[row : row + 1, :frames], expected, atol=1e-5, rtol=1e-5)
 
 
-@every_model
+@every_recurrent_model
 def test_one_fully_connected_layer_is_the_output_alone(name: str) -> None:
     names = [key for key, _ in model(f"model={name}", *SMALL).named_parameters() if "recurrent" not in key]
     assert not [key for key in names if key.startswith("connected")]
     assert [key for key in names if key.startswith("output")] == ["output.weight", "output.bias"]
 
 
-@every_model
+@every_recurrent_model
 @pytest.mark.parametrize(("lookahead", "ahead"), [(0, 0), (3, 3)])
 def test_a_lookahead_shows_a_forward_model_so_many_frames_more(name: str, lookahead: int, ahead: int) -> None:
     network = trained(model(f"model={name}", "model.directions=forward", f"model.lookahead={lookahead}", *SMALL))
@@ -410,3 +415,48 @@ def test_masks_depend_on_the_seed_and_not_on_what_was_drawn_for_the_weights(over
         assemble(compose("width=6", "layers=1", *overrides), standing_corpus())
         result.append(torch.stack(masks(3)))
     assert torch.equal(*result) == same
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.heads=3", "model.heads=3: expected a divisor of width=8"),
+        ("model.heads=0", "model.heads=0: expected a whole number"),
+        ("model.kernel=4", "model.kernel=4: expected an odd number of frames"),
+        ("model.feed_forward=0", "model.feed_forward=0: expected a whole number"),
+    ],
+)
+def test_a_wrong_size_of_a_conformer_is_the_users_mistake(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        model("model=conformer", override, *SMALL)
+
+
+def test_without_padding_a_conformer_layer_is_torchaudios() -> None:
+    """In training with norm=batch, which normalises as torch's own where no frame is padding."""
+    network = model("model=conformer", "norm=batch", "dropout=0", *SMALL).train()
+    layer = network.layers[0]
+    theirs = ConformerLayer(8, 576, 4, 31).train()
+    weights = {key: value for key, value in layer.parts.state_dict().items() if "sequential.3." not in key}
+    theirs.load_state_dict(weights, strict=False)
+    x = torch.randn(3, 40, 8, generator=torch.Generator().manual_seed(3))
+    expected = theirs(x.transpose(0, 1), None).transpose(0, 1)
+    torch.testing.assert_close(layer(x, torch.tensor([40, 40, 40])), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("overrides", [["rnn=gru"], ["rnn=lstm", "norm=layer"]])
+def test_a_conformer_refuses_the_choice_of_a_recurrent_layer(overrides: list[str]) -> None:
+    cfg = compose("model=conformer", *overrides, *SMALL)
+    cfg.overrides = ["model=conformer", *overrides]
+    with pytest.raises(UsageError, match=rf"{overrides[0]}: this model has no rnn, so it would change nothing"):
+        assemble(cfg, build(cfg.data))
+    cfg.overrides = ["model=conformer", *overrides[1:]]
+    assemble(cfg, build(cfg.data))
+
+
+def test_a_conformer_in_bfloat16_stays_near_float32() -> None:
+    network, x = trained(model("model=conformer", "norm=batch", *SMALL)), features()
+    expected, lengths = network(x, LENGTHS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result, _ = network(x, LENGTHS)
+    for row, frames in enumerate(lengths.tolist()):
+        torch.testing.assert_close(result[row, :frames].float(), expected[row, :frames], atol=0.1, rtol=0.05)

@@ -18,7 +18,8 @@ class Kaldi(Paths):
     wav.scp are relative to `root`, or to the current folder where it is null, as in Kaldi's recipes. The name of a set
     is that of its directory.
 
-    A recording without segments is one utterance; without utt2spk each recording is a speaker of its own. Commands
+    A recording without segments is one utterance. Without utt2spk speakers are unknown, unless `speaker_of` finds them
+    in the ids: utterances, or recordings of several, are then drawn in place of speakers. Commands
     (`sph2pipe … |`) are refused: nothing in a corpus is executed.
     """
 
@@ -50,13 +51,13 @@ class Kaldi(Paths):
             if not (math.isfinite(start) and start >= 0 and end > start):
                 utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
                 continue
-            speaker = speakers.get(id_, recording)
+            speaker = speakers.get(id_, "")
             utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
         unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
-        return utterances + unspoken
+        return self.with_speakers(utterances, lambda u: segments[u.id][0]) + unspoken
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split],)
+        return (self.root / self.paths[split], self.speaker_of)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""
@@ -64,7 +65,7 @@ class Kaldi(Paths):
         folder.mkdir(parents=True)
         lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
         for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
-            table = "".join(f"{line[0]} {line[column]}\n" for line in lines)
+            table = "".join(f"{line[0]} {line[column]}\n" for line in lines if line[column] or name != "utt2spk")
             (folder / name).write_text(table, encoding="utf-8")
 
     def _audio(self, folder: Path, recording: str, path: str) -> Path:

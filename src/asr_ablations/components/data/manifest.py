@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
-from asr_ablations.data.corpus import Paths, faulty, text_of
+from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.errors import UsageError
@@ -27,8 +27,9 @@ class Manifest(Paths):
     where it is null. The name of a set is that of its manifest, without folder and ending.
 
     Audio paths are relative to the folder of their manifest. The id of an utterance is its key `id`, else the name of
-    the audio file; without a key `speaker` each audio file is a speaker of its own. A key `unit` names what was drawn
-    independently where speakers were not, by its kind and its name: "session 3". Times are in seconds.
+    the audio file. Without a key `speaker` the speaker is unknown, unless `speaker_of` finds it in the id: utterances
+    are then drawn in place of speakers. A key `unit` names what was drawn independently where speakers were not, by its
+    kind and its name: "session 3". Times are in seconds.
     """
 
     def prepare(self) -> None:
@@ -45,18 +46,20 @@ class Manifest(Paths):
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
-        return _with_ids(utterances, path.parent)
+        named = _with_ids(utterances, path.parent)
+        return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split],)
+        return (self.root / self.paths[split], self.speaker_of)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance; the audio files stay where they are."""
         path = self.root / self.paths[split]
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [
-            {"audio_filepath": str(u.audio.resolve()), "text": u.text, "speaker": u.speaker, "id": u.id}
-            | ({"unit": u.unit} if u.unit else {})
+            {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
+            | ({"speaker": u.speaker} if u.speaker else {})
+            | ({"unit": u.unit} if u.unit and u.unit.partition(" ")[0] not in UNKNOWN_SPEAKERS else {})
             for u in utterances
         ]
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
@@ -84,15 +87,17 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
     try:
         return _checked(manifest, entry)
-    except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which has no name
+    except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which names no file
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
 def _checked(manifest: Path, entry: Json) -> Utterance:
     audio = manifest.parent / Path(entry["audio_filepath"]).expanduser()
+    if not audio.name:
+        raise ValueError("it names no file")
     offset, duration = entry.get("offset") or 0.0, entry.get("duration")
     id_, speaker = entry.get("id"), entry.get("speaker")
-    spoken_by = _flat(audio.with_suffix(""), manifest.parent) if speaker in (None, "") else str(speaker)
+    spoken_by = "" if speaker is None else str(speaker)
     seconds = math.inf if duration is None else float(duration)
     text, unit = normalise(entry["text"]), str(entry.get("unit") or "")
     return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit)

@@ -35,8 +35,10 @@ def _named_matrices(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _stacked(module: nn.Module) -> int:
     """The number of matrices that torch stacks in one weight: the gates of a recurrent layer, the groups of a
-    convolution. The shape of the whole would give the wrong number of outputs.
+    convolution, query, key and value of an attention. The shape of the whole would give the wrong number of outputs.
     """
+    if isinstance(module, nn.MultiheadAttention):
+        return 3
     if isinstance(module, nn.RNNBase):
         return GATES[module.mode.split("_")[0]]
     return module.groups if isinstance(module, _ConvNd) else 1

@@ -38,7 +38,7 @@ class SeveralLoggers(Logger):
             if isinstance(logger, LoggerOfTables):
                 logger.log_table(key, columns, data, step=step)
 
-    def log_summary(self, values: Mapping[str, int | str]) -> None:
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
         for logger in self.loggers:
             if isinstance(logger, LoggerWithSummary):
                 logger.log_summary(values)

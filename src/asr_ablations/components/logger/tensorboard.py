@@ -17,7 +17,7 @@ NO_TENSORFLOW = "tensorboard.compat.notf"
 class TensorBoardRunLogger(TensorBoardLogger):
     """Shows values of a whole run among the texts: TensorBoard has no other place for them beside curves."""
 
-    def log_summary(self, values: Mapping[str, int | str]) -> None:
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
         for name, value in values.items():
             self.experiment.add_text(name, str(value))
 

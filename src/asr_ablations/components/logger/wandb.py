@@ -28,23 +28,37 @@ ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}
 """Files that can be sent, by the names in logger.artifacts."""
 
 
-def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[str]) -> "WandbLogger":
+def wandb_logger(
+    run: Run,
+    *,
+    project: str,
+    entity: str | None,
+    artifacts: list[str],
+    name: str | None,
+    tags: list[str],
+    notes: str | None,
+) -> "WandbLogger":
     """A logger whose run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
 
     Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
-    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done.
+    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done; name: by
+    default that of the run's folder; tags: beside what was typed; notes: by default the question of the sweep file.
 
     Raises UsageError for an artifact that there is not, and for a name that is none.
     """
     from omegaconf import OmegaConf
-    from pytorch_lightning.loggers import WandbLogger  # imported late: `tags` needs no torch
+    from pytorch_lightning.loggers import WandbLogger  # imported late: `typed_tags` needs no torch
 
     for key, value in (("logger.project", project), ("logger.entity", entity)):
         if label_or_null(key, value) is not None and not isinstance(value, str):
             raise choices(key, value, f"a name; a number is one as {key}=\"'{value}'\"")
-    for name in artifacts:
-        if name not in ARTIFACTS:
-            raise choices("logger.artifacts", name, list(ARTIFACTS))
+    for artifact in artifacts:
+        if artifact not in ARTIFACTS:
+            raise choices("logger.artifacts", artifact, list(ARTIFACTS))
+    label_or_null("logger.name", name)
+    for tag in tags:
+        if not (isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG):
+            raise choices("logger.tags", tag, f"texts of at most {LONGEST_TAG} characters")
     config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
     logged = Logged(run.folder)
     of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
@@ -52,16 +66,16 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
         "project": None if of_agent else project,
         "entity": None if of_agent else entity,
         "id": None if of_agent else run_id(run),
-        "name": run.name,
+        "name": name or run.name,
         "group": str(run.cfg.sweep),
         "job_type": "train",
-        "tags": tags(config),
-        "notes": (config.get("ablation") or {}).get("question"),
+        "tags": [*dict.fromkeys([*typed_tags(config), *tags])],
+        "notes": notes or (config.get("ablation") or {}).get("question"),
         "config": {**plain_config(config), **of_the_folder(run)},
         "dir": str(run.folder),
     }
     validation = list(config["data"].get("validation") or [])
-    kept: dict[str, int | str] = {}
+    kept: dict[str, float | str] = {}
     lost: list[int] = []
 
     class WandbRunLogger(WandbLogger):
@@ -82,7 +96,7 @@ def wandb_logger(run: Run, *, project: str, entity: str | None, artifacts: list[
             if not log_row(self.experiment, place, row):
                 lost.append(place)
 
-        def log_summary(self, values: Mapping[str, int | str]) -> None:
+        def log_summary(self, values: Mapping[str, float | str]) -> None:
             kept.update(values)
             self.experiment.summary.update(dict(values))
 
@@ -137,7 +151,7 @@ def run_id(run: Run) -> str:
     return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _started(run)]).encode()).hexdigest()[:8]
 
 
-def tags(config: Json) -> list[str]:
+def typed_tags(config: Json) -> list[str]:
     """The overrides of the experiment that W&B accepts as tags."""
     typed = map(without_folder, of_the_experiment(str(word) for word in config.get("overrides") or []))
     return [*dict.fromkeys(word for word in typed if len(word) <= LONGEST_TAG)]

@@ -89,7 +89,8 @@ def content(comparison: Comparison) -> dict[str, object]:
         "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
         "baseline": comparison.baseline,
         "verdicts": [verdict.sentence for verdict in comparison.answer],
-        "evidence": f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look}).",
+        "evidence": f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look})."
+        + (f" {comparison.scored}." if comparison.scored else ""),
         "definitions": list(DEFINITIONS.items()),
         "literature": comparison.literature,
         "warnings": comparison.warnings,

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -62,9 +63,10 @@ def recording(run: RunRecord, row: UtteranceRow, limit: int) -> dict[str, object
     is none of the run's corpus.
     """
     try:
-        seconds, path = min(float(row["duration"]), LONGEST), recorded_audio(run, row)
-        audio.header(path)  # refuses a pipe, of which reading need not end
-        samples = audio.read(path, float(row.get("offset") or 0), seconds)
+        path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
+        whole, rate = audio.header(path)  # refuses a pipe, of which reading need not end
+        to_the_end = math.isinf(duration := float(row["duration"]))  # as manifests of other toolkits leave it
+        samples = audio.read(path, offset, min(whole / rate - offset if to_the_end else duration, LONGEST))
         file = io.BytesIO()
         soundfile.write(file, samples, SAMPLE_RATE, format="MP3", subtype="MPEG_LAYER_III", compression_level=0.9)
     except OutsideCorpusError:

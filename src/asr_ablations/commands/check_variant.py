@@ -1,0 +1,228 @@
+"""An option held to the contract of its group: signatures, and what a whole model promises with it on noise."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from hydra.utils import get_object
+from omegaconf import DictConfig
+from torch import nn
+
+from asr_ablations.components import CONTRACTS
+from asr_ablations.config.build import build
+from asr_ablations.data.batch import Batch, unlabelled_batch
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.training.assembly import assemble
+from asr_ablations.training.contracts import Norm, Recurrent
+from asr_ablations.training.task import CTCTask
+
+PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
+"""The contract of what a factory returns, and arguments to call it with."""
+SAMPLES = (16_000, 0, 1, 9_600)
+"""Lengths of the utterances of noise: empty, too short for a frame, and two that are padded or not."""
+TOLERANCE = 1e-4
+
+
+def check(cfg: DictConfig, words: list[str]) -> None:
+    """Print a line for each promise that the options among the words keep.
+
+    Raises UsageError with those that are broken, and for words that choose no option of a group.
+    """
+    chosen = [group for word in words if (group := word.lstrip("+").partition("=")[0]) in CONTRACTS and group in cfg]
+    if not chosen:
+        raise UsageError("name the option to check, as rnn=mine")
+    broken: list[str] = []
+    for group in chosen:
+        for fault in _signatures(cfg, group):
+            broken.append(f"{group}: {fault}")
+            print(f"broken  {broken[-1]}")
+        if not broken:
+            print(f"kept    {group}: signatures are those of {CONTRACTS[group].rpartition('.')[2]}")
+    if not broken:  # what cannot be called cannot be tried
+        task, _ = assemble(cfg, build(cfg.data))
+        for promise, finds_fault in PROMISES:
+            try:
+                found = finds_fault(task)
+            except Exception as error:  # whatever the user's class raises is the finding
+                found = f"{type(error).__name__}: {error}"
+            line = promise if found is None else f"{promise}: {found}"
+            broken += [] if found is None else [line]
+            print(f"{'kept  ' if found is None else 'broken'}  {line}")
+    if broken:
+        raise UsageError(f"{', '.join(f'{group}={_name(words, group)}' for group in chosen)}: {len(broken)} broken")
+
+
+def _name(words: list[str], group: str) -> str:
+    return next(word.partition("=")[2] for word in words if word.lstrip("+").partition("=")[0] == group)
+
+
+def _signatures(cfg: DictConfig, group: str) -> list[str]:
+    node = cfg[group]
+    if node is None or group == "model":  # a model is built with its parts, below
+        return []
+    subject, expected = build(node), get_object(CONTRACTS[group])
+    if isinstance(subject, partial) and not getattr(expected, "_is_protocol", False):
+        subject = get_object(node._target_)  # of a class that a later moment completes
+    kind = subject if isinstance(subject, type) else type(subject)
+    if not getattr(expected, "_is_protocol", False):
+        return [] if issubclass(kind, expected) else [f"{kind.__name__} is no {expected.__name__}"]
+    lines = faults(subject, expected)
+    if not lines and group in PRODUCTS:
+        protocol, arguments = PRODUCTS[group]
+        module = subject(*arguments)
+        lines += faults(module, protocol)
+        lines += [] if isinstance(module, nn.Module) else ["what it makes is no nn.Module"]
+    if not lines and group == "rnn":
+        lines += _causality(subject(3, 4))
+    return lines
+
+
+def _causality(layer: nn.Module) -> list[str]:
+    x = torch.randn(2, 6, 3)
+    lengths = torch.tensor([6, 4])
+    with torch.no_grad():
+        before = layer(x, lengths)
+        x[:, 4:] += 1
+        after = layer(x, lengths)
+    if before.shape != (2, 6, 4):
+        return [f"(B=2, T=6, D=3) becomes {tuple(before.shape)}, expected (2, 6, 4)"]
+    seen = not torch.allclose(before[:, :4], after[:, :4], atol=TOLERANCE)
+    return ["a frame depends on later ones: a layer runs forwards in time"] if seen else []
+
+
+def _noise() -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    return unlabelled_batch([torch.randint(-9000, 9000, (n,), generator=generator).short().numpy() for n in SAMPLES])
+
+
+def _alone(task: CTCTask) -> str | None:
+    batch = _noise()
+    task.eval()
+    with torch.no_grad():
+        together, lengths = task(batch)
+        if lengths.tolist() != task.output_frames(batch.lengths).tolist():
+            return f"output_lengths says {task.output_frames(batch.lengths).tolist()}, the call {lengths.tolist()}"
+        for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
+            own, _ = task(unlabelled_batch([samples.numpy()]))
+            frames = int(lengths[row])
+            difference = (together[row, :frames] - own[0, :frames]).abs().max().item() if frames else 0.0
+            if not difference <= TOLERANCE:
+                return f"utterance of {len(samples)} samples differs by {difference:.2g} nats"
+    return None
+
+
+def modules(task: CTCTask) -> nn.Module:
+    assert isinstance(task.model, nn.Module)
+    return task.model
+
+
+def _gradients(task: CTCTask) -> str | None:
+    batch = _noise()
+    labels = [1, 2, 1, 2]
+    batch = replace(batch, targets=torch.tensor(labels), target_lengths=torch.tensor([2, 0, 0, 2]))
+    task.train()
+    task.zero_grad()
+    task.loss.prepare({}, torch.device("cpu"))
+    loss = task.scored(replace(batch, ids=["a", "b", "c", "d"])).loss
+    if not loss.isfinite():
+        return f"the loss is {loss.item()}"
+    loss.backward()
+    for name, parameter in modules(task).named_parameters():
+        if parameter.grad is None:
+            return f"{name} has no gradient"
+        if not parameter.grad.isfinite().all():
+            return f"the gradient of {name} is not finite"
+    return None
+
+
+def _step(task: CTCTask) -> str | None:
+    optimizer = task.make_optimizer(modules(task).parameters())
+    schedule = task.make_schedule(optimizer, total_steps=4)
+    before = [parameter.detach().clone() for parameter in optimizer.param_groups[0]["params"]]
+    task.gradient.before_step(list(task.parameters()), step=0, seed=0, log=lambda name, value: None)
+    optimizer.step()
+    task.gradient.after_step(list(task.parameters()), lambda name, value: None)
+    schedule.load_state_dict(schedule.state_dict())
+    after = optimizer.param_groups[0]["params"]
+    if not all(parameter.isfinite().all() for parameter in after):
+        return "a weight is not finite after it"
+    changed = any(not torch.equal(old, now) for old, now in zip(before, after, strict=True))
+    return None if changed else "no weight has changed"
+
+
+def _texts(task: CTCTask) -> str | None:
+    frames = torch.randn(2, 5, task.alphabet.outputs).log_softmax(-1)
+    texts = task.decoder(frames, torch.tensor([5, 0]))
+    if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        return f"two utterances became {texts!r}"
+    return None if texts[1] == "" else f"an utterance of length 0 became {texts[1]!r}"
+
+
+PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
+    ("an utterance alone is as in a batch, lengths 0 and 1 among them", _alone),
+    ("loss and gradients are finite, with length 0 and an empty transcript", _gradients),
+    ("a step of optimizer and schedule changes the weights", _step),
+    ("the decoder gives texts, and none for length 0", _texts),
+)
+
+
+def members(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | None]]:
+    """Names and functions of what a contract asks for; None for data."""
+    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
+        value = vars(protocol).get(name)
+        if name == "__call__" or not name.startswith("_"):
+            yield name, value if inspect.isfunction(value) else None
+
+
+def called(subject: Any, name: str) -> Any:
+    """The function behind a member: what `forward` takes is what a call of a module takes."""
+    if name != "__call__":
+        return getattr(subject, name, None)
+    kind = subject if isinstance(subject, type) else type(subject)
+    if issubclass(kind, nn.Module):
+        return getattr(subject, "forward", None)
+    if isinstance(subject, type):  # whose own call would build an object
+        return next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
+    return subject if callable(subject) else None
+
+
+def parameters(function: Any) -> list[inspect.Parameter]:
+    return [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+
+
+def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
+    """Why the function cannot be called as a contract says; None where it can."""
+    own, contract_parameters = parameters(function), parameters(expected)
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in own)
+    positional = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for position, wanted in enumerate(contract_parameters):
+        if wanted.kind is wanted.POSITIONAL_ONLY:
+            if position >= len(positional):
+                return f"takes {len(positional)} positional arguments, expected {position + 1}"
+        elif wanted.name not in {p.name for p in own} and not takes_all:
+            return f"has no argument {wanted.name!r}"
+        elif wanted.kind is wanted.POSITIONAL_OR_KEYWORD and positional[position].name != wanted.name:
+            return f"argument {position + 1} is {positional[position].name!r}, expected {wanted.name!r}"
+    known = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
+    needed = [p.name for p in own if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    unknown = [name for name in needed if name not in known]
+    return f"needs {', '.join(unknown)}, which is no argument of the contract" if unknown else None
+
+
+def faults(subject: Any, protocol: type) -> list[str]:
+    """Where a subject, an object or its class, does not fulfil a contract."""
+    lines = []
+    for name, expected in members(protocol):
+        if expected is None:
+            has = hasattr(subject, name) or isinstance(subject, type)
+            lines += [] if has else [f"has no {name}"]
+            continue
+        function = called(subject, name)
+        if function is None:
+            lines.append(f"has no {name}{inspect.signature(expected)}")
+        elif (reason := mismatch(function, expected)) is not None:
+            lines.append(f"{name}{inspect.signature(function)} {reason}; the contract is {inspect.signature(expected)}")
+    return lines

@@ -1,0 +1,196 @@
+"""Overviews of what lies in outputs/: its sweeps, the runs of one wherever they run, and how two runs differ."""
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from asr_ablations.commands.console import as_folder, exit_code
+from asr_ablations.comparison.confounds import MISSING, leaves, value_text
+from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, frozen_config, is_run, runs_in
+from asr_ablations.runs.reader import (
+    UnreadableFileError,
+    read_config,
+    read_overrides,
+    read_progress,
+    read_standing,
+    read_summary,
+    read_yaml,
+)
+from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.sweep.live import COLOURS, what_varies
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import typed
+from asr_ablations.tools.terminal import console
+
+EVERY = 2.0
+"""Seconds between two looks with --follow."""
+
+
+def list_sweeps(arguments: list[str] | None = None) -> int:
+    options = list_parser().parse_args(arguments)
+    return exit_code(lambda: _list(options.outputs))
+
+
+def list_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="The sweeps in a folder: their runs, states, hours, arms of a plan.")
+    parser.add_argument("outputs", nargs="?", type=Path, default=Path("outputs"), help="by default outputs")
+    return parser
+
+
+def show_status(arguments: list[str] | None = None) -> int:
+    options = status_parser().parse_args(arguments)
+    return exit_code(lambda: _status(Path(options.sweep), options.follow))
+
+
+def status_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="The runs of a sweep, wherever they run: state, epoch, time left.")
+    parser.add_argument("sweep", type=as_folder, help="the folder of a sweep, as outputs/rnn_type")
+    parser.add_argument("--follow", action="store_true", help="again every two seconds, until nothing runs any more")
+    return parser
+
+
+def show_differences(arguments: list[str] | None = None) -> int:
+    options = diff_parser().parse_args(arguments)
+    return exit_code(lambda: _diff(Path(options.first), Path(options.second)))
+
+
+def diff_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="The keys in which two runs differ, and their rates.")
+    parser.add_argument("first", type=as_folder, help="the folder of a run")
+    parser.add_argument("second", type=as_folder, help="the folder of another run")
+    return parser
+
+
+def _list(outputs: Path) -> int:
+    if not outputs.is_dir():
+        raise UsageError(f"{outputs}: there is no such folder; a run or a sweep makes it")
+    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir() and ((path / SWEEP).exists() or runs_in(path)))
+    if not sweeps:
+        raise UsageError(f"{outputs}: no runs in it; expected the folder of sweeps, or {typed('status')} <sweep>")
+    table = Table()
+    for column in ("sweep", "runs", "states", "hours", "verdict so far"):
+        table.add_column(column, justify="right" if column in ("runs", "hours") else "left", overflow="fold")
+    for sweep in sweeps:
+        folders = _runs(sweep)
+        states = Counter(fate_of(folder).state for folder in folders)
+        hours = sum(_seconds(folder) for folder in folders) / 3600
+        shown = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
+        table.add_row(sweep.name, str(len(folders)), shown, f"{hours:.2f}", _verdict(sweep))
+    terminal = console()
+    terminal.print(table)
+    terminal.print(f"the runs of one: {typed('status')} {sweeps[0]}", soft_wrap=True)
+    return 0
+
+
+def _runs(sweep: Path) -> list[Path]:
+    """The folders of a sweep's runs, those of arms that did not start among them."""
+    return sorted({*runs_in(sweep), *(sweep / file.stem for file in (sweep / ARMS).glob("*.yaml"))})
+
+
+def _word(state: str) -> str:
+    return "not started" if state == "missing" else state
+
+
+def _seconds(folder: Path) -> float:
+    """Of training and evaluation; 0 for a run without a summary."""
+    try:
+        return sum(read_summary(folder).seconds.values())
+    except (FileNotFoundError, UnreadableFileError):
+        return 0.0
+
+
+def _verdict(sweep: Path) -> str:
+    """The states of the arms of a planned sweep; where there is no plan, nothing: compare computes it."""
+    try:
+        arms = read_standing(sweep).get("arms", {})
+    except (FileNotFoundError, UnreadableFileError):
+        return ""
+    if not isinstance(arms, dict):
+        return ""
+    return ", ".join(f"{arm} {state.get('state')}" for arm, state in arms.items() if isinstance(state, dict))
+
+
+def _status(sweep: Path, follow: bool) -> int:
+    if is_run(sweep):
+        raise UsageError(f"{sweep}: a run; expected the folder of its sweep, {sweep.parent}")
+    if not sweep.is_dir() or not _runs(sweep):
+        raise UsageError(f"{sweep}: holds no runs; {typed('ls')} lists the sweeps")
+    terminal = console()
+    while True:
+        states = {folder: fate_of(folder) for folder in _runs(sweep)}
+        if follow and terminal.is_terminal:
+            terminal.clear()
+        table = Table()
+        for column in ("run", "state", "epoch", "WER %", "left"):
+            table.add_column(column, justify="left" if column in ("run", "state") else "right", overflow="fold")
+        for name, (folder, ended) in zip(what_varies(list(map(_words, states))), states.items(), strict=True):
+            colour = COLOURS.get(ended.state, "default")
+            reason = ended.reason.removeprefix("still ").removeprefix(f"{ended.state}: ")
+            reason = "" if ended.state in RESULTS or ended.state == "missing" else f" {reason}"
+            state = Text.assemble((_word(ended.state), colour), reason)
+            table.add_row(name, state, *_progress(folder, ended.state))
+        terminal.print(table)
+        if not follow or not any(ended.state == "running" for ended in states.values()):
+            return 0
+        time.sleep(EVERY)
+
+
+def _words(folder: Path) -> list[str]:
+    try:
+        return read_overrides(folder)
+    except FileNotFoundError:
+        frozen = frozen_config(folder)
+    return list(read_yaml(frozen)["overrides"]) if frozen.exists() else [folder.name]
+
+
+def _progress(folder: Path, state: str) -> list[str]:
+    """Epoch, WER of the first validation set and time left; of a run that is done the rate alone."""
+    if state == "done":
+        return ["", *(f"{100 * rate:.1f}" for rate in list(_rates(folder).values())[:1]), ""]
+    try:
+        progress = read_progress(folder)
+    except (FileNotFoundError, UnreadableFileError):
+        return ["", "", ""]
+    wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
+    if state != "running":
+        return [f"{progress.epoch}/{progress.epochs}", wer, ""]
+    epoch = progress.epoch + progress.batch / max(1, progress.batches)
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    return [f"{epoch:.1f}/{progress.epochs}", wer, f"{minutes}:{seconds:02d}"]
+
+
+def _diff(first: Path, second: Path) -> int:
+    for folder in (first, second):
+        if not is_run(folder):
+            raise UsageError(f"{folder}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
+    contents = [leaves(read_config(folder)) for folder in (first, second)]
+    terminal = console()
+    table = Table()
+    for column in ("", first.name, second.name):
+        table.add_column(column, overflow="fold")
+    for key in sorted({*contents[0], *contents[1]}):
+        values = [content.get(key, MISSING) for content in contents]
+        if values[0] != values[1]:
+            table.add_row(key, *map(value_text, values))
+    differing = table.row_count
+    if differing:
+        table.add_section()
+    table.add_row("state", *(_word(fate_of(folder).state) for folder in (first, second)))
+    rates = [_rates(folder) for folder in (first, second)]
+    for name in dict.fromkeys([*rates[0], *rates[1]]):
+        table.add_row(f"WER % on {name}", *(f"{100 * rate[name]:.2f}" if name in rate else "" for rate in rates))
+    terminal.print(table)
+    keys = "key differs" if differing == 1 else "keys differ"
+    terminal.print(f"{differing} {keys}" if differing else "their configs are the same")
+    return 0
+
+
+def _rates(folder: Path) -> dict[str, float]:
+    try:
+        return {name: counts.wer for name, counts in read_summary(folder).sets.items()}
+    except (FileNotFoundError, UnreadableFileError):
+        return {}

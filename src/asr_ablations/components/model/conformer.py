@@ -1,0 +1,134 @@
+"""Conformer: self-attention and convolutions over time (Gulati et al. 2020), behind the convolutions of DeepSpeech2."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import nn
+from torchaudio.models.conformer import ConformerLayer
+
+from asr_ablations.components.model.convolution import InputLayer, InputLayerFactory
+from asr_ablations.components.model.dropout import Dropout
+from asr_ablations.config.plain_keys import MOST
+from asr_ablations.tools.checks import whole
+from asr_ablations.tools.errors import choices
+from asr_ablations.tools.masks import valid_frames
+from asr_ablations.training.contracts import NormFactory, RecurrentFactory
+
+MOST_IN_A_KERNEL = 10_001
+"""Frames: 400 seconds of the longest frames here."""
+
+
+class Layer(nn.Module):
+    """(x (B, T, D), lengths (B,)) → (B, T, D): half a feed-forward layer, attention, convolution, the other half.
+
+    The parts are those of torchaudio's ConformerLayer. Its own forward lets padding into the convolution over time and
+    into the statistics of batch norm, for which `norm` stands here.
+    """
+
+    def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
+        super().__init__()
+        self.parts = ConformerLayer(width, feed_forward, heads, kernel, dropout)
+        self.parts.conv_module.sequential[3] = norm([width])
+        for module in list(self.modules()):
+            for name, child in list(module.named_children()):
+                if isinstance(child, nn.Dropout):  # ours draws faster on a CPU
+                    setattr(module, name, Dropout(dropout))
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        parts = self.parts
+        x = x + 0.5 * parts.ffn1(x)
+        x = x + parts.self_attn_dropout(self._attend(parts.self_attn_layer_norm(x), lengths))
+        x = x + self._convolve(x, lengths)
+        return parts.final_layer_norm(x + 0.5 * parts.ffn2(x))
+
+    def _attend(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # without any frame it would be 0 / 0
+        frames, attention = x.shape[1], self.parts.self_attn
+        x = x.transpose(0, 1)  # (T, B, D)
+        if not torch.compiler.is_exporting():
+            return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
+        # ONNX's attention takes a mask of every pair of frames alone
+        pairs = padding[:, None].expand(-1, frames, -1).repeat_interleave(attention.num_heads, 0)  # (B·heads, T, T)
+        return attention(x, x, x, attn_mask=pairs, need_weights=False)[0].transpose(0, 1)
+
+    def _convolve(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        module = self.parts.conv_module
+        widen, gate, convolve, norm, *rest = module.sequential
+        x = gate(widen(module.layer_norm(x).transpose(1, 2)))  # (B, D, T)
+        x = convolve(x * valid_frames(lengths, x.shape[2], x.device)[:, None])
+        x = norm(x.transpose(1, 2), lengths).transpose(1, 2)
+        for step in rest:
+            x = step(x)
+        return x.transpose(1, 2)
+
+
+class Conformer(nn.Module):
+    """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
+
+    convolution, convolutions: as in DeepSpeech2; a product brings their output to `width`. heads, feed_forward, kernel:
+    attention heads, units of a feed-forward layer, and frames of the convolution of each layer. There is no encoding of
+    positions: the convolutions know them. Each layer normalises its own steps; `norm` reaches the convolutions. rnn is
+    not used. Raises UsageError for values out of range.
+    """
+
+    unread = ("rnn",)
+    """Groups that change nothing: to choose from one is refused."""
+
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        *,
+        convolution: InputLayerFactory,
+        convolutions: Sequence[Mapping[str, object]],
+        rnn: RecurrentFactory,
+        norm: NormFactory,
+        width: int,
+        layers: int,
+        heads: int,
+        feed_forward: int,
+        kernel: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        whole("model.width", width, 1, MOST["width"])
+        whole("model.layers", layers, 1, MOST["layers"])
+        whole("model.feed_forward", feed_forward, 1, MOST["width"])
+        if whole("model.heads", heads, 1, MOST["width"]) and width % heads:
+            raise choices("model.heads", heads, f"a divisor of width={width}")
+        if not whole("model.kernel", kernel, 1, MOST_IN_A_KERNEL) % 2:
+            raise choices("model.kernel", kernel, "an odd number of frames")
+        self.convolutions = nn.ModuleList()
+        channels, bins = 1, features
+        for options in convolutions:
+            input_layer = convolution(channels, bins, norm=norm, **options)
+            assert isinstance(input_layer, nn.Module)
+            self.convolutions.append(input_layer)
+            channels, bins = input_layer.channels, input_layer.bins
+        counts = itertools.count(1)
+        self.shortest = next(n for n in counts if self.output_lengths(torch.tensor(n, device="cpu")) > 0)
+        self.input = nn.Linear(channels * bins, width)
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList(
+            Layer(width, feed_forward, heads, kernel, norm=norm, dropout=dropout) for _ in range(layers)
+        )
+        self.output = nn.Linear(width, outputs)
+
+    def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Output frames (B,) for feature frames (B,)."""
+        for layer in self.convolutions:
+            lengths = cast(InputLayer, layer).output_lengths(lengths)
+        return lengths
+
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if features.shape[1] < self.shortest:  # torch refuses to convolve what is shorter than a kernel
+            return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
+        x = features[..., None]
+        for convolution in self.convolutions:
+            x, lengths = convolution(x, lengths)
+        x = self.dropout(self.input(x.transpose(2, 3).flatten(2)))  # (B, T', width)
+        for layer in self.layers:
+            x = layer(x, lengths)
+        return self.output(x), lengths

@@ -1,0 +1,234 @@
+"""What the options and keys of conf/ mean, read from the comments in its files."""
+
+import ast
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from asr_ablations.config.keys import known
+from asr_ablations.config.targets import groups
+from asr_ablations.config.variants import own_folders
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
+
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")
+"""Keys of Hydra's own; users set none of them."""
+GLOBAL = "@package _global_"
+LONGEST = 60
+"""Characters of a default value; a longer one is cut off, since the file itself shows it."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a yaml file with its default value as it is written there, and the comment beside it."""
+
+    name: str
+    default: str
+    comment: str
+
+
+def headed(text: str) -> Iterator[tuple[str, Key]]:
+    """Each key with the comment at the left margin above it; the one at the head of the file is no heading."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line and line[0] not in " #"]
+    headings = {
+        number: " ".join(line.lstrip("# ") for line in _comment_above(lines, number)) if number != starts[0] else ""
+        for number in starts
+    }
+    heading = ""
+    for number, key in leaves(text):
+        above = max(start for start in starts if start <= number)
+        heading = headings[above] or heading
+        yield heading, key
+
+
+def _comment_above(lines: Sequence[str], number: int) -> list[str]:
+    first = number
+    while first and lines[first - 1].startswith("#"):
+        first -= 1
+    return list(lines[first:number])
+
+
+def meaning(path: Path) -> str:
+    """Describe an option: by the comment at the head of its file, else by the docstring of the module it names."""
+    text = path.read_text(encoding="utf-8")
+    if title := head(text):
+        return title
+    target = str((yaml.safe_load(text) or {}).get("_target_", ""))
+    if target.startswith("torch."):
+        return f"`{target}`"
+    module = SOURCE / f"{target.rpartition('.')[0].replace('.', '/')}.py"
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) if module.is_file() else ""
+    return _joined((docstring or "").partition("\n\n")[0].splitlines())
+
+
+def head(text: str) -> str:
+    """The comment at the head of a file, without its package and without commands."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        if GLOBAL not in line and not line.startswith("#   "):
+            lines.append(line.removeprefix("#"))
+    return _joined(lines)
+
+
+def leaves(text: str) -> Iterator[tuple[int, Key]]:
+    """(line, key) of every value that a user can set; a mapping with a comment of its own is a key, too."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    lines = text.splitlines()
+    if isinstance(node, yaml.MappingNode):
+        yield from _below(node, "", lines)
+
+
+def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
+    for name, value in node.value:
+        if name.value in INTERNAL:
+            continue
+        number = name.start_mark.line
+        comment = _comment(lines, number)
+        key = f"{prefix}{name.value}"
+        if not isinstance(value, yaml.MappingNode) or _is_one_value(value):
+            yield number, Key(key, _text(value, lines), comment)
+            continue
+        own = not value.flow_style
+        if own and comment:
+            yield number, Key(key, "", comment)
+        yield from _below(value, f"{key}.", lines)
+
+
+def _is_one_value(node: yaml.MappingNode) -> bool:
+    """True if a mapping is shown as one value: it is empty, or its keys are file names and not settings."""
+    return not node.value or any("-" in name.value for name, _ in node.value)
+
+
+def _text(node: yaml.Node, lines: Sequence[str]) -> str:
+    """A value as it is written, in one line."""
+    if isinstance(node, yaml.ScalarNode):
+        return node.value if node.style is None else f'"{node.value}"'
+    start, end = node.start_mark, node.end_mark
+    if node.flow_style and start.line == end.line:
+        return _shortened(lines[start.line][start.column : end.column])
+    value = yaml.safe_load("\n".join(lines[start.line : end.line]))
+    return _shortened(yaml.safe_dump(_settings(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
+
+
+def _settings(value: Any) -> Any:
+    """A value without Hydra's own keys."""
+    if isinstance(value, dict):
+        return {key: _settings(child) for key, child in value.items() if key not in INTERNAL}
+    return [_settings(child) for child in value] if isinstance(value, list) else value
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
+
+
+def _comment(lines: Sequence[str], number: int) -> str:
+    """The comment beside a line and the lines of comment, indented, that continue it."""
+    parts = [lines[number][len(_without_comment(lines[number])) :]]
+    if not parts[0]:
+        return ""
+    for line in lines[number + 1 :]:
+        if not (line.startswith(" ") and line.lstrip().startswith("#")):
+            break
+        parts.append(line.lstrip())
+    return _joined(part.lstrip().removeprefix("#") for part in parts)
+
+
+def _without_comment(line: str) -> str:
+    """A line up to its comment, which `#` after a blank begins; none of the values of conf/ holds such a sign."""
+    return line.partition(" #")[0]
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def defaults(text: str) -> dict[str, str]:
+    """Group → option of a file's defaults list, `override /group` for what replaces another file's choice."""
+    entries = (yaml.safe_load(text) or {}).get("defaults", [])
+    return {key: str(option) for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
+
+
+def overrides(text: str) -> list[tuple[str, str]]:
+    """(group, option) of every `override` in a file's defaults list."""
+    chosen = defaults(text).items()
+    return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
+
+
+KEYS = "keys"
+"""What is typed behind --help for all plain keys of a command."""
+NARROWEST = 60
+
+
+def overview(primary: str) -> str:
+    """What a command prints for --help: its examples, its groups with their options, and where the rest stands."""
+    content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
+    words = content.get("hydra", {}).get("help", {})
+    name = {"config": "train"}.get(primary, primary)
+    parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), "", "== Configuration groups =="]
+    parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(known(primary)[1]) if _names(group)]
+    parts += ["", "--help <group>   what its options and their keys mean, as --help norm"]
+    parts += ["--help keys      what the plain keys mean; --help <key> one of them, as --help precision"]
+    footer = words.get("footer", "").strip()
+    return "\n".join([*parts, *(["", footer] if footer else [])])
+
+
+def explain(topic: str, primary: str) -> str:
+    """What a group, a key or all keys of a command mean, for a terminal. Raises UsageError, with the choices, for a
+    topic that is neither.
+    """
+    own, chosen = known(primary)
+    text = (CONF / f"{primary}.yaml").read_text(encoding="utf-8")
+    base = DEFAULTS.read_text(encoding="utf-8")
+    plain = [
+        key for source in dict.fromkeys([text, base]) for _, key in headed(source) if key.name.split(".")[0] in own
+    ]
+    if topic == KEYS:
+        return "\n".join(_described(key) for key in plain)
+    if topic in groups():
+        return _of_group(topic, defaults(text).get(topic) or defaults(base).get(topic))
+    group = topic.partition(".")[0]
+    within = [key for file in _files(group) for key in _keys_of(group, file)] if group in groups() else []
+    wanted = [key for key in [*plain, *within] if key.name == topic or key.name.startswith(f"{topic}.")]
+    if wanted:
+        return "\n".join(dict.fromkeys(map(_described, wanted)))
+    raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(chosen))}")
+
+
+def _of_group(group: str, default: str | None) -> str:
+    parts = [f"{group}: as {typed('train')} {group}={_names(group)[0]}" if group in known("config")[1] else group, ""]
+    for file in _files(group):
+        mark = " (default)" if file.stem == default else ""
+        parts.append(_wrapped(f"{group}={file.stem}{mark}  ", meaning(file)))
+        parts += [textwrap.indent(_described(key), "    ") for key in _keys_of(group, file)]
+    return "\n".join(parts)
+
+
+def _files(group: str) -> list[Path]:
+    return [file for folder in (CONF, *own_folders()) for file in sorted((folder / group).glob("*.yaml"))]
+
+
+def _names(group: str) -> list[str]:
+    return [file.stem for file in _files(group)]
+
+
+def _keys_of(group: str, file: Path) -> list[Key]:
+    text = file.read_text(encoding="utf-8")
+    prefix = "" if GLOBAL in text else f"{group}."
+    return [Key(f"{prefix}{key.name}", key.default, key.comment) for _, key in leaves(text) if key.name != group]
+
+
+def _described(key: Key) -> str:
+    return _wrapped(f"{key.name}={key.default}  ", key.comment)
+
+
+def _wrapped(head: str, text: str) -> str:
+    width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+    return textwrap.fill(f"{head}{text}".rstrip(), width, subsequent_indent="    ", break_long_words=False)

@@ -1,0 +1,73 @@
+"""The format of a file of texts: by name, or recognised by its content."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, lines_of
+from asr_ablations.runs.hypotheses.plain import (
+    RECOGS,
+    TRN,
+    Lines,
+    read_kaldi,
+    read_lines,
+    read_recogs,
+    read_speechbrain,
+    read_trn,
+)
+from asr_ablations.runs.hypotheses.tables import is_head, read_csv, read_json
+from asr_ablations.runs.hypotheses.timed import CTM, STM, in_segments, read_ctm, read_stm
+from asr_ablations.tools.errors import UsageError, choices
+
+FORMATS: dict[str, Callable[[Path, Lines, Reading], Texts]] = {
+    "trn": read_trn, "kaldi": read_kaldi, "json": read_json, "csv": read_csv, "icefall": read_recogs,
+    "speechbrain": read_speechbrain, "ctm": read_ctm, "stm": read_stm, "lines": read_lines,
+}  # fmt: skip
+LOOKED_AT = 200
+"""Lines by which a format is recognised."""
+MOSTLY = 0.5
+"""Share of the lines that have to look like a format; the others are then mistakes, named by their numbers."""
+
+
+def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapping[str, Entry] | None = None) -> Texts:
+    """The texts of a file. format_: a key of FORMATS, or None to recognise it. segments: of the references, where these
+    are an STM. Raises UsageError with the file, the line and what was expected.
+    """
+    if format_ is not None and format_ not in FORMATS:
+        raise choices("--format", format_, list(FORMATS))
+    lines = lines_of(path)
+    name = format_ or recognise(path, lines)
+    if name == "ctm" and reading.references:
+        raise UsageError(f"{path}: a CTM has no segments to score; expected an STM or texts as references")
+    return in_segments(path, lines, segments) if name == "ctm" and segments else FORMATS[name](path, lines, reading)
+
+
+def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
+    """The format of most lines. or_else: where two fit. Raises UsageError where two fit without it."""
+    first = lines[0][1].lstrip()
+    if first[0] in "{[" and (first[0] == "{" or first[1:2] in ("{", "")):
+        return "json"
+    if first.startswith("%WER") or any(line.strip() == "ALIGNMENTS" for _, line in lines[:LOOKED_AT]):
+        return "speechbrain"
+    seen = [line for _, line in lines[:LOOKED_AT] if not line.startswith(";;")]
+    if not seen:
+        raise UsageError(f"{path}: it holds comments alone")
+    share = {
+        name: sum(fits(line) for line in seen) / len(seen)
+        for name, fits in (
+            ("icefall", lambda line: RECOGS.match(line) is not None),
+            ("trn", lambda line: TRN.match(line) is not None),
+            ("stm", lambda line: STM.match(line) is not None),
+            ("ctm", lambda line: CTM.match(line) is not None),
+        )
+    }
+    if path.suffix.lower() in (".csv", ".tsv") or is_head(lines[0][1]):
+        return "csv"
+    name = max(share, key=lambda one: share[one])
+    if share[name] < MOSTLY:
+        return "kaldi"
+    ids = [line.split(maxsplit=1)[0] for line in seen]
+    if name in ("ctm", "stm") and path.suffix != f".{name}" and len(set(ids)) == len(ids) > 1:
+        if or_else is not None:
+            return "kaldi"
+        raise UsageError(f"{path}: it may be {name} or kaldi (id words, all of them numbers); --format says which")
+    return name

@@ -1,0 +1,70 @@
+"""Hypotheses, references and speakers as Python values: texts, or files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts
+from asr_ablations.runs.hypotheses.formats import read_texts
+from asr_ablations.runs.hypotheses.speakers import speakers_in
+from asr_ablations.runs.hypotheses.systems import files_of, read_system
+from asr_ablations.tools.errors import UsageError
+
+Path_ = str | Path
+Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
+"""A file or a pattern of files, one per seed; or the texts of one system, by place or by id; or a list of any of these,
+one per seed.
+"""
+
+
+def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
+    """The texts of a system, one for each seed."""
+    if isinstance(value, (str, Path)):
+        return [read_system(path, format_, spoken) for path in files_of(name, str(value))]
+    if isinstance(value, Mapping):
+        return [texts_of(value, name, format_)]
+    values = list(value)
+    if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
+        return [texts_of(values, name, format_)]
+    for one in values:
+        if not isinstance(one, (str, Path, Mapping, Sequence)):
+            raise UsageError(f"{name}: expected texts, or files; found {str(one)[:60]!r}")
+    seeds = []
+    for number, one in enumerate(values):
+        of_file = isinstance(one, (str, Path))
+        seeds.append(
+            read_system(Path(one), format_, spoken) if of_file else texts_of(one, f"{name}, seed {number}", format_)
+        )
+    if not seeds:
+        raise UsageError(f"{name}: expected texts, or files; found none")
+    return seeds
+
+
+def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
+    """A file, texts by id, or texts in an order, whose ids are then 1, 2, …"""
+    if isinstance(value, (str, Path)):
+        return read_texts(Path(value), format_, Reading(references))
+    by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
+    for id_, text in by_id.items():
+        if not isinstance(text, str):
+            raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
+    if not by_id:
+        raise UsageError(f"{name}: expected texts; found none")
+    return Texts(name, "texts", {str(id_): Entry(str(id_), text) for id_, text in by_id.items()})
+
+
+def speakers_of_texts(
+    value: Path_ | Sequence[str] | Mapping[str, str] | None,
+    spoken: Texts | None,
+    systems: Mapping[str, Mapping[str, Sequence[Texts]]],
+    set_: str,
+) -> Mapping[str, str] | None:
+    """The speakers by id: given so, in a file utt2spk, or in the order of the references."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    if isinstance(value, (str, Path)):
+        return speakers_in(Path(value))
+    first = spoken or next(iter(systems.values()))[set_][0]
+    if len(value) != len(first.entries):
+        raise UsageError(f"speakers: {len(value)} for {len(first.entries)} utterances; expected one for each")
+    return dict(zip(first.entries, map(str, value), strict=True))

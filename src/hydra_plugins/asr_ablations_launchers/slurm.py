@@ -1,0 +1,57 @@
+"""Hydra launcher: as the launcher of processes, with each arm as a job of Slurm that outlives the command."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+
+from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLauncher
+
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
+    from asr_ablations.sweep.arm import FrozenArm
+    from asr_ablations.sweep.executors import Places
+
+PASSED_ON = {"partition": None, "account": None, "qos": None, "constraint": None, "memory": None}
+"""Options of sbatch under their own names; memory is --mem, as 32G."""
+SLURM_OPTIONS: dict[str, Any] = {
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # those are Slurm's own
+    **PASSED_ON,
+    "cpus": 1,  # of each rank of an arm, and its threads
+    "minutes": None,  # time limit of a job, which is queued again at its end; by default the partition's
+    "sbatch": [],  # further options of sbatch, as [--exclude=node7]
+    "detach": False,  # true: queue the arms and end; the same command attaches again
+}
+
+
+class SlurmLauncher(ProcessesLauncher):
+    """Freezes the arms as its base does, and queues each as a job. The options are those of SLURM_OPTIONS."""
+
+    def __init__(
+        self, *, cpus: int, minutes: float | None, sbatch: Sequence[str], detach: bool, **options: Any
+    ) -> None:
+        self.cpus, self.minutes, self.sbatch, self.detach = cpus, minutes, sbatch, detach
+        self.passed_on = {name: options.pop(name) for name in PASSED_ON}
+        super().__init__(per_gpu=1, timeout=None, **options)
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        from asr_ablations.sweep.slurm import Slurm
+
+        return Slurm(
+            Path(sys.argv[0]).resolve(),
+            jobs=self.jobs,
+            cpus=self.cpus,
+            minutes=self.minutes,
+            options=self.passed_on,
+            more=[str(word) for word in self.sbatch],
+            detach=self.detach,
+        )
+
+
+ConfigStore.instance().store(
+    group="hydra/launcher",
+    name="slurm",
+    node={"_target_": f"{__name__}.{SlurmLauncher.__name__}", **SLURM_OPTIONS},
+    provider="asr_ablations",
+)

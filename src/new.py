@@ -1,0 +1,8 @@
+"""Write the two files of a variant of your own."""
+
+import sys
+
+from asr_ablations.commands.new_variant import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Variants of one's own from an installed package, in a folder that begins empty."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.commands import new_variant
+from asr_ablations.commands.new_variant import OTHERS
+from asr_ablations.config.targets import groups
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
+
+pytestmark = pytest.mark.slow
+LINE = "import sys; from asr_ablations.commands.console import main; sys.exit(main())"
+
+
+def command(site: Path, corpora: Path, folder: Path, *words: str, code: int = 0, **variables: str) -> str:
+    """What the installed command prints, both streams, in this folder."""
+    environment = clean_environment(corpora, folder, PYTHONPATH=str(site), **variables)
+    done = subprocess.run(
+        [sys.executable, "-c", LINE, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_recurrent_layer_of_ones_own(installed: Path, corpora: Path, tmp_path: Path) -> None:
+    printed = command(installed, corpora, tmp_path, "new", "rnn", "mine")
+    assert "asr-ablations check -cd conf rnn=mine" in printed
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")} == {
+        "conf/rnn/mine.yaml",
+        "variants/rnn/mine.py",
+    }
+    checked = command(installed, corpora, tmp_path, "check", "-cd", "conf", "rnn=mine")
+    assert "broken" not in checked
+    assert checked.count("kept ") == 5
+
+    words = ["-m", "-cd", "conf", "rnn=mine,gru", *SHRUNKEN, "max_epochs=1", "logger=csv", "sweep=own"]
+    assert "already done" not in command(installed, corpora, tmp_path, "train", *words)
+    before = {folder.name for folder in run_folders(tmp_path / "outputs")}
+    assert "2 of 2 arms were already done" in command(installed, corpora, tmp_path, "train", *words)
+    source = tmp_path / "variants" / "rnn" / "mine.py"
+    text = source.read_text()
+    source.write_text(f"{text}\n# an edit\n")
+    assert "1 of 2 arms were already done" in command(installed, corpora, tmp_path, "train", *words)
+    after = {folder.name for folder in run_folders(tmp_path / "outputs")}
+    assert len(before) == 2
+    assert len(after - before) == 1
+
+    (old,) = (path for path in run_folders(tmp_path / "outputs") if path.name in before and "mine" in path.name)
+    stranger = f"run={old}"
+    refused = command(installed, corpora, tmp_path, "evaluate", stranger, code=2)
+    assert "refused, no file in conf/rnn names it there; a class of yours needs" in refused
+    changed = command(installed, corpora, tmp_path, "evaluate", "-cd", "conf", stranger, code=2)
+    assert "its source has changed since this config was composed" in changed
+    source.write_text(text)
+    command(installed, corpora, tmp_path, "evaluate", stranger, ASR_ABLATIONS_CONF=str(tmp_path / "conf"))
+
+
+def test_a_broken_promise_is_named(installed: Path, corpora: Path, tmp_path: Path) -> None:
+    command(installed, corpora, tmp_path, "new", "rnn", "mine", "--like", "lstm_basic")
+    source = tmp_path / "variants" / "rnn" / "mine.py"
+    text = source.read_text()
+    changed = re.sub(r"def forward\(self, x: torch.Tensor, lengths: torch.Tensor\)", "def forward(self, x)", text)
+    assert changed != text
+    source.write_text(changed)
+    printed = command(installed, corpora, tmp_path, "check", "-cd", "conf", "rnn=mine", code=2)
+    assert "has no argument 'lengths'; the contract is (self, x: torch.Tensor, lengths: torch.Tensor)" in printed
+    source.write_text(text.replace("import torch\n", "import torch\nimport nothing_of_this_name\n", 1))
+    printed = command(installed, corpora, tmp_path, "check", "-cd", "conf", "rnn=mine", code=2)
+    assert "its module cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'" in printed
+
+
+@pytest.mark.parametrize("group", [name for name in groups() if name not in OTHERS])
+def test_every_group_can_be_begun(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new_variant, "CARRIED", new_variant.REPOSITORY)  # as in an installed package
+    assert new_variant.new(group, "mine", None) == 0
+    target = re.search(r"_target_: (\S+)", (tmp_path / "conf" / group / "mine.yaml").read_text())
+    assert target is not None
+    assert target[1].startswith(f"variants.{group}.mine.")
+    written = runpy.run_path(str(tmp_path / "variants" / group / "mine.py"))
+    assert target[1].rpartition(".")[2] in written
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnnn", "mine"], "group=rnnn: expected alphabet, augment"),
+        (["rnn", "Mine"], "name=Mine: expected a name in lower case"),
+        (["rnn", "gru"], "rnn=gru: there is such an option already"),
+        (["rnn", "mine", "--like", "gru"], "--like=gru: expected associative_lstm, lstm_basic"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], message: str, installed: Path, corpora: Path, tmp_path: Path) -> None:
+    printed = command(installed, corpora, tmp_path, "new", *words, code=2)
+    assert printed.startswith("error: ")
+    assert message in printed

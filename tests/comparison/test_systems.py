@@ -1,0 +1,249 @@
+"""Systems of any toolkit: the sentence, the units, and NIST's, jiwer's and Kaldi's numbers."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+from scipy import stats
+
+from asr_ablations.comparison.comparison import compare_runs
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.systems import compare_systems
+from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts
+from asr_ablations.runs.hypotheses.formats import read_texts
+from asr_ablations.runs.hypotheses.scoring import Scoring
+from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.records import Records
+from asr_ablations.statistics.distributions import t_bound
+from asr_ablations.statistics.intervals import speaker_interval
+from asr_ablations.statistics.sample import Array
+from asr_ablations.tools.errors import UsageError
+from tests.helpers import hypotheses as toolkits
+from tests.helpers.invented_records import record
+from tests.helpers.support import shared_data
+
+SPOKEN = toolkits.references()
+BY_SPEAKER = Scoring(speaker_of="^([^-]+)-")
+
+
+def made(words: toolkits.Words, name: str = "made") -> Texts:
+    return Texts(name, "trn", {id_: Entry(id_, text) for id_, text in words.items()})
+
+
+def compared(
+    rates: dict[str, float],
+    seeds: int,
+    scoring: Scoring = BY_SPEAKER,
+    declared: int | None = None,
+    margin: str | None = None,
+) -> Comparison:
+    systems = {
+        name: {"": [made(toolkits.recognised(SPOKEN, rate, seed), f"{name}/{seed}") for seed in range(seeds)]}
+        for name, rate in rates.items()
+    }
+    return compare_systems(systems, {"": made(SPOKEN)}, scoring, Options(), seeds=declared, margin=margin)
+
+
+def test_the_sentence_of_several_seeds() -> None:
+    comparison = compared({"base": 0.15, "mine": 0.10}, 3, declared=3, margin="1.0")
+    (verdict,) = comparison.answer
+    assert (verdict.outcome, comparison.baseline) == ("better", "base")
+    assert re.match(r"mine is better than base on test: [\d.]+ against [\d.]+ %, -", verdict.sentence)
+    assert "3 seeds, 10 speakers)" in verdict.sentence
+    assert "margin of ± 1.00 WER" in verdict.sentence
+    assert comparison.evidence.procedure.name == "fixed"
+    assert "60 utterances of test" in comparison.scored
+    assert not comparison.warnings
+
+
+def test_without_a_declared_number_of_seeds_the_interval_holds_at_any_time() -> None:
+    declared, other = (compared({"base": 0.15, "mine": 0.10}, 3, declared=count) for count in (3, None))
+    assert "however often one looks" in other.answer[0].sentence
+    assert "--seeds 3 says that it was 3 of each arm" in other.evidence.reason
+    narrow, wide = (one.answer[0].contrast for one in (declared, other))
+    assert narrow.high - narrow.low < wide.high - wide.low
+    with pytest.raises(UsageError, match="--seeds 4: expected so many files of each arm; base has 3, mine has 3"):
+        compared({"base": 0.15, "mine": 0.10}, 3, declared=4)
+
+
+def test_without_speakers_the_sentence_says_utterances() -> None:
+    (verdict,) = compared({"base": 0.15, "mine": 0.10}, 3, Scoring()).answer
+    said = "60 utterances; speakers unknown, so the interval is too narrow where one speaker has several"
+    assert said in verdict.sentence
+    assert "speakers;" not in verdict.sentence.replace(said, "")
+
+
+def test_own_runs_whose_recordings_hold_several_utterances_say_files() -> None:
+    """As a manifest without speakers has them."""
+    comparison = compared({"base": 0.15, "mine": 0.10}, 3)
+    runs = [
+        replace(run, utterances=[{**row, "unit": f"file {row['id'][:5]}", "speaker": ""} for row in run.utterances])
+        for run in comparison.runs
+    ]
+    (verdict,) = compare_runs(Records(runs), Options(), "own").answer
+    assert "3 seeds, 10 files; speakers unknown, so the interval is too narrow" in verdict.sentence
+
+
+def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
+    comparison = compared({"base": 0.15, "mine": 0.10}, 1)
+    (verdict,) = comparison.answer
+    assert "of these systems alone, 10 speakers; matched pairs (MAPSSWE) p " in verdict.sentence
+    assert verdict.outcome == "better"
+
+
+def test_hypotheses_have_no_loss() -> None:
+    systems = {name: {"": [made(SPOKEN)]} for name in ("a", "b")}
+    with pytest.raises(UsageError, match="metric=loss: expected wer, cer or cer_longer: hypotheses have no loss"):
+        compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options(metric="loss"))
+
+
+def test_one_system_against_several_seeds_decides_nothing() -> None:
+    systems = {
+        "base": {"": [made(toolkits.recognised(SPOKEN, 0.15, 0), "b")]},
+        "mine": {"": [made(toolkits.recognised(SPOKEN, 0.10, seed), f"m{seed}") for seed in range(3)]},
+    }
+    (verdict,) = compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options()).answer
+    assert verdict.outcome == "undecided"
+    assert "the noise of seeds is unknown" in verdict.sentence
+
+
+def test_three_arms_are_corrected_by_holm_and_two_sets_are_one_answer_and_a_description() -> None:
+    def files(rate: float, salt: int) -> list[Texts]:
+        return [made(toolkits.recognised(SPOKEN, rate, salt + seed), f"{rate} {salt} {seed}") for seed in range(3)]
+
+    systems = {
+        name: {"clean": files(rate, 0), "other": files(2 * rate, 100)}
+        for name, rate in {"base": 0.1, "mine": 0.05, "third": 0.1001}.items()
+    }
+    references = {"clean": made(SPOKEN), "other": made(SPOKEN)}
+    comparison = compare_systems(systems, references, BY_SPEAKER, Options(), seeds=3)
+    assert [verdict.contrast.set for verdict in comparison.answer] == ["clean", "clean"]
+    assert [verdict.contrast.family for verdict in comparison.answer] == [2, 2]
+    assert {verdict.contrast.set for verdict in comparison.verdicts} == {"clean", "other"}
+    del systems["mine"]["other"]
+    with pytest.raises(UsageError, match="mine: no hypotheses of the set other, which others have"):
+        compare_systems(systems, references, BY_SPEAKER, Options())
+
+
+def test_the_verdict_is_that_of_the_same_runs() -> None:
+    """An own sweep, and its hypotheses read back from a trn file, a manifest and a table of Kaldi's."""
+    runs = [
+        replace(record(f"rnn={name}", seed, rate), overrides=[f"rnn={name}"])
+        for name, rate in {"lstm": 0.3, "gru": 0.2}.items()
+        for seed in range(3)
+    ]
+    own = compare_runs(Records(runs), Options(), "own").answer[0].contrast
+    for write in (toolkits.trn, toolkits.kaldi):
+        systems = {
+            arm: {"": [_exported(run, write) for run in runs if run.overrides == [f"rnn={arm}"]]}
+            for arm in ("lstm", "gru")
+        }
+        rows = runs[0].utterances
+        speakers = {row["id"]: row["speaker"] for row in rows}
+        spoken = made({row["id"]: row["reference"] for row in rows})
+        scoring = Scoring(speakers=speakers)
+        (verdict,) = compare_systems(systems, {"": spoken}, scoring, Options()).answer
+        foreign = verdict.contrast
+        assert (foreign.difference, foreign.low, foreign.high) == (own.difference, own.low, own.high)
+        assert foreign.p_adjusted == own.p_adjusted
+
+
+def _exported(run: RunRecord, write: object, folder: Path | None = None) -> Texts:
+    return made({row["id"]: row["hypothesis"] for row in run.utterances}, f"{run.overrides} {run.seed}")
+
+
+def test_counts_are_sclites_on_csrnab() -> None:
+    """expected/test1.raw of NIST's SCTK: 1406 words, 131 substitutions, 12 deletions, 26 insertions; by speaker."""
+    files = [shared_data(f"golden/wer/sctk/csrnab.{side}") for side in ("hyp", "ref")]
+    heard, spoken = (read_texts(path, None, Reading()) for path in files)
+    scoring = Scoring(normalise="case", speaker_of="^(...)")
+    comparison = compare_systems({"hyp": {"": [heard]}}, {"": spoken}, scoring, Options())
+    (run,) = comparison.runs
+    rates = run.measured["test"]
+    assert (rates.words, rates.substitutions, rates.deletions, rates.insertions) == (1406, 131, 12, 26)
+    errors = dict.fromkeys(("4t0", "4t1", "4t2"), 0)
+    for row in run.utterances:
+        errors[row["speaker"].lower()] += row["substitutions"] + row["deletions"] + row["insertions"]
+    assert errors == {"4t0": 85, "4t1": 39, "4t2": 45}
+
+
+def aligned(name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """References and hypotheses in sclite's alignment. The fragment (ha-), which it counts as right if the hypothesis
+    has a word that begins so or none, is "had" on both sides.
+    """
+    spoken, heard = {}, {}
+    text = shared_data(f"golden/wer/sctk/{name}").read_text()
+    for id_, path in re.findall(r'<PATH id="\((.*?)\)".*?>\n(.*?)\n</PATH>', text, flags=re.DOTALL):
+        path = re.sub(r'C,"\(ha-\)",(".*?")?,', 'C,"had","had",', path)
+        words = re.findall(r'(?:^|:)([CSDI]),(?:"(.*?)")?,(?:"(.*?)")?', path)
+        spoken[id_] = " ".join(theirs if kind == "C" else ours for kind, ours, theirs in words if kind != "I")
+        heard[id_] = " ".join(theirs for kind, _, theirs in words if kind != "D")
+    return spoken, heard
+
+
+def test_counts_and_matched_pairs_are_those_that_sc_stats_printed() -> None:
+    """NIST's pair: 9 and 7 errors, and Z = 2.000 over 3 segments (base_sc_stats/test1a.stats.mapsswe)."""
+    (spoken, first), (other, second) = aligned("file1.sgml"), aligned("file2.sgml")
+    printed = shared_data("golden/wer/sctk/base_sc_stats/test1a.stats.mapsswe").read_text()
+    (z,) = (float(value) for value in re.findall(r"\(Z Stat: ([\d.]+)\)", printed))
+    errors = [int(count) for count in re.findall(r"^Totals\s+13\s+(\d+)\s+(\d+)", printed, flags=re.MULTILINE)[0]]
+    assert spoken == other
+    systems = {"word_20": {"": [made(second, "b")]}, "mono_8": {"": [made(first, "a")]}}
+    comparison = compare_systems(systems, {"": made(spoken)}, Scoring(), Options())
+    rates = {arm.name: arm.runs[0].measured["test"] for arm in comparison.arms}
+    counts = [(of.substitutions or 0) + (of.deletions or 0) + (of.insertions or 0) for of in rates.values()]
+    assert dict(zip(rates, counts, strict=True)) == dict(zip(("mono_8", "word_20"), errors, strict=True))
+    assert comparison.contrasts[0].p_pairs == pytest.approx(2 * stats.norm.sf(z), abs=2e-4)
+
+
+def test_counts_are_jiwers() -> None:
+    heard = toolkits.recognised(SPOKEN, 0.2, 0)
+    run = compared({"mine": 0.2}, 1).runs[0]
+    theirs = jiwer.process_words(list(SPOKEN.values()), [heard[id_] for id_ in SPOKEN])
+    ours = run.measured["test"]
+    assert ours.wer == pytest.approx(theirs.wer)
+    counts = (ours.substitutions, ours.deletions, ours.insertions)
+    assert counts == (theirs.substitutions, theirs.deletions, theirs.insertions)
+    assert ours.cer == pytest.approx(jiwer.cer(list(SPOKEN.values()), [heard[id_] for id_ in SPOKEN]))
+
+
+def compute_wer_bootci(errors: Array, words: Array, replications: int = 10_000) -> tuple[float, float]:
+    """Kaldi's compute-wer-bootci, written down from its description: utterances are drawn with replacement, as many as
+    there are; the interval is the mean of the replications' rates ± 1.96 times their deviation (Bisani & Ney 2004).
+    """
+    generator = np.random.default_rng(1)
+    rates = []
+    for _ in range(replications):
+        drawn = generator.integers(0, len(errors), len(errors))
+        rates.append(np.sum(np.take(errors, drawn)) / np.sum(np.take(words, drawn)))
+    return float(np.mean(rates)), 1.96 * float(np.std(rates))
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_interval_over_utterances_is_kaldis_but_for_students_t(pair: bool) -> None:
+    """Ours is wider by t of n − 1 over 1.96 and by √(n / (n − 1)): 2.1 % of 60 utterances."""
+    arms = compared({"base": 0.15, "mine": 0.10}, 1).arms
+    rows = [arm.runs[0].utterances for arm in arms]
+    errors = [[r["substitutions"] + r["deletions"] + r["insertions"] for r in of_arm] for of_arm in rows]
+    counted = np.subtract(errors[1], errors[0]).astype(float) if pair else np.array(errors[0], float)
+    words = np.array([row["words"] for row in rows[0]], float)
+    ours = speaker_interval(counted, words, np.arange(60).astype(str))
+    theirs, half = compute_wer_bootci(counted, words)
+    wider = t_bound(0.025, 59) / 1.96 * np.sqrt(60 / 59)
+    assert wider == pytest.approx(1.030, abs=0.001)
+    assert ours.estimate == pytest.approx(theirs, abs=0.05 * half)
+    assert ours.half_width == pytest.approx(wider * half, rel=0.03)
+
+
+def test_many_utterances_take_the_linearised_ratio_in_place_of_draws() -> None:
+    """10,000 draws of 3,000 units are 240 MB. The two standard errors agree within the noise of the draws."""
+    generator = np.random.default_rng(0)
+    words = generator.integers(5, 30, 3000).astype(float)
+    errors = generator.binomial(words.astype(int), 0.1).astype(float)
+    ours = speaker_interval(errors, words, np.arange(3000).astype(str))
+    _, half = compute_wer_bootci(errors, words, 4000)
+    assert ours.half_width == pytest.approx(half, rel=0.05)

@@ -1,0 +1,143 @@
+"""Variants outside the package: which folders count, and what the hash of a source covers."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_object
+
+from asr_ablations.config import variants
+from asr_ablations.config.build import _why_not_found
+from asr_ablations.config.variants import FOLDERS, own_folders, source_hash, use_folder
+from asr_ablations.tools.errors import UsageError
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder: conf/rnn/mine.yaml, and modules beside it."""
+    for name, text in {
+        "conf/rnn/mine.yaml": "_target_: speech_variants.rnn.mine.Mine\n_partial_: true\n",
+        "speech_variants/rnn/mine.py": "import torch\nfrom speech_variants import helpers\n\n\nclass Mine:\n    pass\n",
+        "speech_variants/helpers.py": "from . import deeper\n",
+        "speech_variants/deeper.py": "VALUE = 1\n",
+        "speech_variants/unused.py": "VALUE = 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(FOLDERS, "")
+    return tmp_path
+
+
+def test_a_folder_of_options_counts_and_one_without_does_not(own: Path) -> None:
+    (own / "empty").mkdir()
+    use_folder(own / "empty")
+    assert own_folders() == ()
+    use_folder(own / "conf")
+    use_folder(own / "conf")
+    assert own_folders() == (own / "conf",)
+
+
+@pytest.mark.parametrize("file", ["rnn/mine.py", "helpers.py", "deeper.py"])
+def test_an_edit_of_what_the_class_needs_changes_the_hash(own: Path, file: str) -> None:
+    use_folder(own / "conf")
+    own_folders()
+    before = source_hash("speech_variants.rnn.mine.Mine")
+    edited = own / "speech_variants" / file
+    edited.write_text(edited.read_text() + "\n# changed\n")
+    after = source_hash("speech_variants.rnn.mine.Mine")
+    assert before is not None
+    assert after not in (None, before)
+
+
+def test_an_edit_of_what_the_class_does_not_need_changes_nothing(own: Path) -> None:
+    use_folder(own / "conf")
+    own_folders()
+    before = source_hash("speech_variants.rnn.mine.Mine")
+    (own / "speech_variants" / "unused.py").write_text("VALUE = 2\n")
+    assert source_hash("speech_variants.rnn.mine.Mine") == before
+
+
+def test_the_hash_does_not_execute_the_module(own: Path) -> None:
+    use_folder(own / "conf")
+    own_folders()
+    (own / "speech_variants" / "rnn" / "mine.py").write_text("raise SystemExit\n")
+    assert source_hash("speech_variants.rnn.mine.Mine") is not None
+    (own / "speech_variants" / "rnn" / "mine.py").write_text("class\n")
+    with pytest.raises(UsageError, match=r"mine\.py: invalid syntax"):
+        source_hash("speech_variants.rnn.mine.Mine")
+
+
+@pytest.mark.parametrize("target", ["torch.optim.SGD", "asr_ablations.components.rnn.gru.GRU"])
+def test_what_the_environment_records_has_no_hash(target: str) -> None:
+    assert source_hash(target) is None
+
+
+@pytest.mark.parametrize("target", ["os.system", "speech_nowhere.Mine"])
+def test_a_target_without_a_module_of_ones_own_is_refused(target: str) -> None:
+    with pytest.raises(UsageError, match=f"_target_={target}: there is no module"):
+        source_hash(target)
+
+
+def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
+    (own / "conf" / "rnn" / "gru.yaml").write_text("_target_: speech_variants.rnn.mine.Mine\n")
+    use_folder(own / "conf")
+    with pytest.raises(UsageError, match=r"gru\.yaml: rnn=gru is an option already; give yours another name"):
+        own_folders()
+
+
+def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = own / "speech_package"
+    (own / "conf").rename(own / "kept")
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit  # nothing is imported to find the folder\n")
+    (own / "kept").rename(package / "conf")
+    monkeypatch.syspath_prepend(str(own))
+    point = EntryPoint("mine", "speech_package.conf", variants.ENTRY_POINTS)
+    monkeypatch.setattr(variants, "_points", lambda: iter([point]))
+    variants._own_folders.cache_clear()
+    try:
+        assert own_folders() == (package / "conf",)
+        monkeypatch.setattr(variants, "_points", lambda: iter([EntryPoint("mine", "speech_package.none", "x")]))
+        variants._own_folders.cache_clear()
+        with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
+            own_folders()
+    finally:
+        variants._own_folders.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        (
+            "raise OSError('libc10_cuda.so: no such file')",
+            "Mine",
+            "cannot be imported: OSError: libc10_cuda.so: no such",
+        ),
+        ("import nothing_of_this_name", "Mine", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of"),
+        ("class Mine: pass", "Yours", "there is no such class or function"),
+    ],
+)
+def test_why_a_class_is_not_found(
+    content: str, name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchaudio beside a torch of another build."""
+    (tmp_path / "speech_found").mkdir()
+    (tmp_path / "speech_found" / "mine.py").write_text(f"{content}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in [known for known in sys.modules if known.startswith("speech_found")]:
+        monkeypatch.delitem(sys.modules, module)
+    target = f"speech_found.mine.{name}"
+    with pytest.raises(ImportError) as raised:
+        get_object(target)
+    assert says in _why_not_found(target, raised.value)
+    assert (
+        _why_not_found("speech_nowhere.Mine", _error_of("speech_nowhere.Mine")) == "there is no module speech_nowhere"
+    )
+
+
+def _error_of(target: str) -> ImportError:
+    with pytest.raises(ImportError) as raised:
+        get_object(target)
+    return raised.value
