@@ -149,6 +149,21 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_an_early_ctrl_c_prints_no_traceback(corpora: Path, tmp_path: Path, seconds: float) -> None:
+    """While the server that starts the arms imports PyTorch, as a terminal sends it: to the whole group."""
+    sweep = start([*TRAIN, CSV, *ARMS], corpora, tmp_path, fresh=True)
+    process = psutil.Process(sweep.pid)
+    wait_for(lambda: any("forkserver" in " ".join(child.cmdline()) for child in process.children(recursive=True)))
+    time.sleep(seconds)
+    os.killpg(sweep.pid, signal.SIGINT)
+    code, _, errors = finish(sweep)
+    assert code == 130
+    assert "interrupted\n" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_stops_arms_where_they_can_go_on(
     undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,8 @@ from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import ENDING, unpack
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.reader import read_config
-from asr_ablations.sweep.differing_keys import check_names, difference_lines, differences_of, print_differences
+from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
+from asr_ablations.sweep.preflight import check_declarations
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.run_folders import write_sweep
 from tests.helpers.support import REPOSITORY, compose
@@ -138,15 +139,16 @@ def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytes
     [
         ("{factor: rnnn}", r"ablation\.factor=rnnn: there is no such key; nearest: rnn"),
         ("{factor: optimizer.lrr}", r"ablation\.factor=optimizer\.lrr: there is no such key; nearest: optimizer\.lr"),
-        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: there is no such arm; nearest: lstm"),
-        ("{factor: rnn, expected: {gruu: better}}", r"ablation\.expected=gruu: there is no such arm; nearest: gru"),
+        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: no arm is called so; nearest: lstm"),
+        ("{factor: rnn, expected: {gruu: better}}", r"ablation\.expected=gruu: no arm is called so; nearest: gru"),
         ("{factor: rnn, published: {gruu: {test-clean: 9}}}", r"ablation\.published=gruu: .* nearest: gru"),
     ],
 )
 def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation: str, message: str) -> None:
     configs = [compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")]
     with pytest.raises(UsageError, match=message):
-        check_names(configs)
+        check_declarations(configs)
+        refuse_misspelt(configs)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation:
     ],
 )
 def test_names_of_arms_that_are_not_launched_are_no_mistake(ablation: str) -> None:
-    check_names([compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")])
+    refuse_misspelt([compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")])
 
 
 def test_arms_that_differ_in_more_than_the_declared_factor_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import Loader, compose, use_loader
+from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY
@@ -146,16 +147,23 @@ def test_a_file_of_the_users_that_is_no_yaml_is_one_line_with_its_name(content: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("defaults: [_self_, /config]\ndropout: 0.5\n", "mine.yaml: what it sets would be overridden by config.yaml"),
-        ("hydra: {launcher: {_target_: os.system}}\n", r"hydra\.launcher\._target_=os\.system"),
-        ("hydra: {sweeper: {_target_: os.system}}\n", r"hydra\.sweeper\._target_=os\.system"),
-        ("hydra: {job_logging: {formatters: {x: {'()': os.system}}}}\n", r"hydra\.job_logging: expected no factory"),
+        ("defaults: [_self_, /config]\ndropout: 0.5", "own.yaml: _self_ stands before /config"),
+        (
+            "defaults: [/config, _self_]\nhydra: {job_logging: {formatters: {x: {(): os.system, command: id}}}}",
+            r"own.yaml: hydra.job_logging: refused, its \(\) would call a function",
+        ),
     ],
 )
-def test_a_sweep_file_that_would_do_something_else_than_it_says_is_refused(
-    text: str, message: str, tmp_path: Path
+def test_a_file_whose_values_are_lost_or_that_calls_a_function_is_refused(
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    head = "" if "defaults" in text else "defaults: [/config, _self_]\n"
-    (tmp_path / "mine.yaml").write_text(head + text)
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=message):
-        compose(CONF, [], name="mine", folder=tmp_path, with_hydra=True)
+        compose(CONF, ["overrides=[]"], name="own", folder=tmp_path)
+
+
+@pytest.mark.parametrize("until", ["{margin: 1}", "verdict"])
+def test_a_plan_is_chosen_among_the_defaults(tmp_path: Path, until: str) -> None:
+    (tmp_path / "own.yaml").write_text(f"defaults: [/config, _self_]\nuntil: {until}", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"^until"):
+        check(compose(CONF, ["overrides=[]"], name="own", folder=tmp_path))

@@ -3,9 +3,10 @@
 import errno
 import hashlib
 import io
+import shutil
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,13 @@ def mls(server: Server, root: Path, content: bytes, ending: str = "flac", md5: s
     return component("data", "mls", root=str(root), ending=ending, download=download)
 
 
-def polish(tiny_corpus: Path, folder: Path, ending: str = "flac") -> bytes:
+def unverified(server: Server, root: Path, content: bytes) -> Any:
+    """A language whose archive has no known checksum."""
+    server.files = {"mls_other.tar.gz": content}
+    return component("data", "mls", root=str(root), download={"address": server.address, "archive": "mls_other"})
+
+
+def polish(tiny_corpus: Path, folder: Path, ending: str = "flac", named: str = "") -> bytes:
     """An archive laid out as Multilingual LibriSpeech's, of the tiny corpus."""
     name = "mls_polish_opus" if ending == "opus" else "mls_polish"
     laid_out = component("data", "mls", root=str(folder / name), ending=ending)
@@ -170,7 +177,7 @@ def polish(tiny_corpus: Path, folder: Path, ending: str = "flac") -> bytes:
         laid_out.write(split, source.read(split))
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w:gz") as tar:
-        tar.add(folder / name, name)
+        tar.add(folder / name, named or name)
     return written.getvalue()
 
 
@@ -209,6 +216,65 @@ def test_another_md5_is_reported_and_the_archive_removed(server: Server, tmp_pat
     assert {path.name for path in (tmp_path / "root").iterdir()} == set()
 
 
+LEFT = {
+    "cut archive": (".tar.gz", lambda whole: whole[: len(whole) // 2]),
+    "login page": (".tar.gz", lambda whole: b"<html>"),
+    "part of another file": (".tar.gz.part", lambda whole: b"xx" * 100),
+    "cut archive that was announced so": (".tar.gz.part", lambda whole: b"\0" + whole[1:]),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_was_once_wrong_is_fetched_anew(server: Server, tmp_path: Path, tiny_corpus: Path, left: str) -> None:
+    """No checksum of the archive is known: only unpacking shows the damage."""
+    whole = polish(tiny_corpus, tmp_path / "source", named="mls_other")
+    corpus = unverified(server, tmp_path / "root", whole)
+    ending, damaged = LEFT[left]
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / f"mls_other{ending}").write_bytes(damaged(whole))
+    corpus.fetch()
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test"}
+
+
+@pytest.mark.parametrize("sent", [lambda whole: whole[: len(whole) // 2], lambda whole: b"<html>"], ids=["cut", "page"])
+def test_a_server_that_sends_something_else_leaves_nothing(
+    server: Server, tmp_path: Path, tiny_corpus: Path, sent: Callable[[bytes], bytes]
+) -> None:
+    whole = polish(tiny_corpus, tmp_path / "source", named="mls_other")
+    corpus = unverified(server, tmp_path / "root", sent(whole))
+    with pytest.raises(UsageError, match=r"damaged: .*; it was removed: try again"):
+        corpus.fetch()
+    assert list((tmp_path / "root").iterdir()) == []
+    unverified(server, tmp_path / "root", whole).fetch()
+
+
+def test_a_server_that_sends_another_range_is_asked_for_all(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT[:1000])
+    server.shifts = True
+    assert fetched(server, tmp_path) == CONTENT
+    assert ranges(server) == ["bytes=1000-", None]
+
+
+def test_no_more_is_written_than_the_disk_has_room_for(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESERVE", shutil.disk_usage(tmp_path).free + 10**10)
+    with pytest.raises(UsageError, match="100,000 bytes are needed, and 0 are free"):
+        fetched(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_that_grows_a_thousand_times_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        large = member("LibriSpeech/s/zeros")
+        large.size = 40 * module.LEAST_UNPACKED // 32
+        tar.addfile(large, io.BytesIO(bytes(large.size)))
+    with pytest.raises(UsageError, match="refused, it unpacks to more than 16,777,216 bytes"):
+        unpack(path, "LibriSpeech", ["s"], tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -234,7 +300,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
     path = tmp_path / "root" / "s.tar.gz"
     path.parent.mkdir()
     path.write_bytes(archive(tiny_corpus / "test", "s", (EVIL[kind], content)))
-    with pytest.raises(UsageError, match=r"refused, '.*' (leads out of the target folder|is a link or a device)"):
+    with pytest.raises(UsageError, match=r"refused, '.*' (leads out of the target|is a link, a device or sparse)"):
         unpack(path, "LibriSpeech", ["s"], path.parent)
     assert list(tmp_path.rglob("*")) == [path.parent, path]
     assert not Path("/tmp/w-outside").exists()

@@ -279,6 +279,12 @@ def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
         text_of(tmp_path / "train.json")
 
 
+def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.json").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+        text_of(tmp_path / "train.json")
+
+
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     write_manifest(tmp_path / "train.jsonl", [])
     with pytest.raises(UsageError, match=rf"no manifest {tmp_path / 'dev.jsonl'}"):

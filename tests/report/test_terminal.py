@@ -215,6 +215,20 @@ def test_a_markdown_table_has_as_many_cells_everywhere() -> None:
     assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [3, 3, 3, 3]
 
 
+def test_no_cell_is_a_formula_and_no_row_an_argument(text_comparison: Comparison, tmp_path: Path) -> None:
+    rows = [
+        {**text_comparison.rows[0], "arm": name, "wer": -0.5} for name in ("=1+1", "@SUM(1)", "-2+3", "+cmd", "[1pt]")
+    ]
+    named = replace(text_comparison, rows=rows)  # type: ignore[arg-type]
+    files = {path.suffix: path for path in write_texts(named, tmp_path)}
+    with files[".csv"].open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["arm"] for row in written] == ["'=1+1", "'@SUM(1)", "'-2+3", "'+cmd", "[1pt]"]
+    assert {row["wer"] for row in written} == {"-0.5"}  # a number is one
+    assert not [line for line in files[".tex"].read_text().splitlines() if line.startswith(("[", "*"))]
+    assert "{[}1pt{]}" in files[".tex"].read_text()
+
+
 def test_latex_is_escaped_and_balanced(text_comparison: Comparison) -> None:
     assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
     assert escape("[1ex] a]") == "{[}1ex{]} a{]}"

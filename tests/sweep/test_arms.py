@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
 from asr_ablations.sweep.arm import each_arm_of
+from asr_ablations.sweep.differing_keys import refuse_misspelt
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.preflight import check_arm as check_before_start
 from asr_ablations.sweep.preflight import check_declarations
@@ -79,7 +80,10 @@ def test_values_are_typed_as_hydra_reads_them() -> None:
 
 def test_arms_are_named_by_what_they_change() -> None:
     assert [arm.name for arm in read_arms(CLASSIC)] == ["full", "norm=none", "wide GRU"]
-    assert name_in(read_arms([{}, {"name": "it's \\ this", "width": 8}])[1].overrides) == "it's \\ this"
+    for name in ("it's \\ this", r"\input{x}", r"\'", "\\\\", r"a\\'b", r"x\\y", "=1+1"):
+        overrides = read_arms([{}, {"name": name, "width": 8}])[1].overrides
+        assert name_in(overrides) == name
+        assert OverridesParser.create().parse_override(overrides[0]).value() == name
     words = [[*arm.overrides, f"seed={seed}", "precision=16"] for seed in (0, 1) for arm in read_arms(CLASSIC)]
     named = what_varies(words)
     assert named[:3] == ["full seed=0", "norm=none seed=0", "wide GRU seed=0"]
@@ -104,14 +108,55 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
     [
         ({"facto": "rnn"}, "ablation=facto: expected one of question"),
         ({"metric": "ser"}, "metric=ser: expected wer or cer or cer_longer or loss"),
-        ({"targets": [20]}, "20"),
-        ({"question": ["a", "b"]}, "ablation.question=.*: expected a text"),
         ("rnn", "ablation=rnn: expected keys such as question and factor"),
+        ({"question": ["a", "b"]}, r"ablation.question=\['a', 'b'\]: expected one text"),
+        ({"baseline": {"rnn": "lstm"}}, "ablation.baseline=.*expected one text"),
+        ({"factor": "rnnn"}, "ablation.factor=rnnn: there is no such key; nearest: rnn"),
+        ({"factor": ["rnn", "optimizer.lrr"]}, "ablation.factor=optimizer.lrr: .*nearest: optimizer.lr"),
+        ({"targets": [20]}, "ablation.targets=20: expected rates as fractions: 0.2 is 20 %"),
+        ({"targets": [0]}, "ablation.targets=0: expected rates"),
+        ({"set": "test-claen"}, "ablation.set=test-claen: expected test-clean, dev-clean"),
+        ({"failed": "divergd"}, "ablation.failed=divergd: expected diverged"),
     ],
 )
-def test_a_question_that_compare_would_not_understand_is_refused(ablation: object, message: str) -> None:
+def test_a_question_that_compare_would_not_understand_is_refused(ablation: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        check_declarations([DictConfig({"ablation": ablation})])
+        check_declarations([DictConfig({**RNNS[0], "ablation": ablation})])
+
+
+RNNS: list[Any] = [
+    {
+        "model": {},
+        "rnn": {"_target_": f"asr_ablations.components.rnn.{name}.{name.upper()}"},
+        "optimizer": {"lr": 0.01},
+        "dropout": 0.1,
+        "seed": 0,
+        "data": {"test": ["test-clean"], "validation": ["dev-clean"]},
+        "overrides": [f"rnn={name}"],
+    }
+    for name in ("lstm", "gru")
+]
+
+
+@pytest.mark.parametrize(
+    ("ablation", "message"),
+    [
+        ({"factor": "dropout"}, "ablation.factor=dropout: expected what varies: rnn"),
+        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm is called so; nearest: lstm"),
+        ({"factor": "rnn", "expected": {"grru": "better"}}, "ablation.expected=grru: .*nearest: gru"),
+        ({"factor": "rnn", "published": {"gruu": {"test-clean": 5}}}, "ablation.published=gruu: .*nearest: gru"),
+    ],
+)
+def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        refuse_misspelt([DictConfig({**cfg, "ablation": ablation}) for cfg in RNNS])
+
+
+@pytest.mark.parametrize(
+    "ablation", [{"factor": "rnn", "baseline": "rnn"}, {"factor": ["rnn", "dropout"], "expected": {"LSTM+": "worse"}}]
+)
+def test_an_arm_that_is_left_out_is_no_misspelt_one(ablation: dict[str, Any]) -> None:
+    refuse_misspelt([DictConfig({**cfg, "ablation": ablation}) for cfg in RNNS])
 
 
 def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:

@@ -1,5 +1,6 @@
 """Files, the terminal, checks of values, and extras that are not installed."""
 
+import errno
 import hashlib
 import math
 import re
@@ -10,9 +11,11 @@ import pytest
 from rich.table import Table
 
 from asr_ablations.config.build import build
+from asr_ablations.runs.status import ending
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import BROUGHT_BY, UsageError, exit_code_of, of_the_system, require
-from asr_ablations.tools.files import folder_name, sha256, whole_file, write, write_csv
+from asr_ablations.tools.files import amount, folder_name, sha256, whole_file, write, write_csv
+from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.terminal import bar, console, harmless, harmless_line
 from tests.helpers.support import REPOSITORY, described
 
@@ -64,6 +67,56 @@ def test_an_error_of_the_disk_names_the_file_and_not_its_temporary_name(tmp_path
     assert of_the_system(refused.value) == f"{tmp_path / 'file' / 'a.txt'}: Not a directory"
     assert exit_code_of(refused.value) == 2
     assert of_the_system(OSError("of a library, without a reason")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOLCK, "No locks available"), "No locks available"),
+        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "Resource temporarily unavailable"),
+        (
+            RuntimeError("Too many open files. Communication with the workers"),
+            "RuntimeError: Too many open files. Comm",
+        ),
+        (RuntimeError("unable to open shared memory object </torch_1>"), "RuntimeError: unable to open shared memory"),
+        (RuntimeError("can't start new thread"), "RuntimeError: can't start new thread"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "out of memory: ImportError: lib"),
+    ],
+)
+def test_a_limit_of_the_system_is_one_line(error: Exception, line: str) -> None:
+    end = ending(error)
+    assert end is not None
+    assert end[0].startswith(line)
+    assert end[1] == 1
+
+
+def test_an_array_on_a_full_disk_names_its_file(tmp_path: Path) -> None:
+    """NumPy raises an error without a number."""
+
+    def write_array() -> None:
+        with whole_file(tmp_path / "a.npy"):
+            raise OSError("17777 requested and 10176 written")
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_array()
+    assert of_the_system(raised.value) == f"{tmp_path / 'a.npy'}: No space left on device"
+
+
+def test_a_lock_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(UsageError, match="lock: cannot be locked"), one_at_a_time(tmp_path / "lock", "waiting"):
+        pass
+
+
+def test_amounts_are_never_nothing() -> None:
+    assert [amount(size) for size in (0, 900, 17_500, 3.2e6, 2.6e9)] == [
+        "0 bytes", "900 bytes", "17.5 kB", "3.2 MB", "2.6 GB"
+    ]  # fmt: skip
 
 
 def test_names_of_folders_are_safe_short_and_their_own() -> None:

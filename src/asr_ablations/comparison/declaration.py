@@ -81,8 +81,8 @@ def parse(node: object) -> Declaration:
             raise choices("ablation", key, f"one of {', '.join(known)}")
     given = {str(key): value for key, value in node.items() if value is not None}
     for key in TEXTS:
-        if isinstance(given.get(key), (list, Mapping)):
-            raise choices(f"ablation.{key}", given[key], "a text")
+        if isinstance(given.get(key), (Mapping, list)):
+            raise UsageError(f"ablation.{key}={given[key]}: expected one text")
     return Declaration(
         **{key: str(given[key]) for key in TEXTS if key in given},
         factor=_texts(given.get("factor")),

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.variants import own_folders
-from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.identity import flatten, short_name
 from asr_ablations.tools.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
@@ -84,6 +84,7 @@ class Loader(ConfigLoaderImpl):
         if key not in self._repositories:
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
+            _refuse_file(config_name, repository)
             self._repositories[key] = repository
         for override in parsed:
             _refuse(override, self._repositories[key])
@@ -93,8 +94,6 @@ class Loader(ConfigLoaderImpl):
         key = id(repo), repr(defaults)  # values of the command line come later
         if key not in self._merged:
             merged = super()._compose_config_from_defaults_list(defaults, repo)
-            _refuse_overridden(defaults)
-            _refuse_foreign_parts(merged)
             refuse_unread(defaults, repo, merged)
             refuse_unread_groups(defaults)
             self._merged[key] = merged
@@ -108,35 +107,24 @@ class Loader(ConfigLoaderImpl):
         return loaded
 
 
-def _refuse_overridden(defaults: Sequence[ResultDefault]) -> None:
-    """Raises UsageError where `_self_` stands before the file of conf/ that a sweep file builds on: that one's values
-    would win, in silence.
+def _refuse_file(config_name: str | None, repository: Repository) -> None:
+    """Raises UsageError for a file with _self_ before the file that it builds on, since its own values would be lost;
+    and for one whose logging calls a function.
     """
-    primary = next((place for place, default in enumerate(defaults) if default.primary), len(defaults))
-    later = [str(default.config_path) for default in defaults[primary + 1 :] if default.package == ""]
-    if base := [path for path in later if "/" not in path]:
+    loaded = repository.load_config(config_name) if config_name else None
+    if loaded is None:
+        return
+    names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
+    if "_self_" in names and "/config" in names[names.index("_self_") :]:
         raise UsageError(
-            f"{defaults[primary].config_path}.yaml: what it sets would be overridden by {base[0]}.yaml; "
-            f"expected _self_ after /{base[0]} in its defaults"
+            f"{config_name}.yaml: _self_ stands before /config, which sets its values anew; expected it last"
         )
-
-
-def _refuse_foreign_parts(merged: DictConfig) -> None:
-    """Raises UsageError for a launcher or sweeper that is no plugin of Hydra's, and for a factory of log messages."""
-    for part in ("launcher", "sweeper"):
-        target = OmegaConf.select(merged, f"hydra.{part}._target_")
-        if target is not None and not str(target).startswith(("hydra_plugins.", "hydra._internal.")):
-            raise UsageError(f"hydra.{part}._target_={target}: expected hydra/{part}=<name>, which names a plugin")
-    for part in ("job_logging", "hydra_logging"):
-        node = OmegaConf.select(merged, f"hydra.{part}")
-        if OmegaConf.is_config(node) and "()" in _keys(OmegaConf.to_container(node)):
-            raise UsageError(f"hydra.{part}: expected no factory, '()'")
-
-
-def _keys(node: object) -> Iterator[object]:
-    for key, value in node.items() if isinstance(node, dict) else ():
-        yield key
-        yield from _keys(value)
+    for key in ("job_logging", "hydra_logging"):
+        node = OmegaConf.select(loaded.config, f"hydra.{key}")
+        if isinstance(node, DictConfig) and any(
+            name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
+        ):
+            raise UsageError(f"{config_name}.yaml: hydra.{key}: refused, its () would call a function")
 
 
 def _plain(path: str) -> str:

@@ -123,6 +123,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 if cfg is None and _has_helped(sys.argv[1:], config_name):
                     return None
                 if cfg is None:
+                    _refuse_lost_folder()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -137,6 +138,8 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
                 _stop(error)
             except Exception as error:
+                if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
+                    _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
                     sys.exit(exit_code)  # arms that failed, with the reasons printed before
                 _end_at(error)
@@ -144,6 +147,13 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
         return main
 
     return decorate
+
+
+def _refuse_lost_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working folder is gone: change to one that exists") from error
 
 
 def _with_one_line_errors(task: Task, checked: Check) -> Task:

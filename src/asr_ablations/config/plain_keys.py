@@ -64,6 +64,8 @@ def check(cfg: DictConfig) -> None:
     if price is not None:
         number("hardware.price_per_hour", price, least=0, most=HIGHEST_PRICE, also="null for none")
     if cfg.get("until") is not None:
+        if not OmegaConf.is_dict(cfg.until) or "_target_" not in cfg.until:
+            raise choices("until", cfg.until, "null, or `override /until: verdict` among the file's defaults")
         build(cfg.until)()
     a_path("outputs", cfg.outputs)
     for key in ("sweep", "arm"):

@@ -29,6 +29,16 @@ PAUSE = 1.0
 """Seconds before the second attempt; each further pause is twice as long."""
 PATIENCE = 60.0
 """Seconds without a byte after which a connection counts as broken."""
+RESERVE = 1 << 28
+"""Bytes of a disk that no download and no archive takes."""
+LARGEST_RATIO, LEAST_UNPACKED = 100, 1 << 24
+"""Times its size that an archive may unpack to, and bytes that any may: recordings hardly shrink, and 400 kB of zeros
+were 400 MB.
+"""
+
+
+class DamagedError(UsageError):
+    """An archive is not what it should be: it was cut, or is another file, such as the login page of a network."""
 
 
 def check_source(address: object, checksums: Mapping[str, object], digits: int) -> None:
@@ -101,9 +111,13 @@ def _fetch_rest(address: str, part: Path) -> None:
     request = Request(address, headers={"Range": f"bytes={start}-"} if start else {})
     try:
         with urlopen(request, timeout=PATIENCE) as response:
-            # a server that cannot resume sends everything, which then replaces the part
+            # a server that cannot resume, or sends another range, sends what then replaces the part
             start = start if response.status == 206 else 0
-            total = start + int(response.headers.get("Content-Length") or 0)
+            if start and not _begins_at(response, start):
+                part.unlink()
+                raise ConnectionError("the server sent another range than it was asked for")
+            length = int(response.headers.get("Content-Length") or 0)
+            total = start + length if length else 0
             _append(response, part, start, total)
     except HTTPError as error:
         # 416: nothing is left to send. If the part is longer than the server's file, it belongs to another file.
@@ -118,11 +132,23 @@ def _fetch_rest(address: str, part: Path) -> None:
         raise ConnectionError(f"broke off after {_size(part)} of {total} bytes")
 
 
+def _begins_at(response: HTTPResponse, start: int) -> bool:
+    """Return whether an answer with a part of the file says that it begins at this byte."""
+    return str(response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
+
+
 def _append(response: HTTPResponse, part: Path, start: int, total: int) -> None:
-    """Write the response to the part from byte `start` on."""
+    """Write the response to the part from byte `start` on. Raises OSError for more than the disk has room for."""
+    room = shutil.disk_usage(part.parent).free - RESERVE
+    if total - start > room:
+        raise OSError(errno.ENOSPC, f"{total - start:,} bytes are needed, and {max(0, room):,} are free", str(part))
+    written = 0
     with part.open("ab" if start else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
         advance(start)
         while block := response.read(BLOCK):
+            written += len(block)
+            if written > room:
+                raise OSError(errno.ENOSPC, f"only {max(0, room):,} bytes are free", str(part))
             file.write(block)
             advance(len(block))
 
@@ -159,11 +185,7 @@ def fetch(splits: Sequence[str], root: Path, *, address: str, sha256: Mapping[st
     with _alone(root):
         for split in splits:
             if not (root / split).exists():
-                archive = root / f"{split}.tar.gz"
-                source = f"{address.rstrip('/')}/{archive.name}"
-                download(source, archive, sha256=sha256[split], setting="data.download.address")
-                unpack(archive, "LibriSpeech", [split], root)
-                archive.unlink()
+                _fetch_archive(address, root / f"{split}.tar.gz", "LibriSpeech", [split], root, sha256=sha256[split])
 
 
 def fetch_together(splits: Sequence[str], root: Path, *, address: str, name: str, md5: str | None) -> None:
@@ -176,11 +198,37 @@ def fetch_together(splits: Sequence[str], root: Path, *, address: str, name: str
         return
     with _alone(root):
         if missing := [split for split in splits if not (root / split).exists()]:
-            archive = root / f"{name}.tar.gz"
-            source = f"{address.rstrip('/')}/{archive.name}"
-            download(source, archive, sha256=None, md5=md5, setting="data.download.address")
-            unpack(archive, name, missing, root)
-            archive.unlink()
+            _fetch_archive(address, root / f"{name}.tar.gz", name, missing, root, md5=md5)
+
+
+def _fetch_archive(
+    address: str,
+    archive: Path,
+    inside: str,
+    splits: Sequence[str],
+    root: Path,
+    *,
+    sha256: str | None = None,
+    md5: str | None = None,
+) -> None:
+    """Download and unpack an archive. One that an earlier attempt has left, whole or in part, and that proves damaged,
+    is thrown away and fetched anew; nothing damaged stays.
+    """
+    source = f"{address.rstrip('/')}/{archive.name}"
+    part = archive.with_name(f"{archive.name}.part")
+    left_before = archive.exists() or part.exists()
+    while True:
+        download(source, archive, sha256=sha256, md5=md5, setting="data.download.address")
+        try:
+            unpack(archive, inside, splits, root)
+        except DamagedError as error:
+            archive.unlink(missing_ok=True)
+            if not left_before:
+                raise UsageError(f"{error}; it was removed: try again, or another data.download.address") from error
+            left_before = False
+            continue
+        archive.unlink()
+        return
 
 
 @contextmanager
@@ -207,13 +255,13 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
             _extract(archive, temporary, advance)
         for split in splits:
             if not (temporary / inside / split).is_dir():
-                raise UsageError(f"{archive}: no folder {inside}/{split} in it")
+                raise DamagedError(f"{archive}: no folder {inside}/{split} in it")
         for split in splits:
             (temporary / inside / split).rename(root / split)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the disk; a damaged gzip file has no errno
-        raise UsageError(f"{archive}: damaged: {error}; remove it and try again") from error
+        raise DamagedError(f"{archive}: damaged: {error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -221,9 +269,15 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
 def _extract(archive: Path, folder: Path, advance: Callable[[float], None]) -> None:
     # tarfile's own gzip reader ignores the checksum; the gzip module checks it, at the very end
     with archive.open("rb") as file, gzip.open(file) as plain, tarfile.open(fileobj=plain, mode="r|") as members:
-        position = 0
+        position, unpacked = 0, 0
+        most = max(LEAST_UNPACKED, LARGEST_RATIO * archive.stat().st_size)
         for member in members:
             _check(member, archive)
+            unpacked += member.size
+            if unpacked > most:
+                raise DamagedError(f"{archive}: refused, it unpacks to more than {most:,} bytes")
+            if member.size > (room := shutil.disk_usage(folder.parent).free - RESERVE):
+                raise OSError(errno.ENOSPC, f"{member.size:,} bytes are needed, and {max(0, room):,} are free", folder)
             members.extract(member, folder, filter="data")  # a second guard: it stays within the folder by itself
             advance(file.tell() - position)
             position = file.tell()
@@ -236,5 +290,5 @@ def _check(member: tarfile.TarInfo, archive: Path) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise UsageError(f"{archive}: refused, {member.name!r} leads out of the target folder")
-    if not (member.isfile() or member.isdir()):
-        raise UsageError(f"{archive}: refused, {member.name!r} is a link or a device")
+    if member.issparse() or not (member.isfile() or member.isdir()):
+        raise UsageError(f"{archive}: refused, {member.name!r} is a link, a device or sparse")

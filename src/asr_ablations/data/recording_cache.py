@@ -28,7 +28,7 @@ import numpy as np
 
 from asr_ablations.data.utterances import MISSING, Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import read_json, write_json
+from asr_ablations.tools.files import amount, read_json, write_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.terminal import bar
 
@@ -149,7 +149,7 @@ class CacheFolder:
         except OSError as error:
             raise UsageError(
                 f"cannot write the cache {self.folder}: {error.strerror or error}; set cache.root to a folder with "
-                f"{size / 1e9:.1f} GB free, or cache=none"
+                f"{amount(size)} free, or cache=none"
             ) from error
 
     def _is_complete(self) -> bool:
@@ -176,7 +176,7 @@ class CacheFolder:
             shutil.rmtree(remainder, ignore_errors=True)
         free = shutil.disk_usage(self.root).free
         if free < size:
-            raise OSError(None, f"it needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+            raise OSError(None, f"it needs {amount(size)}, and {amount(free)} are free")
         temporary = self.root / f".{self.folder.name}.{os.getpid()}"
         temporary.mkdir()
         try:

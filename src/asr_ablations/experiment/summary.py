@@ -60,7 +60,7 @@ def summarise(
         precision=fitter.precision,
         seed_streams={name: seed_of(cfg, name) for name in STREAMS},
         ranks=fitter.world_size,
-        launch_seconds=throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
+        launch_seconds=_since_launch(throughput.first_step),
         peak_memory_bytes=_peak_memory(fitter),
         seconds=record.phases,
         audio_hours_seen=throughput.audio_hours,
@@ -157,3 +157,11 @@ def _table(summary: Summary) -> Table:
         counts = [str(count) for count in (final.substitutions, final.deletions, final.insertions)]
         table.add_row(name, *sizes, *percents, *counts)
     return table
+
+
+def _since_launch(first_step: float) -> float | None:
+    """Seconds from the launch of an arm to its first step; None for a run that no launcher started."""
+    try:
+        return first_step - float(os.environ[LAUNCHED])
+    except (KeyError, ValueError):
+        return None

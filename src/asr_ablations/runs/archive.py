@@ -29,7 +29,8 @@ OF_RUN = (
 )  # fmt: skip
 LEFT_OUT_COLUMNS = ("audio", "offset", "duration")
 LARGEST = 2**28
-"""Bytes that an archive may hold: of one from elsewhere, few bytes may grow to any number."""
+"""Bytes that an archive may hold, and that unpacking may take: of one from elsewhere, few bytes may grow to any number.
+"""
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
 """A path of the machine, and the character before it."""
 
@@ -177,7 +178,7 @@ def _read(archive: Path) -> Files:
 
 
 def _unpressed(content: bytes) -> bytes:
-    press = lzma.LZMADecompressor(memlimit=LARGEST)  # else a head of some bytes asks for a dictionary of 1.5 GB
+    press = lzma.LZMADecompressor(memlimit=LARGEST)
     raw = press.decompress(content, max_length=LARGEST)
     if not press.eof:
         raise ValueError("it is cut, or too large")
@@ -187,6 +188,8 @@ def _unpressed(content: bytes) -> bytes:
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | PurePosixPath:
     place, target = PurePosixPath(member.name), PurePosixPath(member.linkname)
     inside = not place.is_absolute() and ".." not in place.parts and 2 <= len(place.parts) <= 3
+    if member.issparse():  # its holes are no bytes of the archive: they would be of the memory and of the disk
+        raise ValueError(f"{member.name!r} is sparse")
     if inside and member.isfile():
         content = tar.extractfile(member)
         assert content is not None

@@ -94,7 +94,10 @@ def override_text(value: object) -> str:
         return "{" + ",".join(f"{key}:{override_text(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, str):
         plain = PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf")
-        return value if plain else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if plain:
+            return value
+        # Hydra reads a backslash as itself, but for those before a quote, or before the end
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
     if isinstance(value, Sequence):
         return "[" + ",".join(map(override_text, value)) + "]"
     return str(value)
@@ -138,5 +141,9 @@ def name_in(overrides: Iterable[str]) -> str | None:
         key, _, text = word.partition("=")
         if key == OWN:
             quoted = text.startswith("'")
-            return text[1:-1].replace("\\'", "'").replace("\\\\", "\\") if quoted else text
+            return re.sub(r"((?:\\\\)*)(\\'|$)", _unescaped, text[1:-1]) if quoted else text
     return None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[1][: len(found[1]) // 2] + ("'" if found[2] else "")

@@ -7,7 +7,7 @@ from typing import Literal
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import UnreadableFileError, read_status
 from asr_ablations.runs.record import Status
-from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, of_the_system
+from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, is_limit, of_the_system
 from asr_ablations.tools.terminal import ignore_output
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
@@ -115,4 +115,4 @@ def ending(error: Exception) -> tuple[str, int] | None:
             return "", 1
         if (message := of_the_system(error)) is not None:
             return message, exit_code_of(error)
-    return (reason(error), 1) if is_lack_of_memory(error) else None
+    return (reason(error), 1) if is_lack_of_memory(error) or is_limit(error) else None

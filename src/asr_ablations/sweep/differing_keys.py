@@ -1,6 +1,6 @@
 """What the arms of a sweep differ in, said before the first one runs: later it would cost the runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -8,51 +8,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.comparison.arms import Arm, find_arm, find_baseline, group
-from asr_ablations.comparison.confounds import ConfoundedError, confounds, differing, find_factor
+from asr_ablations.comparison.confounds import (
+    ConfoundedError,
+    confounds,
+    differing,
+    find_factor,
+    replicated,
+    within,
+)
 from asr_ablations.comparison.declaration import Declaration, declaration
+from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
-from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.listed_arms import LIST, OWN
 from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord
 from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF
-
-
-def check_names(configs: Sequence[DictConfig]) -> None:
-    """Check the names in a sweep file's question against its arms: `compare` reads them once the runs are there, and
-    goes by the file as it was then.
-
-    Raises UsageError for a factor that is no key, and for an arm that is misspelt: a word that is near the name of an
-    arm and no option of the factor. An arm that is left out of this launch, or is another's, is no mistake.
-    """
-    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
-    declared = declaration(runs)
-    leaves = list(dict.fromkeys(leaf for run in runs for leaf in flatten(run.config)))
-    keys = [*{".".join(leaf.split(".")[: depth + 1]): None for leaf in leaves for depth in range(leaf.count(".") + 1)}]
-    for factor in declared.factor:
-        if factor not in keys:
-            near = get_close_matches(factor, keys, n=3)
-            raise UsageError(f"ablation.factor={factor}: there is no such key{_nearest(near)}")
-    if len(runs) < 2 or not (arms := _arms(runs, declared)):
-        return
-    options = [name for factor in declared.factor for name in _options(factor)]
-    spoken = [*(arm.name for arm in arms), *(choice for arm in arms for choice in arm.levels.values()), *options]
-    expected = [name for claim in declared.claims for name in claim.expected]
-    asked = {"baseline": [declared.baseline or ""], "published": [*declared.published], "expected": expected}
-    for key, names in asked.items():
-        for name in names:
-            known = find_arm(name, arms) is not None or name in spoken
-            if not known and name.isalpha() and (near := get_close_matches(name, spoken, n=3, cutoff=0.75)):
-                raise UsageError(f"ablation.{key}={name}: there is no such arm{_nearest(dict.fromkeys(near))}")
-
-
-def _nearest(words: Iterable[str]) -> str:
-    return f"; nearest: {', '.join(words)}" if words else ""
-
-
-def _options(group: str) -> list[str]:
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+from asr_ablations.tools.errors import UsageError, choices
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
@@ -75,6 +45,36 @@ def _beyond_the_factor(configs: Sequence[DictConfig]) -> list[str]:
         return []
     keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
     return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
+
+
+def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
+    """Raises UsageError where no declared factor varies though others do, and for a name of an arm that is nearly one
+    of the arms: `compare` would refuse it after the training. A name that no arm resembles is of an arm that is left
+    out here, or measured elsewhere.
+    """
+    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
+    declared = declaration(runs)
+    if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
+        return
+    differ = {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+    varied = [key for key in confounds(runs, declared.factor, differ) if not within(key, ["seed", "seeds", OWN])]
+    if varied and not any(within(key, declared.factor) for key in differ):
+        roots = list(dict.fromkeys(key.removesuffix("._target_") for key in varied))
+        raise choices("ablation.factor", ", ".join(declared.factor), f"what varies: {', '.join(roots[:5])}")
+    arms, _ = group(Records(runs, [], []), declared.factor, list(differ))
+    expected = [name for claim in declared.claims for name in claim.expected]
+    named = {"baseline": [declared.baseline or ""], "expected": expected, "published": list(declared.published)}
+    for key, names in named.items():
+        for name in names:
+            if name.isalpha() and find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
+                raise UsageError(f"ablation.{key}={name}: no arm is called so; nearest: {near}")
+
+
+def _nearest(name: str, arms: Sequence[Arm], factor: Sequence[str]) -> str:
+    """The arm whose name was likely meant; "" where the name is an option of the factor, or like no arm's."""
+    options = {option for root in factor if root in groups() for option in options_by_name(root)}
+    near = get_close_matches(name, [arm.name for arm in arms], n=1, cutoff=0.75)
+    return near[0] if near and name not in {*options, "none"} else ""
 
 
 def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:

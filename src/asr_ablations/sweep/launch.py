@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from hydra.utils import get_method
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.components.logger.wandb_run import sync_command
 from asr_ablations.config.plain_keys import check
@@ -39,14 +39,21 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
+def freeze(
+    configs: Sequence[DictConfig],
+    constant: Collection[str] | None = None,
+    check_all: Callable[[Sequence[DictConfig]], None] | None = None,
+) -> list[FrozenArm]:
     """Check every arm and write its config: edits after this change nothing.
 
-    constant: overrides that all arms of the sweep share. Raises UsageError for the first arm that is wrong.
+    constant: overrides that all arms of the sweep share; check_all: of the arms together. Raises UsageError for the
+    first arm that is wrong.
     """
     for cfg in configs:
         check(cfg)
     check_declarations(configs)
+    if check_all is not None:
+        check_all(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         _keep_previous(cfg, fingerprint)
@@ -62,7 +69,7 @@ def refuse_a_plan(configs: Sequence[DictConfig]) -> None:
     """
     for cfg in configs:
         check_arm(cfg)
-    if configs and configs[0].get("until") is not None:
+    if configs and OmegaConf.is_dict(until := configs[0].get("until")) and "_target_" in until:
         raise UsageError("until=verdict has a sweeper of its own: expected no hydra/sweeper beside it")
 
 

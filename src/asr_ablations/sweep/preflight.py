@@ -1,13 +1,16 @@
 """All arms of a sweep are checked before the first one starts: a wrong value shows now, and not at arm 7."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.declaration import parse
+from asr_ablations.comparison.failures import FailureRule
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.components.logger.wandb_run import (
     LOGGER,
@@ -17,11 +20,13 @@ from asr_ablations.components.logger.wandb_run import (
     mode,
     why_silent,
 )
+from asr_ablations.config.keys import unknown
 from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, choices
 
 
 @dataclass(frozen=True)
@@ -34,13 +39,29 @@ class Checked:
 
 def check_declarations(configs: Sequence[DictConfig]) -> None:
     """Raises UsageError for a question that `compare` would not understand once the runs are there."""
-    for cfg in configs:
-        if cfg.get("ablation") is not None:
-            node = cfg.ablation
-            declared = parse(OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node)
-            metric = find_metric(declared.metric or "wer")
-            for target in declared.targets:
-                metric.check_target(target)
+    contents = [content for cfg in configs if isinstance(content := OmegaConf.to_container(cfg, resolve=True), dict)]
+    keys = {str(key): value for content in contents for key, value in content.items()}
+    known = [*keys, *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()}))]
+    for node, test, validation in {json.dumps(_asked(content)): _asked(content) for content in contents}.values():
+        if node is None:
+            continue
+        declared = parse(node)
+        metric = find_metric(declared.metric or "wer")
+        FailureRule.parse(declared.failed)
+        for root in declared.factor:
+            if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in known):
+                raise UsageError(f"ablation.factor={root}: {str(unknown(root, keys)).partition(': ')[2]}")
+        for target in declared.targets:
+            if not 0 < target <= (1 if metric.is_rate else math.inf):
+                raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
+        if declared.set is not None and test and declared.set not in (sets := [*test, *(validation or [])]):
+            raise choices("ablation.set", declared.set, sets)
+
+
+def _asked(content: dict[Any, Any]) -> tuple[Any, Any, Any]:
+    """The declaration of a config, and its test and validation sets."""
+    data = content.get("data") or {}
+    return content.get("ablation"), data.get("test"), data.get("validation")
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -142,8 +143,11 @@ def context() -> ForkServerContext:
 def _start(process: BaseProcess) -> None:
     """Start it, and its server before it where there is none, without which nothing is known of the arms."""
     resource_tracker.ensure_running()  # the server would start it, and let the signals in again
-    with held_back():
-        process.start()
+    try:
+        with held_back():
+            process.start()
+    except EOFError as error:
+        raise MemoryError("the server that starts the arms has ended: see ulimit -a for limits") from error
 
 
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
@@ -171,16 +175,19 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
 def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
-    """Runs in the new process."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+    """Runs in the new process. Nothing is printed of a result that nobody waits for any more, as after a Ctrl-C."""
     from asr_ablations.runs.process import follow_launcher
 
     os.environ[LAUNCHER] = launcher
     follow_launcher()
-    try:
-        connection.send(function(argument))
-    except Exception as error:
-        connection.send(error)
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+        try:
+            connection.send(function(argument))
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            connection.send(error)
 
 
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.files import read_json, write
+from asr_ablations.tools.files import named, read_json, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -216,7 +216,8 @@ def _write_chapters(job: Job, speaker: int, folder: Path) -> Totals:
             chapter.mkdir(parents=True)
             transcripts[chapter] = []
         identifier = f"{speaker}-{chapter.name}-{number % UTTERANCES_PER_CHAPTER:04d}"
-        soundfile.write(chapter / f"{identifier}.flac", samples, SAMPLE_RATE, subtype="PCM_16")
+        with named(path := chapter / f"{identifier}.flac"):
+            soundfile.write(path, samples, SAMPLE_RATE, subtype="PCM_16")
         transcripts[chapter].append(f"{identifier} {sentence.upper()}\n")
         digest.update(samples.tobytes() + sentence.encode())
         seconds += len(samples) / SAMPLE_RATE

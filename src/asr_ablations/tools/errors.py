@@ -6,6 +6,10 @@ from importlib.util import find_spec
 
 DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The disk is full, or fails: no mistake in what was typed."""
+NAMELESS = (*DEVICE_ERRORS, errno.EROFS, errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""Errors of the system that say enough without a file: no locks, and limits of files and processes, too."""
+LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
+"""Words of libraries' errors for a limit of the system's."""
 
 
 class UsageError(ValueError):
@@ -22,14 +26,14 @@ def of_the_system(error: OSError) -> str | None:
     """The file and what the system says of it, in one line; None for an error that names neither file nor device, which
     is one of ours.
     """
-    if error.strerror is None or (error.filename is None and error.errno not in DEVICE_ERRORS):
+    if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def exit_code_of(error: OSError) -> int:
     """1 where the machine is at fault, 2 where what was typed is: a folder that cannot be written to."""
-    return 1 if error.errno in DEVICE_ERRORS else 2
+    return 1 if error.errno in DEVICE_ERRORS or error.filename is None else 2
 
 
 class Stopped(BaseException):
@@ -45,8 +49,21 @@ class Stopped(BaseException):
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error means too little memory: it comes under a dozen names."""
-    words = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc")
+    # the first is the dynamic linker's, of a library that does not fit into the address space
+    words = (
+        "failed to map segment",
+        "out of memory",
+        "can't allocate memory",
+        "cannot allocate memory",
+        "not enough memory",
+        "std::bad_alloc",
+    )
     return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
+
+
+def is_limit(error: BaseException) -> bool:
+    """Return whether an error means that a limit of the system's is reached, by the words of the library."""
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
 BROUGHT_BY = {"pyctcdecode": "decode"}

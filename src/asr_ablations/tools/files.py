@@ -47,9 +47,28 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):  # where `path` lies in no folder
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is None and re.search(r"requested and \d+ written", str(error)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # NumPy's words for it
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             error.filename = str(path)  # nobody knows the temporary name; a full disk comes without any
         raise
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Gives an error of the system that names no file, as a full disk, the name of this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def amount(size: float) -> str:
+    """A number of bytes for people: 17.5 kB."""
+    unit, letters = next(((10**n, u) for n, u in ((9, "GB"), (6, "MB"), (3, "kB")) if size >= 10**n), (1, "bytes"))
+    return f"{size / unit:.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
 
 
 def write(path: Path, text: str) -> None:

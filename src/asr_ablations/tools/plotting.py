@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.files import Json, named
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
 """Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
@@ -116,5 +116,6 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """<folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
     paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
     for kind, path in paths.items():
-        figure.savefig(path, **FORMATS[kind])
+        with named(path):
+            figure.savefig(path, **FORMATS[kind])
     return list(paths.values())

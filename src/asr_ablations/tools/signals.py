@@ -13,11 +13,11 @@ STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Processes that start in this block get no SIGTERM and no SIGHUP. A signal to the whole group, from `timeout` or a
-    closed terminal, would end the starter of arms before the arms, which then count as dead. The starter still ends
-    with this process, and holds back SIGINT by itself.
+    """Processes that start in this block get no signal that asks them to stop. One to the whole group, from `timeout`
+    or a closed terminal, would end the starter of arms before the arms, which then count as dead, and a Ctrl-C while it
+    imports would print its traceback. The starter still ends with this process.
     """
-    with _mask(signal.SIG_BLOCK, signal.SIGTERM, signal.SIGHUP):
+    with _mask(signal.SIG_BLOCK, *STOPPING):
         yield
 
 

@@ -52,16 +52,14 @@ class ProcessesLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from asr_ablations.sweep import launch
-        from asr_ablations.sweep.differing_keys import check_names, print_differences
+        from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
 
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         launch.refuse_a_plan(configs)
-        launch.check_declarations(configs)
-        declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
-        if declared:
-            check_names(configs)
         assert self.config is not None
-        arms = launch.freeze(configs, list(self.config.hydra.overrides.task))
+        declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
+        constant = list(self.config.hydra.overrides.task)
+        arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
         if declared:
             print_differences(configs)
         if configs and configs[0].get("plan"):

@@ -1,12 +1,17 @@
 """The server: its answers, and its page with a microphone."""
 
 import asyncio
+import errno
 import io
 import os
 import re
 import shutil
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +22,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from asr_ablations.transcription.server import application as server_module
 from asr_ablations.transcription.server.application import application
 from tests.helpers.interpreter import start
 
@@ -150,6 +156,77 @@ def test_an_upload_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     assert answer(receive, monkeypatch) == 408
+
+
+@contextmanager
+def quick(monkeypatch: pytest.MonkeyPatch, recognise: Any) -> Iterator[int]:
+    """Yield the port of a server with short limits, which must end within a second or two of being told to."""
+    monkeypatch.setattr(server_module, "HEADER_SECONDS", 0.5)
+    app = application(recognise, megabytes=1, minutes=1)
+    server = server_module.Server(server_module.configuration(app, end_seconds=1))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_connections_that_say_nothing_or_a_letter_at_a_time_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick(monkeypatch, lambda recordings: iter([])) as port:
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(70)]
+        for connection in slow[::2]:
+            connection.sendall(b"GET / HT")
+        assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200  # beside them
+        assert [connection.recv(100) for connection in slow] == [b""] * 70
+        for connection in slow:
+            connection.close()
+
+
+def test_of_many_uploads_as_many_as_may_wait_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST", 4)
+    monkeypatch.setattr(server_module, "_transcribe", lambda *_: time.sleep(0.2) or {"text": "ok"})
+    with quick(monkeypatch, None) as port, ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: post(f"http://127.0.0.1:{port}", b"RIFF"), range(20)))
+        later = [response for response in answers if response.status_code == 503]
+        assert {response.status_code for response in answers} == {200, 503}
+        assert len(answers) - len(later) >= 4
+        assert {response.headers["Retry-After"] for response in later} == {"10"}
+        assert post(f"http://127.0.0.1:{port}", b"RIFF").status_code == 200
+
+
+def test_a_stuck_upload_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick(monkeypatch, lambda recordings: iter([])) as port:
+        stuck = socket.create_connection(("127.0.0.1", port))
+        head = "POST /transcribe HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+        stuck.sendall(f"{head}Content-Length: 1000\r\n\r\nxx".encode())
+        time.sleep(0.5)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 20
+    stuck.close()
+
+
+def test_a_full_disk_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(server_module, "_save", full)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x"}
+
+    assert answer(receive, monkeypatch) == 507
+
+
+def test_connections_without_a_file_handle_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    handle, loop = server_module._say_once(), asyncio.new_event_loop()
+    for _ in range(1000):
+        handle(loop, {"exception": OSError(errno.EMFILE, "Too many open files")})
+    loop.close()
+    assert capsys.readouterr().err == "Too many open files: connections wait until others end\n"
 
 
 OPTIONS = [

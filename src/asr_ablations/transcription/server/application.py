@@ -1,12 +1,14 @@
 """The page and its one request: a recording is sent, its transcript is returned."""
 
 import asyncio
+import errno
 import socket
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -14,6 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from omegaconf import DictConfig
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
@@ -34,6 +37,12 @@ HEADERS = {
 }
 UPLOAD_SECONDS = 120.0
 """Time for a recording to arrive."""
+HEADER_SECONDS = 10.0
+"""Time for the head of a request to arrive; a connection that says nothing, or a letter at a time, is closed then."""
+END_SECONDS = 10
+"""Time that a server that is to end leaves its requests."""
+RETRY_SECONDS = 10
+"""Time after which a client that found the queue full may ask again."""
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -47,6 +56,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     recogniser_lock = asyncio.Lock()
+    waiting: set[Request] = set()
 
     @app.middleware("http")
     async def headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -67,6 +77,20 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     async def transcribe(request: Request) -> dict[str, object]:
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
+        if len(waiting) >= MOST:
+            later = {"Retry-After": str(RETRY_SECONDS)}
+            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
+        waiting.add(request)
+        try:
+            return await answer(request)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EROFS):
+                raise
+            raise HTTPException(507, "this machine has no room for the recording") from error
+        finally:
+            waiting.discard(request)
+
+    async def answer(request: Request) -> dict[str, object]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "recording"
             try:
@@ -122,7 +146,57 @@ HOST = "127.0.0.1"
 """The loopback address: there is no login, so no other machine may reach the page."""
 
 MOST = 64
-"""Requests at a time; others are answered with 503."""
+"""Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
+CONNECTIONS = 1024
+"""Connections at a time."""
+
+
+class Patience(H11Protocol):
+    """A connection that is closed where no request begins in time, the next one on it included."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._answered: object = None
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._answered = self.cycle
+        self._deadline.cancel()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is self._answered and not self.transport.is_closing():
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """A server that does not print a traceback for each connection that finds no free file handle."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(_say_once())
+        await super().startup(sockets)
+
+
+def _say_once() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    said: set[int] = set()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif error.errno not in said:
+            said.add(error.errno)
+            print(f"{error.strerror}: connections wait until others end", file=sys.stderr, flush=True)
+
+    return handle
 
 
 def serve(cfg: DictConfig) -> None:
@@ -131,8 +205,20 @@ def serve(cfg: DictConfig) -> None:
     with _listen(cfg.port) as listener:
         app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, limit_concurrency=MOST)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(configuration(app)).run(sockets=[listener])
+
+
+def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Config:
+    """The limits of the server."""
+    return uvicorn.Config(
+        app,
+        http=Patience,
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=end_seconds,
+        backlog=MOST,
+    )
 
 
 def _listen(port: int) -> socket.socket:
