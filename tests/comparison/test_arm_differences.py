@@ -146,9 +146,13 @@ def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytes
 )
 def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation: str, message: str) -> None:
     configs = [compose(f"rnn={name}", f"ablation={ablation}") for name in ("lstm", "gru")]
-    with pytest.raises(UsageError, match=message):
+
+    def check() -> None:
         check_declarations(configs)
         refuse_misspelt(configs)
+
+    with pytest.raises(UsageError, match=message):
+        check()
 
 
 @pytest.mark.parametrize(
