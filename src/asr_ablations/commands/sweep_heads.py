@@ -28,8 +28,10 @@ TO_GIVE = {"run": "<folder of runs>"} | dict.fromkeys(
 )
 """Keys that a command must give where a sweep file leaves them open, and what stands for their value."""
 
-DEFAULT_RUN = (216, 630)
-"""Seconds of `make train` on two cores of an AMD EPYC: docs/results.md, and by plan=true on a day with other work."""
+DEFAULT_RUN = (134, 754)
+"""Seconds of `make train` on two cores of an Intel Xeon: with nothing else on the machine, and with four times as much
+other work as cores (docs/results.md).
+"""
 
 DEFAULT_SPEECH = 2 * 6
 """Hours of speech that it trained on."""
@@ -129,7 +131,7 @@ def _estimates(cfg: DictConfig, trainings: Sequence[Training], times: float) -> 
         hours = [seconds * speech / DEFAULT_SPEECH / 3600 for seconds in DEFAULT_RUN]
         clocks = " to ".join(f"{seconds // 60}:{seconds % 60:02d}" for seconds in DEFAULT_RUN)
         yield (
-            f"That much of the default run{shared} takes {_hours(hours)} on two cores of an AMD EPYC, at {clocks} "
+            f"That much of the default run{shared} takes {_hours(hours)} on two cores of an Intel Xeon, at {clocks} "
             "minutes for each."
         )
     if all(one.data == "AN4" for one in trainings):
