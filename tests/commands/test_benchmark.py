@@ -213,7 +213,8 @@ def test_several_benchmarks_stand_side_by_side(corpora, tmp_path):
     options = ["benchmark=loop", "benchmark.steps=2", "benchmark.pairs=1", "rnn=lstm,gru"]
     done = expect(0, run(["src/benchmark.py", "-m", *options, *SHRUNKEN], corpora, tmp_path))
     assert len(run_folders(tmp_path)) == 2
-    shown = expect(0, run(["src/compare.py", str(run_folders(tmp_path)[0].parent)], corpora, tmp_path))
+    compare = ["src/compare.py", str(run_folders(tmp_path)[0].parent)]
+    shown = expect(0, python(compare, clean_environment(corpora, tmp_path)))
     for output in (done.stdout, shown.stdout):
         assert "value rnn=gru" in output
         assert "comparison/report.md" in output

@@ -55,7 +55,12 @@ def test_other_commands_are_targets_of_the_makefile():
     assert OTHER
     for line in OTHER:
         command, target = line.split()[:2]
-        assert command == "make"
+        if command == "asr-ablations":
+            assert (REPOSITORY / "src" / f"{target}.py").exists(), line
+            continue
+        if line.startswith(("git clone", "cd ")):  # a first installation
+            continue
+        assert command == "make", line
         assert re.search(rf"^{target}:.*##", makefile, flags=re.MULTILINE), line
 
 

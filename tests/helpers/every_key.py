@@ -39,7 +39,7 @@ from yaml import YAMLError
 
 from tests.helpers.support import CONF, another, compose, defaults, group_options, tiny_overrides
 
-SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=2", "dropout=0.1")
+SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=2", "dropout=0.1", "init=xavier")
 GLOBAL = "# @package _global_"
 GUESS = object()
 BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}

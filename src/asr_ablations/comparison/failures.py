@@ -7,7 +7,6 @@ from typing import Literal
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.distributions import binomial_interval
 from asr_ablations.tools.errors import UsageError
 
 MEDIANS = 1.5
@@ -71,6 +70,8 @@ def missed(runs: int, rate: float = 0.1) -> float:
 
 def counts_text(arms: Sequence[tuple[str, int, int]]) -> str:
     """Failed runs with Clopper and Pearson's exact interval (1934). arms: name, failed runs, all runs."""
+    from asr_ablations.statistics.distributions import binomial_interval  # scipy: a sweep checks its rule without it
+
     texts = []
     for name, failed, runs in arms:
         low, high = binomial_interval(failed, runs)

@@ -56,15 +56,20 @@ def _looks_finished(cfg: DictConfig) -> bool:
 
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:
-    """The runs of this config that have a folder, whatever their data."""
+    """The runs of this config that have a folder, whatever their data and their name."""
     without_data = Run(cfg)
-    for folder in without_data.folder.parent.glob(f"{without_data.name}-{'?' * len(without_data.id)}"):
+    by_data: dict[str, Run] = {}
+    for folder in without_data.folder.parent.glob(f"*-{'?' * len(without_data.id)}"):
         try:
             recorded = read_environment(folder).data_fingerprint
         except (FileNotFoundError, UnreadableFileError):
             continue
-        if recorded is not None and (earlier := Run(cfg, recorded)).folder == folder:
-            yield earlier
+        if recorded is None:
+            continue
+        if recorded not in by_data:
+            by_data[recorded] = Run(cfg, recorded)
+        if by_data[recorded].folder == folder:
+            yield by_data[recorded]
 
 
 def _has_result(run: Run) -> bool:
