@@ -61,7 +61,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, 
 
 
 def test_help_helps(tmp_path):
-    for script, key in (("evaluate", "untrained"), ("lm", "lm")):
+    for script, key in (("evaluate", "untrained"), ("lm", "sweep=language_models")):
         done = expect(0, command(f"src/{script}.py", "--help", folder=tmp_path))
         assert f"python src/{script}.py" in done.stdout
         assert key in expect(0, command(f"src/{script}.py", "--help", "keys", folder=tmp_path)).stdout
