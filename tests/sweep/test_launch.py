@@ -432,7 +432,7 @@ def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int
 class TimedProcess:
     """Ends after so many looks at it, each of which takes a second of its arm."""
 
-    begun, failure, memory_kills = True, None, 0
+    begun, failure, memory_kills, place = True, None, 0, ""
 
     def __init__(self, looks: int) -> None:
         self.looks, self.seconds = looks, 0.0
@@ -448,6 +448,8 @@ class TimedProcess:
 class TimedPlaces:
     """So many places; an arm takes as long as its name says."""
 
+    detach = False
+
     def __init__(self, places: int) -> None:
         self.places, self.running, self.started = places, 0, []
 
@@ -460,6 +462,8 @@ class TimedPlaces:
 
     def free(self, arm: FrozenArm) -> None:
         self.running -= 1
+
+    def left(self) -> None: ...
 
 
 @pytest.mark.parametrize(
