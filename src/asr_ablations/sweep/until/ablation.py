@@ -162,6 +162,8 @@ class Ablation:
             ]
             if not left:
                 return
+            for arm, _ in left:  # another launcher's run finds its folder by its identity, and would call it otherwise
+                arm.folder.mkdir(parents=True, exist_ok=True)
             self.start([arm for arm, _ in left], [words for _, words in left])
         lacking = [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
         if lacking:
