@@ -159,7 +159,8 @@ class Knob:
     def _words(self, places: Path, option: str) -> list[str]:
         own_data = option.startswith("data=") and option != "data=librispeech"
         data = [option] if own_data else tiny_overrides(places / "tones")
-        words = [*data, *SMALL, *([option] if option and not own_data else []), *_besides(option)]
+        small = [word for word in SMALL if not (self.option.startswith("init=") and word.startswith("init="))]
+        words = [*data, *small, *([option] if option and not own_data else []), *_besides(option)]
         return _last_of_each(_placed(word, places) for word in (*words, *self.case.beside))
 
 
