@@ -27,7 +27,7 @@ SECONDS = 2.0
 ANSWER = 60
 """Seconds that a command of Slurm's has."""
 BEFORE_THE_LIMIT = int(GRACE) + 60
-"""Seconds before its time limit at which a job is told; Slurm looks at limits once a minute."""
+"""Seconds before its time limit at which a job gets its signal; Slurm looks at limits once a minute."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM

@@ -47,7 +47,7 @@ def speakers_and_units(
     for ids without a speaker in the table, or by the pattern.
     """
     speakers = _known(ids, spoken, files, table, pattern)
-    units = _told("unit", ids, spoken, files)
+    units = _recorded("unit", ids, spoken, files)
     if table is None and pattern is None and all(units.values()):
         return {id_: {"speaker": speakers[id_], "unit": units[id_]} for id_ in ids}
     unknown = [id_ for id_ in ids if not speakers[id_]]
@@ -75,19 +75,19 @@ def _known(
         return {id_: table[id_] for id_ in ids}
     if pattern is not None:
         return speakers_of(ids, pattern, "--speaker-of")
-    return _told("speaker", ids, spoken, files)
+    return _recorded("speaker", ids, spoken, files)
 
 
-def _told(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]) -> dict[str, str]:
+def _recorded(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]) -> dict[str, str]:
     """The speaker or the unit of each utterance, as the references say it, or the first of the files that name any."""
-    told: dict[str, str] = dict.fromkeys(ids, "")
+    recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
         if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
             for id_ in ids:
-                told[id_] = told[id_] or (getattr(entries[id_], name) if id_ in entries else "")
-            if all(told.values()):
+                recorded[id_] = recorded[id_] or (getattr(entries[id_], name) if id_ in entries else "")
+            if all(recorded.values()):
                 break
-    return told
+    return recorded
 
 
 def _proposal(ids: Sequence[str]) -> str:
