@@ -239,6 +239,28 @@ def test_the_interval_over_utterances_is_kaldis_but_for_students_t(pair: bool) -
     assert ours.half_width == pytest.approx(wider * half, rel=0.03)
 
 
+def test_a_lone_system_has_kaldis_interval_too() -> None:
+    comparison = compared({"base": 0.15}, 1, Scoring())
+    (alone,) = comparison.lone_rates
+    rows = comparison.arms[0].runs[0].utterances
+    errors = np.array([r["substitutions"] + r["deletions"] + r["insertions"] for r in rows], float)
+    theirs, half = compute_wer_bootci(errors, np.array([row["words"] for row in rows], float))
+    assert alone.rate.value == pytest.approx(theirs, abs=0.05 * half)
+    assert (alone.rate.high - alone.rate.low) / 2 == pytest.approx(1.030 * half, rel=0.03)
+    assert "at 95 %; one system, of which alone it speaks, 60 utterances; speakers unknown" in alone.sentence
+
+
+def test_seeds_of_a_lone_arm_add_their_noise_to_its_interval() -> None:
+    comparison = compared({"base": 0.15}, 3)
+    (alone,) = comparison.lone_rates
+    rates = [run.value("test", "wer") for run in comparison.runs]
+    seeds = np.std(rates, ddof=1) / np.sqrt(3)
+    assert alone.rate.value == pytest.approx(np.mean(rates))
+    assert (alone.rate.high - alone.rate.low) / 2 > 1.96 * seeds
+    assert "3 seeds, 10 speakers)" in alone.sentence
+    assert not compared({"base": 0.15, "mine": 0.10}, 3).lone_rates
+
+
 def test_many_utterances_take_the_linearised_ratio_in_place_of_draws() -> None:
     """10,000 draws of 3,000 units are 240 MB. The two standard errors agree within the noise of the draws."""
     generator = np.random.default_rng(0)

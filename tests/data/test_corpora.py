@@ -101,6 +101,30 @@ def test_a_fold_that_there_is_not_is_one_line(keys: dict[str, int], line: str) -
         component("data", "an4", root=str(shared_data("an4")), **keys).read("test")
 
 
+def test_speechocean762_is_read_from_its_kaldi_directories() -> None:
+    """README of the shared data, which has a directory dev: 1,668, 298, 1,841 sentences of 100, 18, 109 speakers."""
+    root = shared_data("speechocean762")
+    corpus = component("data", "speechocean762", root=str(root), held_out=None)
+    corpus.prepare()
+    sets = {name: corpus.read(name) for name in ("train", "dev", "test")}
+    speakers = {name: {u.speaker for u in utterances} for name, utterances in sets.items()}
+    assert {name: (len(sets[name]), len(speakers[name])) for name in sets} == {
+        "train": (1668, 100), "dev": (298, 18), "test": (1841, 109),
+    }  # fmt: skip
+    assert len(set.union(*speakers.values())) == 227
+    assert next(iter(sets["train"])).text == "mike likes the white one"
+    assert not any(u.fault for utterances in sets.values() for u in utterances)
+
+
+def test_speechocean762_holds_training_speakers_out() -> None:
+    corpus = component("data", "speechocean762", root=str(shared_data("speechocean762")), held_out=15)
+    speakers = {name: {u.speaker for u in corpus.read(name)} for name in ("train", "dev", "test")}
+    assert [len(each) for each in speakers.values()] == [85, 15, 109]
+    assert len(set.union(*speakers.values())) == 209
+    with pytest.raises(UsageError, match=r"data\.held_out=100: expected 1 to 99, of 100 speakers"):
+        component("data", "speechocean762", root=str(shared_data("speechocean762")), held_out=100).read("dev")
+
+
 def test_the_train_split_may_be_several_folders(tiny_corpus: Path) -> None:
     corpus = librispeech(tiny_corpus, train=["train", "dev"], validation=["dev"], test=["test"])
     corpus.prepare()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 
 from asr_ablations.data import download as module
 from asr_ablations.data.download import download, fetch, unpack
@@ -323,3 +324,27 @@ def test_an_archive_of_something_else_is_reported(tiny_corpus: Path, tmp_path: P
     path.write_bytes(archive(tiny_corpus / "test", "other"))
     with pytest.raises(UsageError, match="no folder LibriSpeech/s"):
         unpack(path, "LibriSpeech", ["s"], tmp_path)
+
+
+def test_speechocean762_comes_with_the_folder_of_its_audio(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
+    """The archive has Kaldi directories whose wav.scp names files below WAVE."""
+    made = tmp_path / "source" / "speechocean762"
+    source = component("data", "an4", root=str(tiny_corpus), held_out=1)
+    for split, utterances in (("train", [*source.read("train"), *source.read("dev")]), ("test", source.read("test"))):
+        component("data", "speechocean762", root=str(made)).write(split, utterances)
+        table = (made / split / "wav.scp").read_text()
+        for u in utterances:
+            (made / "WAVE" / f"SPEAKER{u.speaker}").mkdir(parents=True, exist_ok=True)
+            soundfile.write(made / "WAVE" / f"SPEAKER{u.speaker}" / f"{u.id}.WAV", *soundfile.read(u.audio))
+            table = table.replace(str(u.audio.resolve()), f"WAVE/SPEAKER{u.speaker}/{u.id}.WAV")
+        (made / split / "wav.scp").write_text(table)
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as tar:
+        tar.add(made, "speechocean762")
+    server.files = {"speechocean762.tar.gz": written.getvalue()}
+    download = {"address": server.address, "md5": {}}
+    corpus = component("data", "speechocean762", root=str(tmp_path / "root"), held_out=1, download=download)
+    corpus.fetch()
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "test", "WAVE"}
+    assert sorted(u.text for u in corpus.read("test")) == sorted(u.text for u in source.read("test"))
+    assert [u.fault for split in ("train", "dev", "test") for u in corpus.read(split) if u.fault] == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.contrast import ALPHA
 from asr_ablations.comparison.metrics import (
     LOSS,
     METRICS,
@@ -17,11 +18,15 @@ from asr_ablations.comparison.metrics import (
     validation_set,
     validation_values,
 )
+from asr_ablations.comparison.samples import measure_set
+from asr_ablations.comparison.verdict import speakers_text
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.sweep_history import logarithmic
 from asr_ablations.statistics.distributions import variance_ratio_interval
+from asr_ablations.statistics.estimate import contrast_estimate, paired_estimate
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.statistics.power import FixedLength
 from asr_ablations.statistics.sample import Correlation, Sample, Spread, describe, spearman
 
 
@@ -50,6 +55,44 @@ def descriptions(arms: Sequence[Arm]) -> list[Description]:
         for name in measured_sets(LOSS, arms[0].runs)
         if len(values := final_values(arms[0], name, metric)) > 1
     ]
+
+
+@dataclass(frozen=True)
+class ArmRate:
+    """The error rate of an arm on a test set, a fraction, with its 95 % interval over seeds and speakers."""
+
+    arm: str
+    set: str
+    metric: Metric
+    rate: Range
+    sentence: str
+
+
+def lone_rates(arms: Sequence[Arm], sets: Sequence[str], metric: Metric) -> list[ArmRate]:
+    """The rate of a comparison's only arm on each set; empty where there are more arms, or no utterances.
+
+    The interval is Student's t: over seeds and speakers, and of one system over speakers alone.
+    """
+    if len(arms) != 1 or not metric.is_rate:
+        return []
+    (arm,), found = arms, []
+    for name in sets:
+        sample = measure_set(arms, arm, name, metric.name).samples.get(arm.name)
+        if sample is None or sample.errors is None:
+            continue
+        several = len(sample.rates) > 1
+        estimate = contrast_estimate([(1.0, sample)]) if several else paired_estimate([(1.0, sample)])
+        if estimate is None or not math.isfinite(half := FixedLength().half_width(estimate, ALPHA)):
+            continue
+        rate = Range(estimate.value, estimate.value - half, estimate.value + half)
+        ends = f"{metric.text(rate.low)} to {metric.text(rate.high)} at 95 %"
+        models = f"{len(sample.rates)} seeds" if several else "one system, of which alone it speaks"
+        sentence = (
+            f"{arm.name}: {metric.text(rate.value)} % {metric.label} on {name} "
+            f"({ends}; {models}, {speakers_text(estimate)})"
+        )
+        found.append(ArmRate(arm.name, name, metric, rate, sentence))
+    return found
 
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:

@@ -9,6 +9,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim
 from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.derived_tables import (
+    ArmRate,
     Description,
     Gradients,
     Hyperparameter,
@@ -17,10 +18,12 @@ from asr_ablations.comparison.derived_tables import (
     descriptions,
     gradients,
     hyperparameters,
+    lone_rates,
     loss_against_wer,
     noise_sources,
 )
 from asr_ablations.comparison.evidence import UNDECLARED, Evidence
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import TableRow
 from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
@@ -128,6 +131,10 @@ class Comparison:
     @cached_property
     def one_arm(self) -> list[Description]:
         return descriptions(self.arms)
+
+    @cached_property
+    def lone_rates(self) -> list[ArmRate]:
+        return lone_rates(self.arms, self.sets, find_metric(self.metric))
 
     @cached_property
     def noise_sources(self) -> list[NoiseSource]:

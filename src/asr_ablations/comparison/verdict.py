@@ -9,7 +9,7 @@ from asr_ablations.comparison.contrasts import has_learned
 from asr_ablations.comparison.failures import counts_text, missed
 from asr_ablations.comparison.metrics import Metric, find_metric, margin_text
 from asr_ablations.statistics.distributions import fisher
-from asr_ablations.statistics.estimate import ONE_SPEAKER, UNKNOWN
+from asr_ablations.statistics.estimate import ONE_SPEAKER, UNKNOWN, Estimate
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.sample import SPEAKERS
 
@@ -217,21 +217,22 @@ def _extent(contrast: Contrast) -> str:
     else:
         models = f"{' and '.join(map(str, counts))} seed{'s' if counts[-1] > 1 else ''}"
     trimmed = ", typical runs by trimmed means" if estimate.trimmed else ""
+    return f"{models}{trimmed}, {speakers_text(estimate)}"
+
+
+def speakers_text(estimate: Estimate) -> str:
+    """The number of speakers, or other units, behind an estimate."""
     if not estimate.speakers:
-        speakers = (
-            "speakers left out, since there are no utterances"
-            if not estimate.paired
-            else "each with speakers of its own"
+        return (
+            "each with speakers of its own" if estimate.paired else "speakers left out, since there are no utterances"
         )
-    elif estimate.unit == ONE_SPEAKER:
-        speakers = "one speaker, whose utterances stand in for speakers"
-    elif estimate.unit in UNKNOWN:
-        speakers = f"{estimate.speakers} {estimate.unit}; {UNKNOWN_SPEAKERS}"
-    else:
-        speakers = f"{estimate.speakers} {estimate.unit}"
-        if estimate.effective < FEW * estimate.speakers:
-            speakers = f"{speakers}, which count as {estimate.effective:.0f}, since few carry the errors"
-    return f"{models}{trimmed}, {speakers}"
+    if estimate.unit == ONE_SPEAKER:
+        return "one speaker, whose utterances stand in for speakers"
+    count = f"{estimate.speakers} {estimate.unit}"
+    if estimate.unit in UNKNOWN:
+        return f"{count}; {UNKNOWN_SPEAKERS}"
+    few = estimate.effective < FEW * estimate.speakers
+    return f"{count}, which count as {estimate.effective:.0f}, since few carry the errors" if few else count
 
 
 UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow where one speaker has several"

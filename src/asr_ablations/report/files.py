@@ -69,6 +69,7 @@ def as_json(comparison: Comparison) -> dict[str, object]:
         "equal": comparison.equal_cost,
         "epochs": [asdict(times) for times in comparison.epochs],
         "noise_sources": [asdict(row) for row in comparison.noise_sources],
+        "lone_rates": [asdict(lone) for lone in comparison.lone_rates],
         "one_arm": [asdict(description) for description in comparison.one_arm],
         "loss_against_wer": [asdict(each) for each in comparison.loss_against_wer],
         "gradient_norm": [asdict(row) for row in comparison.gradients],

@@ -28,6 +28,7 @@ def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     all_sections = [
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
+        Section("Error rate of the arm", lines=[lone.sentence for lone in comparison.lone_rates]),
         Section("Arms", ["arm", "changes"], [[arm, changes] for arm, changes in comparison.changes.items()]),
         Section("Keys that differ", lines=[difference.text for difference in comparison.differences]),
         looks_section(comparison),

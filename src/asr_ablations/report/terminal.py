@@ -31,6 +31,8 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
     _paragraph(console, comparison.question or comparison.title, style="bold")
     for verdict in comparison.answer:
         _paragraph(console, verdict.sentence, indent="  ", style=VERDICT_STYLES.get(verdict.outcome, ""))
+    for lone in comparison.lone_rates:
+        _paragraph(console, lone.sentence, indent="  ")
     console.print()
     if (tried := search_section(comparison)).rows:
         narrow = Table(box=None, padding=(0, 1, 0, 0))

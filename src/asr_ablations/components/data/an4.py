@@ -52,7 +52,7 @@ class AN4(Folders):
         utterances = self._of_fold(split == "test") if self.fold is not None else self._published(split == "test")
         if split == "test":
             return utterances
-        development = self._development_speakers(utterances)
+        development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def place(self, split: str) -> tuple[object, ...] | None:
@@ -74,11 +74,16 @@ class AN4(Folders):
         own = {speaker for number, speaker in enumerate(speakers) if number % self.folds == self.fold}
         return [u for u in utterances if (u.speaker in own) == tested]
 
-    def _development_speakers(self, utterances: list[Utterance]) -> set[str]:
-        speakers = {u.speaker for u in utterances if not u.fault}
-        if not 1 <= self.held_out < len(speakers):
-            raise choices("data.held_out", self.held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
-        return set(_dealt(speakers)[: self.held_out])
+
+def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[str]:
+    """Training speakers that make the development set, chosen by a hash of their names: more held_out adds to fewer.
+
+    Raises UsageError unless training speakers are left.
+    """
+    speakers = {u.speaker for u in utterances if not u.fault}
+    if not 1 <= held_out < len(speakers):
+        raise choices("data.held_out", held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
+    return set(_dealt(speakers)[:held_out])
 
 
 def _dealt(speakers: set[str]) -> list[str]:

@@ -4,7 +4,7 @@ https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such dire
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
@@ -33,48 +33,58 @@ class Kaldi(Paths):
                     )
 
     def find(self, split: str) -> list[Utterance]:
-        folder = self.root / self.paths[split]
-        recordings = {id_: self._audio(folder, id_, path) for id_, path in _table(folder / "wav.scp").items()}
-        texts = _table(folder / "text")
-        entries(folder)  # whether there are segments and utt2spk is a part of what was read
-        speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
-        if not (segments := _segments(folder, recordings)):
-            raise UsageError(f"no utterances in {folder}")
-        utterances = []
-        for id_, (recording, start, end) in segments.items():
-            if recording not in recordings:
-                utterances.append(
-                    faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp")
-                )
-                continue
-            text = normalise(texts.pop(id_, ""))
-            if not (math.isfinite(start) and start >= 0 and end > start):
-                utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
-                continue
-            speaker = speakers.get(id_, "")
-            utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
-        unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
-        return self.with_speakers(utterances, lambda u: segments[u.id][0]) + unspoken
+        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root))
 
     def place(self, split: str) -> tuple[object, ...] | None:
         return (self.root / self.paths[split], self.speaker_of)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""
-        folder = self.root / self.paths[split]
-        folder.mkdir(parents=True)
-        lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
-        for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
-            table = "".join(f"{line[0]} {line[column]}\n" for line in lines if line[column] or name != "utt2spk")
-            (folder / name).write_text(table, encoding="utf-8")
+        write_directory(self.root / self.paths[split], utterances)
 
-    def _audio(self, folder: Path, recording: str, path: str) -> Path:
-        if path.endswith("|"):
-            raise UsageError(
-                f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}; commands are refused: "
-                "write its output to audio files and name those"
-            )
-        return self.root / path
+
+def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
+    """The utterances of a data directory, those with faults included, and a function to the recording of one. root:
+    where relative audio paths start.
+    """
+    recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
+    texts = _table(folder / "text")
+    entries(folder)  # whether there are segments and utt2spk is a part of what was read
+    speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
+    if not (segments := _segments(folder, recordings)):
+        raise UsageError(f"no utterances in {folder}")
+    utterances = []
+    for id_, (recording, start, end) in segments.items():
+        if recording not in recordings:
+            utterances.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
+            continue
+        text = normalise(texts.pop(id_, ""))
+        if not (math.isfinite(start) and start >= 0 and end > start):
+            utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
+            continue
+        speaker = speakers.get(id_, "")
+        utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
+    unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
+    return utterances + unspoken, lambda u: segments[u.id][0]
+
+
+def write_directory(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """Add to wav.scp, text and utt2spk; the audio files stay where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
+    for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
+        table = "".join(f"{line[0]} {line[column]}\n" for line in lines if line[column] or name != "utt2spk")
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(table)
+
+
+def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
+    if path.endswith("|"):
+        raise UsageError(
+            f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}; commands are refused: "
+            "write its output to audio files and name those"
+        )
+    return root / path
 
 
 def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
