@@ -10,7 +10,8 @@ COPY pyproject.toml setup.py MANIFEST.in constraints.txt Makefile README.md ./
 COPY conf conf
 COPY sweeps sweeps
 COPY src src
-RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir -c constraints.txt ".[decode${EXTRAS:+,$EXTRAS}]"
+RUN pip install --no-cache-dir -c constraints.txt uv && uv pip install --system --no-cache -c constraints.txt \
+    ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} ".[decode${EXTRAS:+,$EXTRAS}]"
 ENV HOME=/data
 WORKDIR /data
 ENTRYPOINT ["asr-ablations"]

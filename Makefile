@@ -3,8 +3,8 @@
 # and .venv links to it. The package itself is not installed there: src/ is on the path.
 SHELL := /bin/bash
 ENVIRONMENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asr-ablations/environments
-PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10; do \
-	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && { command -v $$p; break; }; done)
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { command -v $$p; break; }; done)
 VERSION = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 HASH = $(shell { sed '/^\[tool\./,$$d' pyproject.toml; cat constraints.txt; echo "$(TORCH_INDEX)"; } | sha256sum | cut -c1-12)
 ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
@@ -19,6 +19,7 @@ help:  ## this list
 
 # What `make train` needs is installed first, extras on top of it into the same environment, each once.
 # decode goes with every installation: pyctcdecode's beams are part of what the pages show.
+# By uv, which takes the overrides of pyproject.toml: pip would hold numpy below 2 for pyctcdecode.
 EXTRAS ?=
 comma := ,
 empty :=
@@ -26,15 +27,17 @@ space := $(empty) $(empty)
 WANTED = $(subst $(space),$(comma),$(sort $(subst $(comma),$(space),$(EXTRAS))))
 STAMP = $(ENVIRONMENT)/installed-$(or $(subst $(comma),-,$(WANTED)),base)
 install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve adds; TORCH_INDEX=<address of a torch build>)
-	@[ -n "$(PYTHON)" ] || { echo "Python 3.10, 3.11 or 3.12 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 to 3.13 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
 	@mkdir -p $(ENVIRONMENTS)
 	@exec 9>$(ENVIRONMENT).lock; if command -v flock >/dev/null; then flock 9; fi; \
 	if [ ! -e $(STAMP) ] && [ ! -e $(ENVIRONMENT)/installed-dev ]; then set -e; \
 		echo "Installing $(or $(WANTED),what training needs) into $(ENVIRONMENT) (some minutes; once a machine)"; \
 		[ -e $(ENVIRONMENT)/installed-base ] || { rm -rf $(ENVIRONMENT); $(PYTHON) -m venv $(ENVIRONMENT); }; \
-		$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX)) $(ENVIRONMENT)/bin/python -m pip install \
-			--disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
-		$(ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes asr-ablations; \
+		$(ENVIRONMENT)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt uv; \
+		export VIRTUAL_ENV=$(ENVIRONMENT); \
+		$(ENVIRONMENT)/bin/uv pip install --quiet $(if $(TORCH_INDEX),--index $(TORCH_INDEX) --index-strategy unsafe-best-match) \
+			-c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
+		$(ENVIRONMENT)/bin/uv pip uninstall --quiet asr-ablations; \
 		rm -rf build src/*.egg-info; \
 		PYTHONPATH=src $(ENVIRONMENT)/bin/python -m asr_ablations.native.extension; \
 		touch $(ENVIRONMENT)/installed-base $(STAMP); \
@@ -43,8 +46,8 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 	else echo ".venv exists and is not a link made by this Makefile: move it away" >&2; exit 2; fi
 
 lock: EXTRAS = dev
-lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.12)
-	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.12. Written by: make lock"; \
+lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.13)
+	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.13. Written by: make lock"; \
 	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
 		--python-version 3.10 --extra dev --no-annotate --no-header $(ARGS) \
 		--output-file .constraints pyproject.toml && \

@@ -80,6 +80,7 @@ def test_wandb_holds_both_runs_in_one_group_offline(sweep):
     assert f"wandb sync {folders[0].parent}/*/wandb/offline-run-*" in sweep[0].stdout
     assert [run_["exit_code"] for run_ in runs] == [0, 0]
     assert {run_["config"]["rnn"] for run_ in runs} == {"lstm", "gru"}
+    assert {run_["config"]["arm"] for run_ in runs} == {"rnn-lstm", "rnn-gru"}
     for run_ in runs:
         assert run_["config"]["precision"] == 16
         assert run_["config"]["model.width"] == 16

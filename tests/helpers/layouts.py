@@ -9,7 +9,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.language_models.model import SPACE
-from tests.helpers.small_models import bigrams
+from tests.helpers.small_models import bigrams, recurrent_model
 from tests.helpers.support import component, described, group_options
 from tests.helpers.trained_runs import write_trained
 
@@ -55,3 +55,5 @@ def _write_words(places: Path) -> None:
     for seed, name in enumerate(("letters", "other-letters")):
         symbols = [SPACE, *letters]
         (places / f"{name}.arpa").write_bytes(bigrams(f"{name}-of-layouts.arpa", symbols, seed).read_bytes())
+    for seed, name in enumerate(("recurrent", "other-recurrent")):
+        shutil.copytree(recurrent_model(f"{name}-of-layouts", f"{letters} ", seed), places / name)

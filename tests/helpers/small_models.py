@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import Entry, write_arpa
+from asr_ablations.language_models.recurrent import LetterLSTM, save
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import compose
 
@@ -50,12 +52,25 @@ def spelled(alphabet: Alphabet, longest: int) -> list[str]:
     return ["".join(w) for n in range(1, longest + 1) for w in itertools.product(letters, repeat=n)]
 
 
+def recurrent_model(name: str, letters: str, seed: int = 0) -> Path:
+    """A recurrent model of these letters with weights as they are drawn."""
+    made = folder() / name
+    if not made.is_dir():
+        made.mkdir()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = LetterLSTM(letters, width=8, layers=1)
+            model.output.weight.data.mul_(4)  # else it prefers nothing
+        save(model, made)
+    return made
+
+
 def models(alphabet: Alphabet, longest: int) -> list[str]:
-    """A model of words and one of characters."""
+    """A model of words, one of characters, and a recurrent one."""
     mark = _mark(alphabet, longest)
     characters = [SPACE if c == " " else c for c in alphabet.characters]
     made = [bigrams(f"{mark}.arpa", spelled(alphabet, longest)), bigrams(f"{mark}-characters.arpa", characters)]
-    return [str(file) for file in made]
+    return [*map(str, made), str(recurrent_model(f"{mark}-recurrent", alphabet.letters))]
 
 
 def lists(alphabet: Alphabet, longest: int) -> list[str]:

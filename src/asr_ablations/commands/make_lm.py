@@ -11,7 +11,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.lmplz import Fit, fit
-from asr_ablations.language_models.model import ARPA, BINARY, RECORD, load
+from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import Json, typed, write_json
@@ -21,8 +21,9 @@ READS = ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger")
 
 
 def make(cfg: DictConfig) -> Path:
-    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, words.txt, lm.json with what went
-    into it and how it fits the development sets, config.yaml, environment.json. Raises UsageError as its parts do.
+    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, and words.txt, or lm.pt if it is
+    recurrent; lm.json with what went into it and how it fits the development sets; config.yaml, environment.json.
+    Raises UsageError as its parts do.
     """
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
@@ -31,7 +32,7 @@ def make(cfg: DictConfig) -> Path:
     record.keep_previous()
     with record:
         content = source(corpus, alphabet, record.folder)
-        content["binary"] = _binary(record.folder)
+        content["binary"] = (record.folder / ARPA).is_file() and _binary(record.folder)
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
@@ -55,9 +56,18 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
     if corpus.root is None:
         return {}
     corpus.prepare()
-    ngrams = load(str(folder)).ngrams
     sets = {name: [text.split() for text in transcripts(corpus, name)] for name in corpus.validation}
+    if (folder / RECURRENT).is_file():
+        from asr_ablations.language_models import recurrent  # imports torch
+
+        model, _ = recurrent.load(str(folder))
+        return {name: recurrent.fit(model, sentences) for name, sentences in sets.items()}
+    ngrams = load(str(folder)).ngrams
     return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
+
+
+DECODERS = {"word": "beam_lm", "character": "beam_charlm", "letter": "beam_rescored"}
+"""The decoder that reads a model, by its unit."""
 
 
 def _print(content: Json, folder: Path) -> None:
@@ -78,7 +88,7 @@ def _print(content: Json, folder: Path) -> None:
         )
     if content["fit"]:
         terminal.print(table)
-    decoder = "beam_lm" if content["unit"] == "word" else "beam_charlm"
+    decoder = DECODERS[content["unit"]]
     terminal.print(
         f"language model  {folder}\n"
         f"try next        {typed('evaluate')} run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -102,10 +103,16 @@ class SplitIndex:
         (columns,) = utterances.blocks
         if max(states[:, 1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
             return
-        arrays = {"sources_content": np.frombuffer(names.content, np.uint8), "sources_ends": names.ends}
+        arrays: dict[str, Any] = {
+            "code": np.array(self.code),
+            "source_states": states,
+            "sources_content": np.frombuffer(names.content, np.uint8),
+            "sources_ends": names.ends,
+            **columns.arrays(),
+        }
         try:
             with whole_file(self.path) as temporary, temporary.open("wb") as file:
-                np.savez(file, code=np.array(self.code), source_states=states, **arrays, **columns.arrays())
+                np.savez(file, **arrays)
         except OSError as error:
             log.warning("the index of the split cannot be kept, and is made again: %s", error)
 

@@ -74,7 +74,9 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
         texts = Transcripts.of(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
         suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
-        faults = {i: _fault(utterances[i], alphabet, occurrences[utterances[i].id]) for i in np.flatnonzero(suspects)}
+        faults = {
+            i: _fault(utterances[i], alphabet, occurrences[utterances[i].id]) for i in np.flatnonzero(suspects).tolist()
+        }
         judged[name] = utterances.replaced({i: replace(utterances[i], fault=x) for i, x in faults.items() if x})
     return judged
 
@@ -120,7 +122,7 @@ def select(
         longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
         out = ~sound | too_short | (utterances.column("duration") > longest)
         left_out: dict[str, list[Utterance]] = {}
-        for i in np.flatnonzero(out):
+        for i in np.flatnonzero(out).tolist():
             left_out.setdefault(_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
         _warn(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))

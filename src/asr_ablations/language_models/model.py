@@ -56,8 +56,10 @@ NATS = math.log(10)
 """Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
 SPACE = "|"
 """The symbol for the space in a model of characters."""
-BINARY, ARPA, RECORD = "lm.binary", "lm.arpa", "lm.json"
-"""Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed."""
+BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
+"""Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed, lm.pt for a
+recurrent model.
+"""
 MARKS = ("<s>", "</s>", "<unk>")
 ENOUGH = 0.9
 """The least share of a model's words that the alphabet must be able to spell; the others have no effect."""

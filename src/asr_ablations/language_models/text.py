@@ -96,7 +96,7 @@ class LanguageModelSource(Protocol):
     """lm: writes a language model into a folder."""
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write lm.arpa and words.txt; return the record of the model: unit, order, estimator, vocabulary, sources. The
-        corpus need not be prepared; a model that does not come from its text leaves it alone. Raises UsageError for
-        text or files that are missing or damaged.
+        """Write lm.arpa and words.txt, or lm.pt; return the record of the model: unit, estimator, vocabulary, sources,
+        and what else there is to say. The corpus need not be prepared; a model that does not come from its text leaves
+        it alone. Raises UsageError for text or files that are missing or damaged.
         """

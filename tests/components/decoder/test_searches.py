@@ -41,7 +41,7 @@ def test_the_references_agree(frames: int) -> None:
     assert kept == pytest.approx(whole)
 
 
-@pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm"])
+@pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm", "beam_rescored"])
 @pytest.mark.parametrize("frames", [1, 2, 4, 6])
 def test_a_wide_beam_finds_what_exhaustive_search_finds(name: str, frames: int) -> None:
     weights = {} if name == "beam" else {"alpha": 0.0, "beta": 0.0}
@@ -49,6 +49,23 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(name: str, frames: int) 
     for seed in range(12):
         row = drawn(100 * frames + seed, frames)
         assert read(decode, row) == best(exhaustive(row, LETTERS.characters)), seed
+
+
+@pytest.mark.parametrize(("alpha", "beta"), WEIGHTS)
+def test_rescoring_maximises_the_formula_over_the_texts_of_the_beam(alpha: float, beta: float) -> None:
+    decode = decoder("beam_rescored", alpha=alpha, beta=beta, **NO_PRUNING)
+    changed = 0
+    for seed in range(8):
+        row = drawn(seed, 6)
+        texts: dict[str, float] = {}
+        for text, log_p in exhaustive(row, LETTERS.characters).items():  # a space at an end is none
+            plain = " ".join(text.split())
+            texts[plain] = float(np.logaddexp(texts.get(plain, NEVER), log_p))
+        language = dict(zip(texts, decode.model.scores(list(texts)), strict=True))
+        scores = {text: p + alpha * language[text] + beta * len(text.split()) for text, p in texts.items()}
+        assert read(decode, row) == max(scores, key=scores.__getitem__)
+        changed += max(scores, key=scores.__getitem__) != max(texts, key=texts.__getitem__)
+    assert bool(changed) == bool(alpha or beta)
 
 
 @pytest.mark.parametrize(("alpha", "beta"), WEIGHTS)

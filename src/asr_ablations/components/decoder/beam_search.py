@@ -66,11 +66,20 @@ def best_text(search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: 
     In each frame symbols more than `symbols` nats below certainty are pruned (never the best one), then prefixes more
     than `beams` nats behind the best one, then all prefixes but the best `width`.
     """
+    return next(iter(best_texts(search, row, width, beams, symbols)))
+
+
+def best_texts(
+    search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: float, symbols: float
+) -> dict[str, float]:
+    """The texts that are left at the end, the best one first, with log P_ctc in nats; pruned as in best_text."""
     if not len(row):
-        return ""
+        return {"": 0.0}
     # prune_history, the default of decode(), drops all but one of the prefixes that end in the same words
     beams_left = search.decode_beams(
         row, beam_width=width, beam_prune_logp=-beams, token_min_logp=-symbols, prune_history=False
     )
-    text: str = beams_left[0][0]
-    return text
+    texts: dict[str, float] = {}
+    for text, _, _, log_probability, _ in beams_left:
+        texts[text] = max(texts.get(text, -math.inf), log_probability)
+    return texts

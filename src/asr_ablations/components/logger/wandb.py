@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
@@ -71,7 +72,7 @@ def wandb_logger(
         "job_type": "train",
         "tags": [*dict.fromkeys([*typed_tags(config), *tags])],
         "notes": notes or (config.get("ablation") or {}).get("question"),
-        "config": {**plain_config(config), **of_the_folder(run)},
+        "config": {**plain_config(config), **of_the_folder(run), "arm": config.get("arm") or arm_of(run.name)},
         "dir": str(run.folder),
     }
     validation = list(config["data"].get("validation") or [])
@@ -134,6 +135,11 @@ def of_the_folder(run: Run) -> Json:
         "place": places(run.folder.parent).get(run.id),
         "declared": None if first is None else [len(first), evidence(first)],
     }
+
+
+def arm_of(name: str) -> str:
+    """The name of a run without its seed, which stands last: one value for all seeds of an arm, to group by."""
+    return re.sub(r"(^|\+)seed-[^+]*$", "", name) or "default"
 
 
 def _started(run: Run) -> str:

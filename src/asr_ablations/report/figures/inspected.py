@@ -63,10 +63,10 @@ def _draw_spectrum(panel: Axes, seen: Inspected, seconds: float) -> None:
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
     """A row for each symbol that is ever likely, and a dot for the most probable one of each frame, blanks left out."""
     probabilities = np.exp(seen.log_probs[:, 1:])
-    rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY)
+    rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
     panel.set_ylabel("posterior, best path")
     panel.grid(False)
-    if not len(rows):
+    if not rows:
         return
     shown = probabilities[:, rows].T
     extent = (0, seconds, -0.5, len(rows) - 0.5)

@@ -3,9 +3,8 @@
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.util import find_spec
 
-from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.errors import choices, require
 
 NAMES = ("none", "case", "punctuation", "whisper")
 MEANING = {
@@ -57,8 +56,7 @@ def _bare(word: str) -> str:
 
 
 def _whisper() -> Callable[[str], str]:
-    if find_spec("whisper_normalizer") is None:
-        raise UsageError("--normalise whisper: needs whisper_normalizer; pip install whisper-normalizer installs it")
+    require("whisper", "--normalise whisper", "whisper_normalizer")
     from whisper_normalizer.english import EnglishTextNormalizer
 
     normalizer = EnglishTextNormalizer()

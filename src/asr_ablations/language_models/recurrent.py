@@ -1,0 +1,137 @@
+"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and its end.
+
+It gives every text a probability, those with unknown words, too (Mikolov et al. 2010 have words, Sutskever et al. 2011
+letters).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+
+from asr_ablations.language_models.lmplz import Fit
+from asr_ablations.language_models.model import RECURRENT
+from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.tools.checks import is_whole
+from asr_ablations.tools.errors import UsageError, choices
+
+END = 0
+"""The symbol that begins and ends a sentence; a letter is its place in the alphabet + 1."""
+IGNORED = -100
+MOST_LETTERS, MOST_LAYERS = 65_536, 16
+
+
+class LetterLSTM(nn.Module):
+    """letters: all that the model knows, with the space; width: of embedding and layers; dropout: between them."""
+
+    def __init__(self, letters: str, *, width: int, layers: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.letters, self.width, self.layers = letters, width, layers
+        self.numbers = {letter: number for number, letter in enumerate(letters, start=1)}
+        self.embedding = nn.Embedding(len(letters) + 1, width)
+        self.lstm = nn.LSTM(width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, len(letters) + 1)
+
+    def forward(self, texts: Sequence[str]) -> torch.Tensor:
+        """log P of each text and its end, (B,) in nats."""
+        codes = [torch.tensor([END, *(self.numbers[letter] for letter in text), END]) for text in texts]
+        padded = pad_sequence(codes, batch_first=True, padding_value=IGNORED).to(self.output.weight.device)
+        inputs, targets = padded[:, :-1].clamp(min=END), padded[:, 1:]
+        hidden, _ = self.lstm(self.dropout(self.embedding(inputs)))
+        logits = self.output(self.dropout(hidden))
+        losses = cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
+        return -losses.sum(dim=1)
+
+    @torch.no_grad()
+    def scores(self, texts: Sequence[str], batch: int = 256) -> list[float]:
+        """log P of each text in nats, as the model is used."""
+        self.eval()
+        return [score for i in range(0, len(texts), batch) for score in self(texts[i : i + batch]).tolist()]
+
+
+def train(
+    model: LetterLSTM,
+    sentences: Sequence[str],
+    *,
+    epochs: int,
+    batch: int,
+    lr: float,
+    seed: int,
+    advance: Callable[[float], None],
+) -> None:
+    """Train by Adam with a rate that falls to 0 in a line; advance: called with the sentences of each step."""
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    steps = epochs * math.ceil(len(sentences) / batch)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    model.train()
+    for _ in range(epochs):
+        order = torch.randperm(len(sentences), generator=generator).tolist()
+        for begin in range(0, len(order), batch):
+            texts = [sentences[i] for i in order[begin : begin + batch]]
+            loss = -model(texts).sum() / sum(len(text) + 1 for text in texts)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            advance(len(texts))
+
+
+def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
+    """Measure the fit to sentences of words as `lmplz.fit` does. No word is unknown; sentences with a letter that the
+    model lacks are left out.
+    """
+    known = set(model.letters)
+    texts = [text for words in sentences if known.issuperset(text := " ".join(words))]
+    total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
+    perplexity = math.exp(-total / max(1, words + len(texts)))
+    return {
+        "sentences": len(texts),
+        "words": words,
+        "oov_rate": 0.0,
+        "perplexity": perplexity,
+        "perplexity_without_oov": perplexity,
+        "bits_per_word": -total / math.log(2) / max(1, words),
+    }
+
+
+def save(model: LetterLSTM, folder: Path) -> None:
+    """Write the model into a folder."""
+    sizes = {"letters": model.letters, "width": model.width, "layers": model.layers}
+    torch.save({**sizes, "state_dict": model.state_dict()}, folder / RECURRENT)
+
+
+def load(path: object) -> tuple[LetterLSTM, Path]:
+    """The model of a folder that src/lm.py lm=lstm has written, or of a file, and the file. Nothing in it is executed.
+
+    Raises UsageError for a model that is missing, damaged, or no such model.
+    """
+    if not path:
+        raise UsageError("decoder.lm is not set: a folder written by src/lm.py lm=lstm")
+    if not isinstance(path, str):
+        raise choices("decoder.lm", path, "the path of a file or folder")
+    file = Path(path) / RECURRENT if Path(path).is_dir() else Path(path)
+    if not file.exists():
+        raise UsageError(f"decoder.lm={path}: there is no {RECURRENT}; src/lm.py lm=lstm writes one")
+    read = read_checkpoint(file)
+    refusal = UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm")
+    letters, width, layers = (read.get(name) for name in ("letters", "width", "layers"))
+    if not isinstance(letters, str) or not 0 < len(set(letters)) == len(letters) <= MOST_LETTERS:
+        raise refusal
+    if not is_whole(width, 1) or not is_whole(layers, 1) or layers > MOST_LAYERS:
+        raise refusal
+    shape = getattr(read["state_dict"].get("output.weight"), "shape", None)
+    if shape != (len(letters) + 1, width):  # before so much memory is taken
+        raise refusal
+    model = LetterLSTM(letters, width=width, layers=layers)
+    try:
+        model.load_state_dict(read["state_dict"])
+    except RuntimeError as error:
+        raise refusal from error
+    return model, file
