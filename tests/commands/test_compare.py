@@ -16,6 +16,7 @@ import yaml
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
+from asr_ablations.runs.records import CHANGED
 from tests.helpers import interpreter
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, expect, python
@@ -169,6 +170,18 @@ def test_a_real_sweep_is_compared(real_sweep, tmp_path):
         ("test-other", False),
     ]
     assert len(told["verdicts"]) == 1
+
+
+def test_a_sweep_file_that_was_mended_after_the_training_counts_as_it_is_now(real_sweep, corpora, tmp_path):
+    """As an override, which is the file's line as well."""
+    shutil.copytree(real_sweep, tmp_path / "rnn_type", symlinks=True)
+    command = ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0,1", *SHRUNKEN]
+    done = expect(0, run([*command, "ablation.baseline=gru"], corpora, tmp_path))
+    assert "4 of 4 arms were already done" in done.stdout
+    expect(0, compare_command(tmp_path / "rnn_type", "--no-page", "--out", tmp_path / "out", folder=tmp_path))
+    compared = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert compared["baseline"] == "gru"
+    assert CHANGED.format("ablation.baseline", "rnn_type") in compared["warnings"]
 
 
 class OfflineRun:

@@ -19,7 +19,7 @@ from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.record import NO_SUMMARY, RunRecord
-from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
+from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, load, read_run
 from asr_ablations.runs.seed_noise import SeedNoise, seed_noise
 from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
@@ -191,6 +191,20 @@ def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Pat
     write_manifest(tmp_path, [], {"started": "now", "command": [], "search": False})
     assert (tmp_path / "sweep.json.1").read_text() == '{"arms": 5}'
     assert json.loads((tmp_path / "sweep.json").read_text())["arms"] == []
+
+
+def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path) -> None:
+    """A factor that was misspelt when the runs were trained; one run was added without any declaration."""
+    declared = {"factor": "rnnn", "question": "a"}
+    folder = write_run(tmp_path, "seed=0", ablation=declared)
+    write_run(tmp_path, "seed=1")
+    assert load([folder]).runs[0].config["ablation"] == declared
+    mended = {"factor": "rnn", "question": "b"}
+    write_json(folder.parent / "sweep.json", {"launches": [], "arms": [], "ablation": mended})
+    records = load([folder.parent])
+    assert [run.config["ablation"] for run in records.runs] == [mended, mended]
+    assert records.warnings == [CHANGED.format("ablation.factor", "sweep")]
+    assert read_config(folder)["ablation"] == declared, "the run keeps the config of its training"
 
 
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:

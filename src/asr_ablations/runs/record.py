@@ -365,4 +365,5 @@ class Manifest:
 
     arms: list[NamedArm] = field(default_factory=list)
     launches: list[Config] = field(default_factory=list)
+    ablation: Config | None = None
     space: Config | None = None

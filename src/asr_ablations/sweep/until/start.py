@@ -22,7 +22,7 @@ from asr_ablations.sweep.arm import FrozenArm, forget
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
-from asr_ablations.sweep.manifest import freeze_plan
+from asr_ablations.sweep.manifest import freeze_plan, keep_declaration
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
@@ -79,6 +79,7 @@ def run_until(sweep: Sweep) -> None:
     planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
     extra = [f"sweep={folder.name}"] if first.force else []
     start = sweep.start if not extra else _with(extra, sweep.start)
+    keep_declaration(folder, config)
     Ablation(planned, folder, compose, start, sweep.metadata, wanted.retries, wanted.share).run()
     _print_verdicts(planned, folder)
 
