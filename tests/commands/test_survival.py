@@ -1,5 +1,6 @@
 """Sweeps that are killed, stopped, starved, repeated and shared: what is left, and what the same command does next."""
 
+import contextlib
 import csv
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from asr_ablations.runs.status import fate_of
 from tests.helpers.command import SHRUNKEN, run_folders
 from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed
@@ -146,6 +148,30 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
     wait_for(lambda: not alive(tmp_path))
     succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM], ids=lambda later: later.name)
+@pytest.mark.parametrize("single", [True, False], ids=["run", "sweep"])
+def test_one_ctrl_c_after_another_prints_no_traceback(
+    single: bool, later: signal.Signals, corpora: Path, tmp_path: Path
+) -> None:
+    """To the whole group, as a terminal sends it, until nothing is left; then the same command goes on."""
+    train = [word for word in TRAIN if word != "-m"] if single else [*TRAIN, "rnn=lstm,gru"]
+    command = start([*train, CSV, "max_epochs=30"], corpora, tmp_path, fresh=True)
+    wait_for(lambda: list(tmp_path.rglob("last.ckpt")))
+    os.killpg(command.pid, signal.SIGINT)
+    while command.poll() is None:
+        time.sleep(random.uniform(0, 0.1))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, later)
+    code, out, errors = finish(command)
+    assert code == 130
+    assert "Traceback" not in out + errors
+    assert "Exception ignored" not in out + errors
+    wait_for(lambda: not alive(tmp_path))
+    assert {fate_of(folder).state for folder in run_folders(tmp_path)} <= {"interrupted", "missing"}
+    succeed(start([*train, CSV, "max_epochs=30"], corpora, tmp_path))
 
 
 @pytest.mark.slow

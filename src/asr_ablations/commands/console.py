@@ -3,6 +3,7 @@
 import ast
 import difflib
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 from asr_ablations.tools.machine import name_the_user
+from asr_ablations.tools.signals import end_at_once_on_another
 from asr_ablations.tools.terminal import forgive_characters, harmless
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def as_folder(word: str) -> str:
@@ -27,8 +31,9 @@ def exit_code(work: Callable[[], int]) -> int:
     try:
         return work()
     except KeyboardInterrupt:
+        end_at_once_on_another(INTERRUPTED)
         print("interrupted; the same command continues", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if (end := ending(error)) is None:
             raise

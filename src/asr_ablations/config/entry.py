@@ -30,7 +30,7 @@ from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
 from asr_ablations.tools.machine import name_the_user
-from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
+from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless
 
 COMPLETION = ("-sc", "--shell-completion")
@@ -194,8 +194,10 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def _end_as_asked(stop: BaseException) -> NoReturn:
+    code = 128 + getattr(stop, "signal_number", signal.SIGINT)
+    end_at_once_on_another(code)
     _say(str(stop) or "interrupted")
-    sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
+    sys.exit(code)
 
 
 def _stop(error: Exception) -> NoReturn:
