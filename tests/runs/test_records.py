@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from asr_ablations.comparison.metrics import WER, validation_values
 from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
@@ -205,6 +206,15 @@ def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path)
     assert [run.config["ablation"] for run in records.runs] == [mended, mended]
     assert records.warnings == [CHANGED.format("ablation.factor", "sweep")]
     assert read_config(folder)["ablation"] == declared, "the run keeps the config of its training"
+
+
+@pytest.mark.parametrize("given", ["validation: clips/dev.jsonl", "validation:\n  - clips/dev.jsonl"])
+def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path) -> None:
+    """The config of a manifest has its path, alone or in a list."""
+    folder = write_run(tmp_path, change=lambda run: edit(run / "config.yaml", r"validation:\n +- dev", given))
+    run = read_run(folder)
+    assert run.validation_sets == ["dev"]
+    assert validation_values(run, WER) == [0.9, 0.5, 0.3, 0.25, 0.2]
 
 
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:
