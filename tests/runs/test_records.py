@@ -217,6 +217,26 @@ def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path
     assert validation_values(run, WER) == [0.9, 0.5, 0.3, 0.25, 0.2]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "reason"),
+    [
+        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is no number"),
+        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is no number"),
+        (r"\Z", "5: {_target_: os.system}\n", "a key is 5; expected a text"),
+        (r"(?m)^batch:$", "batch:\n  null: 1", "a key is None; expected a text"),
+        (r"(?m)^ranks: .*$", "ranks: x", "ranks is no whole number"),
+        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is no object with keys"),
+    ],
+)
+def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:
+    """And keeps no other run from being compared."""
+    write_run(tmp_path, "seed=0")
+    write_run(tmp_path, "seed=1", change=lambda run: edit(run / "config.yaml", pattern, replacement))
+    records = load([tmp_path / "sweep"])
+    assert [run.seed for run in records.runs] == [0]
+    assert [run.reason for run in records.unfinished] == [f"damaged: config.yaml: cannot be read: {reason}"]
+
+
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:
     """The search comes upon seed 1, which the first launch had declared; a later launch confirms seed 2 by name."""
     folders = [write_run(tmp_path, f"seed={seed}") for seed in range(4)]

@@ -301,9 +301,7 @@ def test_a_model_that_the_memory_cannot_hold_is_refused_before_it_is_filled(
 ) -> None:
     cfg = compose(*tiny_overrides(tiny_corpus), "width=300", "layers=7")
     monkeypatch.setattr(assembly, "available_memory", lambda: 10**6)
-    with pytest.raises(
-        MemoryError, match=r"model.width=300 model.layers=7 .*: the weights take more than the 1.0 MB"
-    ):
+    with pytest.raises(MemoryError, match=r"model.width=300 model.layers=7 .*: the weights take more than the 1.0 MB"):
         assemble(cfg, build(cfg.data))
     monkeypatch.setattr(assembly, "available_memory", lambda: 10**9)
     assemble(cfg, build(cfg.data))

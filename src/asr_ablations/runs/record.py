@@ -359,10 +359,23 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Price:
+    """The key `hardware` of a config."""
+
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
     """The keys of a run's config that its readers rely on."""
 
     seed: int
+    ranks: int | None = None
+    data: Config | None = None
+    batch: Config | None = None
+    loss: Config | None = None
+    decoder: Config | None = None
+    hardware: Price | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,6 +187,20 @@ def test_a_damaged_cache_is_found_and_built_anew(
     assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
 
 
+@pytest.mark.parametrize("index", [np.array([[1, "a"], [2, None]], object), np.zeros((2, 3)), np.zeros((2, 1), int)])
+def test_a_strangers_index_is_one_line(
+    index: np.ndarray, built: Path, utterances: list[Utterance], tmp_path: Path
+) -> None:
+    """With right checksums, in a shared folder. Nothing in it is executed."""
+    folder = shutil.copytree(built, tmp_path / "shared" / built.name)
+    np.save(folder / "index.npy", index)
+    content = {name: recording_cache._checksum(folder / name) for name in recording_cache.FILES}
+    (folder / "about.json").write_text(json.dumps(content))
+    cache = component("cache", "pcm", root=str(folder.parent))
+    with pytest.raises(UsageError, match=f"{folder.name}: no cache of"):
+        cache.open("train", utterances, 0)
+
+
 def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, utterances: list[Utterance]) -> None:
     """In a process that opened it, and in one that got it by pickle. What is behind the cut is refused, not a crash."""
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
