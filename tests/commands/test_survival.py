@@ -7,6 +7,8 @@ import os
 import random
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ import psutil
 import pytest
 
 from asr_ablations.runs.status import fate_of
-from tests.helpers.command import SHRUNKEN, run_folders
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
+from tests.helpers.interpreter import program
 from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed
 
@@ -148,6 +151,44 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
     wait_for(lambda: not alive(tmp_path))
     succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_standard_streams_are_closed_trains(corpora: Path, tmp_path: Path) -> None:
+    """As a daemon starts it. Files that are opened take the numbers of what is closed."""
+    words = [sys.executable, *TRAIN, CSV, "rnn=lstm,gru", "max_epochs=1", f"outputs={tmp_path}"]
+    closed = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "-", *words]
+    done = program(closed, clean_environment(corpora, tmp_path, OMP_NUM_THREADS="1"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [fate_of(folder).state for folder in run_folders(tmp_path)] == ["done", "done"]
+
+
+def isolated(kind: str) -> list[str]:
+    """The words before a command that has no loopback interface, or no /proc. Skips where this user may not."""
+    words = ["unshare", "-r", *(["-n"] if kind == "net" else ["-m", "bash", "-c", HIDDEN, "-"])]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces of a user's own")
+    return words
+
+
+HIDDEN = 'mount -t tmpfs tmpfs /proc && exec "$@"'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "code", "line"),
+    [
+        ("net", 1, "error: ranks meet at 127.0.0.1, and there is no loopback interface: ip link set lo up"),
+        ("proc", 2, "error: /proc is not mounted: expected it, by which a run and what watches it know processes"),
+    ],
+)
+def test_a_machine_without_loopback_or_processes_is_one_line(
+    kind: str, code: int, line: str, corpora: Path, tmp_path: Path
+) -> None:
+    """torchrun would wait for ever, and psutil end with a traceback."""
+    words = ["src/train.py", *SHRUNKEN, CSV, "ranks=2", "gpus=0", f"outputs={tmp_path}"]
+    done = program([*isolated(kind), sys.executable, *words], clean_environment(corpora, tmp_path))
+    assert (done.returncode, done.stderr.splitlines()) == (code, [line])
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
 from asr_ablations.tools.machine import name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own
-from asr_ablations.tools.terminal import forgive_characters, harmless
+from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -116,6 +116,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             handle_on_a_stack_of_their_own()
             use_loader()
+            open_streams()
             forgive_characters()
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
@@ -124,6 +125,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                     return None
                 if cfg is None:
                     _refuse_lost_folder()
+                    _refuse_lost_processes()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -154,6 +156,11 @@ def _refuse_lost_folder() -> None:
         os.getcwd()
     except FileNotFoundError as error:
         raise UsageError("the working folder is gone: change to one that exists") from error
+
+
+def _refuse_lost_processes() -> None:
+    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
+        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
 
 
 def _with_one_line_errors(task: Task, checked: Check) -> Task:

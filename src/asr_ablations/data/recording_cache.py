@@ -132,15 +132,10 @@ def _index(folder: Path, count: int) -> np.ndarray:
     """
     try:
         index = np.load(folder / "index.npy")
+        if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
+            raise ValueError("its index has another form")
     except ValueError as error:
-        raise UsageError(
-            f"{folder}: no cache of recordings: {error}; without it the same command builds one"
-        ) from error
-    if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
-        raise UsageError(
-            f"{folder}: no cache of {count} recordings: its index is of another form; without it the same command "
-            "builds one"
-        )
+        raise UsageError(f"{folder}: no cache of {count} recordings ({error}); remove it to build it again") from error
     return index
 
 

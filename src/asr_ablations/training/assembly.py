@@ -13,6 +13,7 @@ import torch
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from asr_ablations.config.build import build, build_optional, content_of
@@ -40,7 +41,7 @@ from asr_ablations.training.contracts import (
 )
 from asr_ablations.training.learning_rate import StepOnValidation
 from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
-from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
+from asr_ablations.training.precision import MASTER, SCALED, TrainerOptions, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import cutting_order
 
@@ -204,8 +205,16 @@ def trainer(
         num_sanity_val_steps=0,
         log_every_n_steps=10,
         use_distributed_sampler=False,
-        **trainer_options(cfg.precision, devices),
+        **_with_environment(trainer_options(cfg.precision, devices)),
     )
+
+
+def _with_environment(options: TrainerOptions) -> TrainerOptions:
+    """The options with torchrun's environment, or that of a single process. Lightning would take a job of Slurm's for
+    ranks that srun started, and refuse the variables of any other.
+    """
+    environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
+    return {**options, "plugins": [environment, *options.get("plugins", [])]}
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:
