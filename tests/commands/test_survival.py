@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from asr_ablations.runs.status import fate_of
-from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import program
 from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed
@@ -172,6 +172,15 @@ def isolated(kind: str) -> list[str]:
 
 
 HIDDEN = 'mount -t tmpfs tmpfs /proc && exec "$@"'
+
+
+@pytest.mark.parametrize("words", [["src/train.py"], ["src/compare.py", "outputs/a"]], ids=lambda words: words[0])
+def test_a_working_folder_that_is_gone_is_one_line(words: list[str], corpora: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    inside = ["bash", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "-", str(tmp_path / "gone")]
+    command = [*inside, sys.executable, str(REPOSITORY / words[0]), *words[1:]]
+    done = program(command, clean_environment(corpora, tmp_path))
+    assert (done.returncode, done.stderr) == (2, "error: the working folder is gone: change to one that exists\n")
 
 
 @pytest.mark.slow

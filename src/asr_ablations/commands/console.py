@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
-from asr_ablations.tools.machine import name_the_user
+from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another
 from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
@@ -30,6 +30,7 @@ def exit_code(work: Callable[[], int]) -> int:
     forgive_characters()
     name_the_user()
     try:
+        check_surroundings()
         return work()
     except KeyboardInterrupt:
         end_at_once_on_another(INTERRUPTED)

@@ -29,7 +29,7 @@ from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
-from asr_ablations.tools.machine import name_the_user
+from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own
 from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
@@ -124,8 +124,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 if cfg is None and _has_helped(sys.argv[1:], config_name):
                     return None
                 if cfg is None:
-                    _refuse_lost_folder()
-                    _refuse_lost_processes()
+                    check_surroundings()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -149,18 +148,6 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
         return main
 
     return decorate
-
-
-def _refuse_lost_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise UsageError("the working folder is gone: change to one that exists") from error
-
-
-def _refuse_lost_processes() -> None:
-    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
-        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
 
 
 def _with_one_line_errors(task: Task, checked: Check) -> Task:

@@ -31,6 +31,16 @@ def name_the_user() -> None:
         os.environ["USER"] = str(os.getuid())
 
 
+def check_surroundings() -> None:
+    """Raises UsageError where the working folder is gone, or Linux shows no processes."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working folder is gone: change to one that exists") from error
+    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
+        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
+
+
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
