@@ -322,6 +322,14 @@ def test_an_orphan_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == ""
 
 
+def test_a_server_without_memory_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that waits for it does."""
+    with pytest.raises(MemoryError) as raised:
+        raise MemoryError
+    hook(raised.type, raised.value, raised.tb)
+    assert capsys.readouterr().err == ""
+
+
 def test_any_other_error_is_said(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for error in (EOFError("of a file"), ValueError("a value")):
         with pytest.raises(type(error)) as raised:

@@ -23,9 +23,10 @@ from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
+from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, is_lack_of_memory
 from asr_ablations.tools.files import amount
 from asr_ablations.tools.machine import available_memory, rank
 from asr_ablations.tools.random_streams import stream
@@ -113,21 +114,25 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
 
 @contextmanager
 def _within_memory(node: DictConfig) -> Iterator[None]:
-    """Raises MemoryError for a model whose weights do not fit into the memory that is free, before they are filled: the
-    system would end the process without a word.
+    """Raises MemoryError, with the sizes of the model, where the free memory cannot hold its weights, and before they
+    are filled: the system would end the process without a word.
     """
     free, total = available_memory(), 0
+    sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
 
     def add(_: torch.nn.Module, name: str, weights: torch.nn.Parameter | None) -> None:
         nonlocal total
         total += 0 if weights is None or weights.is_meta else weights.nbytes
         if free is not None and total > free:
-            sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
             raise MemoryError(f"{sizes}: the weights take more than the {amount(free)} of memory that are free")
 
     added = register_module_parameter_registration_hook(add)
     try:
         yield
+    except RuntimeError as error:
+        if is_lack_of_memory(error):
+            raise MemoryError(f"{sizes}: {first_line(error)}") from error
+        raise
     finally:
         added.remove()
 
