@@ -87,10 +87,9 @@ def runs(folder: Path) -> dict[str, object]:
 
 
 def evaluations(folder: Path) -> dict[str, object]:
-    """Log-probabilities and transcripts to the byte; of the figures, those that are no times."""
-    run = folder / "run"
-    figures = {path.name: _untimed(json.loads(path.read_text())) for path in (run / "evaluations").glob("*.json")}
-    return {**figures, **digests(run, ("logprobs/*.npy", "evaluations/*.csv", "evaluations/*.txt"))}
+    """Log-probabilities, transcripts and rates to the byte."""
+    patterns = ("logprobs/*.npy", "evaluations/*.csv", "evaluations/*.txt", "evaluations/*.json")
+    return {**digests(folder / "run", patterns)}
 
 
 def digests(folder: Path, patterns: tuple[str, ...] = ("**/*",)) -> dict[str, str]:
@@ -118,13 +117,6 @@ def half_files(folder: Path) -> list[str]:
 def temporary(folder: Path) -> list[str]:
     """What a command left under a temporary name, as whole_file gives it."""
     return [str(path.relative_to(folder)) for path in folder.rglob(".*.[0-9]*")]
-
-
-def _untimed(content: object) -> object:
-    if isinstance(content, dict):
-        kept = {key: value for key, value in content.items() if not key.endswith(("second", "seconds", "factor"))}
-        return {key: _untimed(value) for key, value in kept.items()}
-    return content
 
 
 def _whole_table(path: Path) -> None:

@@ -16,10 +16,11 @@ import yaml
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
+from asr_ablations.runs.records import CHANGED
 from tests.helpers import interpreter
 from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, expect, python
-from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.run_folders import edit, write_run, write_sweep
 from tests.helpers.support import tiny_overrides
 from tests.helpers.wandb_file import read_run
 
@@ -45,8 +46,27 @@ def test_it_prints_and_writes(sweep, tmp_path):
     assert max(map(len, lines)) <= 80
     assert "matched pairs" not in done.stdout
     names = {path.name for path in (sweep / "comparison").iterdir()}
-    assert names == {"table.md", "table.csv", "table.tex", "comparison.json"}
+    assert names == {"table.md", "table.csv", "table.tex", "comparison.json", "timing.json"}
     assert compare_command(sweep, "--no-page", folder=tmp_path).returncode == 0, "its own folder is no run"
+
+
+def test_equal_results_give_equal_bytes_whatever_the_times_and_paths(tmp_path):
+    """The same sweep on a fast and on a slow machine, compared by a relative and by an absolute path."""
+    rates = {"rnn=lstm": 0.1, "rnn=gru": 0.4}
+    write_sweep(tmp_path / "fast", rates, ablation=RNN)
+    slow = write_sweep(
+        tmp_path / "slow", rates, ablation=RNN, seconds=31.0,
+        change=lambda run: edit(run / "summary.json", r'"train": [\d.]+', '"train": 77.5'),
+    )  # fmt: skip
+    for sweep, out in (("fast/sweep", "a"), (slow, "b"), (slow, "b again")):
+        expect(0, compare_command(sweep, "--no-page", "--target", "0.3", "--out", tmp_path / out, folder=tmp_path))
+    a, b, again = ((tmp_path / out / "comparison.json").read_bytes() for out in ("a", "b", "b again"))
+    assert a == b == again
+    a, b, again = ((tmp_path / out / "timing.json").read_bytes() for out in ("a", "b", "b again"))
+    assert a != b == again
+    times = json.loads(b)
+    assert {row["arm"]: row["train_seconds"] for row in times["arms"]} == {"lstm": 77.5, "gru": 77.5}
+    assert {one["seconds"] for one in times["reached"] if one["arm"] == "lstm"} == {124.0}
 
 
 def test_full_prints_every_table(sweep, tmp_path):
@@ -150,6 +170,18 @@ def test_a_real_sweep_is_compared(real_sweep, tmp_path):
         ("test-other", False),
     ]
     assert len(told["verdicts"]) == 1
+
+
+def test_a_sweep_file_that_was_mended_after_the_training_counts_as_it_is_now(real_sweep, corpora, tmp_path):
+    """As an override, which is the file's line as well."""
+    shutil.copytree(real_sweep, tmp_path / "rnn_type", symlinks=True)
+    command = ["src/train.py", "-m", "-cd", "sweeps", "-cn", "rnn_type", "rnn=lstm,gru", "seed=0,1", *SHRUNKEN]
+    done = expect(0, run([*command, "ablation.baseline=gru"], corpora, tmp_path))
+    assert "4 of 4 arms were already done" in done.stdout
+    expect(0, compare_command(tmp_path / "rnn_type", "--no-page", "--out", tmp_path / "out", folder=tmp_path))
+    compared = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert compared["baseline"] == "gru"
+    assert CHANGED.format("ablation.baseline", "rnn_type") in compared["warnings"]
 
 
 class OfflineRun:

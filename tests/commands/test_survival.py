@@ -1,11 +1,14 @@
 """Sweeps that are killed, stopped, starved, repeated and shared: what is left, and what the same command does next."""
 
+import contextlib
 import csv
 import json
 import os
 import random
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.helpers.command import SHRUNKEN, run_folders
+from asr_ablations.runs.status import fate_of
+from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from tests.helpers.interpreter import program
 from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed
 
@@ -146,6 +151,77 @@ def test_ctrl_c_stops_arms_where_they_can_go_on(
     wait_for(lambda: not alive(tmp_path))
     succeed(start([*TRAIN, CSV, *ARMS], corpora, tmp_path))
     assert results(tmp_path) == undisturbed[1]
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_standard_streams_are_closed_trains(corpora: Path, tmp_path: Path) -> None:
+    """As a daemon starts it. Files that are opened take the numbers of what is closed."""
+    words = [sys.executable, *TRAIN, CSV, "rnn=lstm,gru", "max_epochs=1", f"outputs={tmp_path}"]
+    closed = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "-", *words]
+    done = program(closed, clean_environment(corpora, tmp_path, OMP_NUM_THREADS="1"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [fate_of(folder).state for folder in run_folders(tmp_path)] == ["done", "done"]
+
+
+def isolated(kind: str) -> list[str]:
+    """The words before a command that has no loopback interface, or no /proc. Skips where this user may not."""
+    words = ["unshare", "-r", *(["-n"] if kind == "net" else ["-m", "bash", "-c", HIDDEN, "-"])]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces of a user's own")
+    return words
+
+
+HIDDEN = 'mount -t tmpfs tmpfs /proc && exec "$@"'
+
+
+@pytest.mark.parametrize("words", [["src/train.py"], ["src/compare.py", "outputs/a"]], ids=lambda words: words[0])
+def test_a_working_folder_that_is_gone_is_one_line(words: list[str], corpora: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    inside = ["bash", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "-", str(tmp_path / "gone")]
+    command = [*inside, sys.executable, str(REPOSITORY / words[0]), *words[1:]]
+    done = program(command, clean_environment(corpora, tmp_path))
+    assert (done.returncode, done.stderr) == (2, "error: the working folder is gone: change to one that exists\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "code", "line"),
+    [
+        ("net", 1, "error: ranks meet at 127.0.0.1, and there is no loopback interface: ip link set lo up"),
+        ("proc", 2, "error: /proc is not mounted: expected it, by which a run and what watches it know processes"),
+    ],
+)
+def test_a_machine_without_loopback_or_processes_is_one_line(
+    kind: str, code: int, line: str, corpora: Path, tmp_path: Path
+) -> None:
+    """torchrun would wait for ever, and psutil end with a traceback."""
+    words = ["src/train.py", *SHRUNKEN, CSV, "ranks=2", "gpus=0", f"outputs={tmp_path}"]
+    done = program([*isolated(kind), sys.executable, *words], clean_environment(corpora, tmp_path))
+    assert (done.returncode, done.stderr.splitlines()) == (code, [line])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM], ids=lambda later: later.name)
+@pytest.mark.parametrize("single", [True, False], ids=["run", "sweep"])
+def test_one_ctrl_c_after_another_prints_no_traceback(
+    single: bool, later: signal.Signals, corpora: Path, tmp_path: Path
+) -> None:
+    """To the whole group, as a terminal sends it, until nothing is left; then the same command goes on."""
+    train = [word for word in TRAIN if word != "-m"] if single else [*TRAIN, "rnn=lstm,gru"]
+    command = start([*train, CSV, "max_epochs=30"], corpora, tmp_path, fresh=True)
+    wait_for(lambda: list(tmp_path.rglob("last.ckpt")))
+    os.killpg(command.pid, signal.SIGINT)
+    while command.poll() is None:
+        time.sleep(random.uniform(0, 0.1))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, later)
+    code, out, errors = finish(command)
+    assert code == 130
+    assert "Traceback" not in out + errors
+    assert "Exception ignored" not in out + errors
+    wait_for(lambda: not alive(tmp_path))
+    assert {fate_of(folder).state for folder in run_folders(tmp_path)} <= {"interrupted", "missing"}
+    succeed(start([*train, CSV, "max_epochs=30"], corpora, tmp_path))
 
 
 @pytest.mark.slow

@@ -145,6 +145,17 @@ def test_a_sweep_file_gives_its_arms_and_its_name(corpora, tmp_path):
     assert results[0] != results[1], "the seed changed nothing"
 
 
+@pytest.mark.parametrize("plugin", ["launcher", "sweeper"])
+def test_a_launcher_that_is_none_of_hydras_is_one_line(plugin, corpora, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        f"defaults: [/config, _self_]\nhydra: {{{plugin}: {{_target_: os.system, command: 'touch {tmp_path}/done'}}}}\n"
+    )
+    done = expect(2, run(["src/train.py", "-m", "-cd", str(tmp_path), "-cn", "mine", "seed=0,1"], corpora, tmp_path))
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: hydra.")
+    assert not (tmp_path / "done").exists()
+
+
 def test_a_sweep_file_without_its_folder_is_answered_with_the_folder(corpora, tmp_path):
     done = expect(2, run(["src/train.py", "-m", "-cn", "rnn_type"], corpora, tmp_path))
     assert done.stderr == "error: -cn rnn_type: it stands in another folder than conf/: -cd sweeps -cn rnn_type\n"

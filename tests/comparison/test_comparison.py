@@ -19,6 +19,7 @@ from asr_ablations.runs.record import DataRecord, RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write_json
 from asr_ablations.tools.typed_json import parse
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
@@ -36,6 +37,24 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """lstm and rnn alike, gru far worse; four seeds each."""
     rates = {"rnn=lstm": 0.1, "rnn=gru": 0.3, "rnn=rnn": 0.1}
     return write_sweep(tmp_path_factory.mktemp("outputs"), rates, seeds=4, ablation=ABLATION)
+
+
+def named(run: Path) -> None:
+    """The test set steers training."""
+    edit(run / "config.yaml", r"validation:\n( +)- dev", r"validation:\n\1- test")
+    edit(run / "metrics.csv", "validation/dev/", "validation/test/")
+
+
+def copied(run: Path) -> None:
+    """The validation set has the test set's recordings under another name."""
+    write_json(run / "data.json", {"sets": {name: {"sha256": "the same"} for name in ("dev", "test")}})
+
+
+@pytest.mark.parametrize(("change", "expected"), [(named, ["test"]), (copied, ["test"]), (None, [])])
+def test_a_test_set_that_steers_training_is_a_warning(change: Any, expected: list[str], tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=2, change=change)
+    warnings = compare([sweep], Options()).warnings
+    assert [line.split()[0] for line in warnings if "is a validation set, too: it steers" in line] == expected
 
 
 def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:

@@ -18,7 +18,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.data.datamodule import IN_VALIDATION, SpeechData
 from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
@@ -139,6 +139,14 @@ def test_infeasible_utterances_are_left_out_of_training_and_named(caplog: pytest
     assert "2 of 5" in caplog.text
     assert "repeats, short" in caplog.text
     assert [u.id for u in speech.sets["dev"].utterances] == ["dev"], "evaluation leaves nothing out"
+
+
+def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """By its recordings, whatever its name: one of the two utterances of `test` is in `dev`."""
+    speech = data(100, one=ONE, dev=TWO[:2], test=TWO[1:])
+    with caplog.at_level(logging.WARNING):
+        speech.setup()
+    assert caplog.messages == [IN_VALIDATION % (1, 2, "test")]
 
 
 def test_no_warning_where_all_fit(caplog: pytest.LogCaptureFixture) -> None:

@@ -54,12 +54,16 @@ def test_a_record_is_whole(run_folder: Path) -> None:
     record = evaluated(run_folder)
     assert (record["name"], record["checkpoint"], record["test_sets"]) == ("greedy", "last.ckpt", ["test"])
     assert {name: result["utterances"] for name, result in record["sets"].items()} == {"dev": 6, "test": 2}
-    for result in record["sets"].values():
-        assert result["real_time_factor"] == pytest.approx(
-            (result["forward_seconds"] + result["decode_seconds"]) / result["audio_seconds"]
+    file = record["file"]
+    times = json.loads((file.parent / "timing" / file.name).read_text())
+    assert times.keys() == record["sets"].keys()
+    for name, result in record["sets"].items():
+        own = times[name]
+        assert own["real_time_factor"] == pytest.approx(
+            (own["forward_seconds"] + own["decode_seconds"]) / result["audio_seconds"]
         )
-        assert result["utterances_per_second"] == pytest.approx(result["utterances"] / result["decode_seconds"])
-        assert result["processes"] == 2
+        assert own["utterances_per_second"] == pytest.approx(result["utterances"] / own["decode_seconds"])
+        assert own["processes"] == 2
         assert 0 <= result["cer_longer"] <= min(1.0, result["cer"])
     stem = str(record["file"]).removesuffix(".json")
     with open(f"{stem}.utterances.csv", newline="", encoding="utf-8") as file:
@@ -72,6 +76,21 @@ def test_a_record_is_whole(run_folder: Path) -> None:
     assert errors == round(record["sets"]["dev"]["wer"] * record["sets"]["dev"]["words"])
     assert Path(f"{stem}.errors.txt").read_text().startswith("set dev: WER ")
     assert len(Path(f"{stem}.speakers.csv").read_text().splitlines()) == 4
+
+
+def test_the_same_evaluation_gives_the_same_bytes(run_folder: Path) -> None:
+    """In another number of processes, which changes the times alone."""
+
+    def files() -> dict[str, bytes]:
+        evaluated(run_folder, "decoder=beam", "decoder.beam_width=5", "untrained=decode")
+        return {path.name: path.read_bytes() for path in (run_folder / "evaluations").iterdir() if path.is_file()}
+
+    first = files()
+    ((other,),) = evaluate(
+        [request(run_folder, "decoder=beam", "decoder.beam_width=5", "untrained=decode", "processes=1")]
+    )
+    assert first == {p.name: p.read_bytes() for p in (run_folder / "evaluations").iterdir() if p.is_file()}
+    assert {times.processes for times in other.times.values()} == {1}
 
 
 def test_sets_can_be_chosen(run_folder: Path) -> None:

@@ -12,6 +12,7 @@ from pytorch_lightning.loggers import CSVLogger
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
+from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import compose, tiny_overrides
@@ -45,8 +46,9 @@ def fit(
         data.resume(**kept["position"])
     every_step = LastCheckpoint(folder, 0, StopRequest(), dict)
     each_epoch = ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
-    around = [every_step, KeepEach(folder), *callbacks, each_epoch, RestoreState(kept["ranks"] if kept else None)]
+    around = [every_step, KeepEach(folder), *callbacks, each_epoch, RestoreState(kept)]
     fitter = trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], around)
+    fitter.strategy.checkpoint_io = AtomicCheckpointIO()
     try:
         fitter.fit(task, data, ckpt_path=str(resume) if resume else None)
     finally:

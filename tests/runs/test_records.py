@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from asr_ablations.comparison.metrics import WER, validation_values
 from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
@@ -19,7 +20,7 @@ from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.record import NO_SUMMARY, RunRecord
-from asr_ablations.runs.records import EDITED, RENAMED, load, read_run
+from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, load, read_run
 from asr_ablations.runs.seed_noise import SeedNoise, seed_noise
 from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
@@ -191,6 +192,49 @@ def test_a_manifest_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Pat
     write_manifest(tmp_path, [], {"started": "now", "command": [], "search": False})
     assert (tmp_path / "sweep.json.1").read_text() == '{"arms": 5}'
     assert json.loads((tmp_path / "sweep.json").read_text())["arms"] == []
+
+
+def test_the_newest_declaration_counts_and_what_decides_is_named(tmp_path: Path) -> None:
+    """A factor that was misspelt when the runs were trained; one run was added without any declaration."""
+    declared = {"factor": "rnnn", "question": "a"}
+    folder = write_run(tmp_path, "seed=0", ablation=declared)
+    write_run(tmp_path, "seed=1")
+    assert load([folder]).runs[0].config["ablation"] == declared
+    mended = {"factor": "rnn", "question": "b"}
+    write_json(folder.parent / "sweep.json", {"launches": [], "arms": [], "ablation": mended})
+    records = load([folder.parent])
+    assert [run.config["ablation"] for run in records.runs] == [mended, mended]
+    assert records.warnings == [CHANGED.format("ablation.factor", "sweep")]
+    assert read_config(folder)["ablation"] == declared, "the run keeps the config of its training"
+
+
+@pytest.mark.parametrize("given", ["validation: clips/dev.jsonl", "validation:\n  - clips/dev.jsonl"])
+def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path) -> None:
+    """The config of a manifest has its path, alone or in a list."""
+    folder = write_run(tmp_path, change=lambda run: edit(run / "config.yaml", r"validation:\n +- dev", given))
+    run = read_run(folder)
+    assert run.validation_sets == ["dev"]
+    assert validation_values(run, WER) == [0.9, 0.5, 0.3, 0.25, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "reason"),
+    [
+        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is no number"),
+        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is no number"),
+        (r"\Z", "5: {_target_: os.system}\n", "a key is 5; expected a text"),
+        (r"(?m)^batch:$", "batch:\n  null: 1", "a key is None; expected a text"),
+        (r"(?m)^ranks: .*$", "ranks: x", "ranks is no whole number"),
+        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is no object with keys"),
+    ],
+)
+def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:
+    """And keeps no other run from being compared."""
+    write_run(tmp_path, "seed=0")
+    write_run(tmp_path, "seed=1", change=lambda run: edit(run / "config.yaml", pattern, replacement))
+    records = load([tmp_path / "sweep"])
+    assert [run.seed for run in records.runs] == [0]
+    assert [run.reason for run in records.unfinished] == [f"damaged: config.yaml: cannot be read: {reason}"]
 
 
 def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
         ({"factor": ["rnn", "optimizer.lrr"]}, "ablation.factor=optimizer.lrr: .*nearest: optimizer.lr"),
         ({"targets": [20]}, "ablation.targets=20: expected rates as fractions: 0.2 is 20 %"),
         ({"targets": [0]}, "ablation.targets=0: expected rates"),
-        ({"set": "test-claen"}, "ablation.set=test-claen: expected test-clean, dev-clean"),
+        ({"set": "test-claen"}, "ablation.set=test-claen: expected test-clean, dev-clean, dev-other"),
         ({"failed": "divergd"}, "ablation.failed=divergd: expected diverged"),
     ],
 )
@@ -131,7 +131,7 @@ RNNS: list[Any] = [
         "optimizer": {"lr": 0.01},
         "dropout": 0.1,
         "seed": 0,
-        "data": {"test": ["test-clean"], "validation": ["dev-clean"]},
+        "data": OmegaConf.to_container(compose("data=librispeech", "data.test=test-clean").data, resolve=True),
         "overrides": [f"rnn={name}"],
     }
     for name in ("lstm", "gru")

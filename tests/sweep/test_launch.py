@@ -17,7 +17,7 @@ from rich.console import Console
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
-from asr_ablations.runs.sweep_history import declared, launches
+from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
 from asr_ablations.sweep.executors import Machine, this_machine
 from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
@@ -67,6 +67,16 @@ def test_the_manifest_keeps_every_launch_and_all_arms(tmp_path: Path) -> None:
     ]
     assert [arm["id"] for arm in read_sweep(tmp_path)["arms"]] == ["a", "b", "c"]
     assert declared(tmp_path) == {"a", "b"}
+
+
+def test_the_manifest_has_the_newest_declaration(tmp_path: Path) -> None:
+    """A launch that declares nothing, such as one more seed from the command line, takes none away."""
+    for text in ("ablation: {factor: dropout}", "ablation: {factor: rnn}", "seed: 0"):
+        (tmp_path / "a.yaml").write_text(text)
+        launch(tmp_path, text, "a")
+    assert newest_declaration(tmp_path) == {"factor": "rnn"}
+    (tmp_path / "sweep.json").write_text('{"ablation": {"question": "${oc.env:HOME}"}}')
+    assert newest_declaration(tmp_path) is None, "a stranger's manifest fetches nothing"
 
 
 def test_portions_of_one_start_are_one_launch(tmp_path: Path) -> None:
@@ -308,6 +318,14 @@ def test_an_orphan_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -
     os.close(write)
     with pytest.raises(EOFError) as raised:
         multiprocessing.spawn._main(read, read)  # type: ignore[attr-defined]
+    hook(raised.type, raised.value, raised.tb)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_server_without_memory_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that waits for it does."""
+    with pytest.raises(MemoryError) as raised:
+        raise MemoryError
     hook(raised.type, raised.value, raised.tb)
     assert capsys.readouterr().err == ""
 

@@ -16,7 +16,7 @@ from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
-from asr_ablations.sweep.until.planning import Variant, continued, make_plan
+from asr_ablations.sweep.until.planning import Variant, continued, make_plan, never_trained
 from asr_ablations.sweep.until.start import arms_and_seeds
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, write_json
@@ -73,6 +73,21 @@ def test_arms_are_the_runs_without_what_belongs_to_seeds_and_plan() -> None:
     assert arms_and_seeds(runs) == ([["rnn=a", "width=8"], ["rnn=b", "width=8"]], [4, 7])
     assert continued([4, 7], 4) == [4, 7, 8, 9]
     assert continued([0, 1, 2], 2) == [0, 1]
+
+
+def test_seeds_beyond_the_budget_are_named() -> None:
+    plan = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0, 1, 5, 9], 2, keys(margin=1.5)).plan
+    (line,) = never_trained([0, 1, 5, 9], plan)
+    assert line.startswith("seed=5,9: never trained, the plan has at most 2 seeds an arm; until.seeds=4 takes all")
+    assert never_trained([0, 1], plan) == []
+
+
+def test_the_set_of_a_plan_has_the_name_of_its_results(tmp_path: Path) -> None:
+    """The config of a manifest has its path."""
+    data = ["data=manifest", f"data.root={tmp_path}"]
+    arms = [Variant([f"rnn={name}"], *(compose(*data, f"rnn={name}", f"seed={seed}") for seed in (0, 1)))
+            for name in ("lstm", "gru")]  # fmt: skip
+    assert make_plan(arms, [0], 8, keys(margin=1.5)).plan.set == "test"
 
 
 def config(*overrides: str) -> DictConfig:

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 import torch
 from torch import library
 
+from asr_ablations.tools import machine
 from asr_ablations.tools.files import SOURCE
+from asr_ablations.tools.machine import GROUPS, available_memory
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
@@ -38,6 +41,23 @@ print(mallinfo2().fordblks - before)
 """
 BUFFERS = 64 * 2**22
 """The bytes of a step's buffers."""
+
+
+def test_the_memory_of_a_group_around_this_process_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container or a job of a cluster limits it. A group without a limit limits nothing."""
+    paths = [line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    kind, path = next((kind, path) for kind, path in paths if kind in GROUPS)
+    _, limit, used, cached = GROUPS[kind]
+    monkeypatch.setattr(machine, "GROUPS", {kind: (str(tmp_path), limit, used, cached)})
+    files = {(tmp_path, limit): "max", (tmp_path, used): "5"}
+    own = tmp_path / path.strip("/")
+    files |= {(own, limit): "9000", (own, used): "4000", (own, "memory.stat"): f"anon 7\n{cached}1500"}
+    for (folder, name), content in files.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    assert available_memory() == 6500
+    (own / used).write_text("20000")
+    assert available_memory() == 0
 
 
 @pytest.mark.slow

@@ -169,7 +169,7 @@ def test_a_run_in_float16_is_the_one_that_lightning_and_torch_make(
     }
     seen, kept = {}, {}
     for name, plugin in plugins.items():
-        monkeypatch.setattr(assembly, "trainer_options", lambda *_, plugin=plugin: {"plugins": plugin})
+        monkeypatch.setattr(assembly, "trainer_options", lambda *_, plugin=plugin: {"plugins": [plugin]})
         watch, folder = Overflow(), tmp_path / name
         # Lightning's leaves it to a fused optimizer to unscale, after the gradients were treated
         options = ("precision=16", "max_epochs=5", "averaging=ema", "gradient=outliers", "+optimizer.fused=false")

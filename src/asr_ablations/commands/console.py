@@ -3,14 +3,18 @@
 import ast
 import difflib
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
-from asr_ablations.tools.machine import name_the_user
-from asr_ablations.tools.terminal import forgive_characters, harmless
+from asr_ablations.tools.machine import check_surroundings, name_the_user
+from asr_ablations.tools.signals import end_at_once_on_another
+from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def as_folder(word: str) -> str:
@@ -22,13 +26,16 @@ def exit_code(work: Callable[[], int]) -> int:
     """The exit code of `work`: its own; 2 for a mistake of the user's, which is printed as one line; 130 for Ctrl-C; 1
     where the reader of the output has gone away, as in … | head.
     """
+    open_streams()
     forgive_characters()
     name_the_user()
     try:
+        check_surroundings()
         return work()
     except KeyboardInterrupt:
+        end_at_once_on_another(INTERRUPTED)
         print("interrupted; the same command continues", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if (end := ending(error)) is None:
             raise

@@ -26,7 +26,7 @@ from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
-from asr_ablations.runs.record import Environment
+from asr_ablations.runs.record import Environment, RunRecord
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
 from asr_ablations.tools.errors import UsageError
@@ -148,6 +148,7 @@ def compare_runs(
             *_overruled(design.overruled),
             *design.warnings,
             *_without_test_set(design),
+            *_no_tests(design),
             *unmatched(declared.claims, design.questions, design.arms),
             *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
@@ -229,6 +230,20 @@ def _without_test_set(design: Design) -> list[str]:
     if design.primary or len(design.arms) < 2:
         return []
     return ["no test set has results: there are no verdicts (training was steered by validation sets)"]
+
+
+def _no_tests(design: Design) -> list[str]:
+    """A warning for each test set that is a validation set of a run, by its name or its content."""
+    return [
+        f"{name} is a validation set, too: it steers training, so that rates on it are no test"
+        for name in design.sets
+        if any(_steers(run, name) for arm in design.arms for run in arm.results if name in run.summary.test_sets)
+    ]
+
+
+def _steers(run: RunRecord, name: str) -> bool:
+    own = run.data.hash(name)
+    return name in run.validation_sets or (own is not None and own in map(run.data.hash, run.validation_sets))
 
 
 def _is_planned(design: Design, plan: VerdictPlan) -> bool:

@@ -130,8 +130,7 @@ def _loss_name(loss: Mapping[str, object]) -> str:
 
 def validation_set(run: RunRecord) -> str | None:
     """The set by which the best checkpoint is chosen: the first validation set."""
-    sets = (run.config.get("data") or {}).get("validation") or []
-    return str(sets[0]) if sets else None
+    return next(iter(run.validation_sets), None)
 
 
 def validation_values(run: RunRecord, metric: Metric) -> list[float]:

@@ -17,7 +17,7 @@ TableRow: TypeAlias = dict[str, str | int | float | None]
 class Column:
     """A column: the mean over the runs of an arm, and, with `deviation`, their standard deviation.
 
-    key: in table.csv and comparison.json; read: the value of a run on a set; table: the one that shows the column,
+    key: in the files; read: the value of a run on a set; table: the one that shows the column,
     None for a column of the files alone; heading: there; places: digits after the point, where `metric` does not say.
     metric: whose unit the values have, with rates as fractions. always: shown although no run has a value.
     """
@@ -65,6 +65,8 @@ def _last(values: Sequence[float]) -> float | None:
 
 
 TRAIN_SECONDS = "train_seconds"
+TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
+"""The columns that depend on the machine and its load."""
 
 COLUMNS = (
     _rate(WER),

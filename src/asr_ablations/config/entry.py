@@ -29,9 +29,9 @@ from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
-from asr_ablations.tools.machine import name_the_user
-from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
-from asr_ablations.tools.terminal import forgive_characters, harmless
+from asr_ablations.tools.machine import check_surroundings, name_the_user
+from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own
+from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -116,6 +116,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             handle_on_a_stack_of_their_own()
             use_loader()
+            open_streams()
             forgive_characters()
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
@@ -123,7 +124,7 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 if cfg is None and _has_helped(sys.argv[1:], config_name):
                     return None
                 if cfg is None:
-                    _refuse_lost_folder()
+                    check_surroundings()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -147,13 +148,6 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
         return main
 
     return decorate
-
-
-def _refuse_lost_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise UsageError("the working folder is gone: change to one that exists") from error
 
 
 def _with_one_line_errors(task: Task, checked: Check) -> Task:
@@ -194,8 +188,10 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def _end_as_asked(stop: BaseException) -> NoReturn:
+    code = 128 + getattr(stop, "signal_number", signal.SIGINT)
+    end_at_once_on_another(code)
     _say(str(stop) or "interrupted")
-    sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
+    sys.exit(code)
 
 
 def _stop(error: Exception) -> NoReturn:

@@ -21,6 +21,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import harmless
 
 log = logging.getLogger(__name__)
+IN_VALIDATION = "%d of %d utterances of %s are in validation too, which steers training: rates on it are no test"
 
 
 class SpeechData(pl.LightningDataModule):
@@ -100,7 +101,7 @@ class SpeechData(pl.LightningDataModule):
         return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
 
     def _warn_of_known(self) -> None:
-        """Say of held-out sets what is in training too, from the first rank."""
+        """Warn of held-out sets that are in training too, and of test sets in validation, from the first rank."""
         if self.place()[0]:
             return
         names = dict.fromkeys([*self.corpus.validation, *self.corpus.test])
@@ -110,6 +111,10 @@ class SpeechData(pl.LightningDataModule):
         for name, places in spoken.items():
             if trained := sum(place in known for place in places):
                 log.warning("%d of %d utterances of %s are in training too", trained, len(places), harmless(name))
+        steering = {place for name in self.corpus.validation for place in spoken[name]}
+        for name in self.corpus.test:
+            if shared := sum(place in steering for place in spoken[name]):
+                log.warning(IN_VALIDATION, shared, len(spoken[name]), harmless(name))
 
     def _check_longest(self) -> None:
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]

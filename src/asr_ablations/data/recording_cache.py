@@ -89,7 +89,7 @@ class Cached:
     def __init__(self, folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> None:
         self.path, self.shape = folder / "values", shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.ends, self.samples = np.load(folder / "index.npy")
+        self.ends, self.samples = _index(folder, len(utterances))
         self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
         self._open()
 
@@ -124,6 +124,19 @@ class Cached:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._open()
+
+
+def _index(folder: Path, count: int) -> np.ndarray:
+    """The end and the samples of each recording (2, N). Raises UsageError for a file of another content: in a shared
+    folder its checksums are whatever its writer made them.
+    """
+    try:
+        index = np.load(folder / "index.npy")
+        if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
+            raise ValueError("its index has another form")
+    except ValueError as error:
+        raise UsageError(f"{folder}: no cache of {count} recordings ({error}); remove it to build it again") from error
+    return index
 
 
 class CacheFolder:

@@ -18,9 +18,11 @@ from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_p
 from asr_ablations.evaluation.pool import Decoded, Pool, process_count
 from asr_ablations.evaluation.record import (
     DecodedSet,
+    DecodingTimes,
     Evaluation,
     EvaluationContent,
     EvaluationIdentity,
+    decoding_times,
     evaluation_name,
     set_content,
     set_rows,
@@ -73,14 +75,14 @@ def _labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]
 
 
 def _cells(evaluation: Evaluation, name: str) -> list[str]:
-    result = evaluation.content["sets"][name]
+    result, times = evaluation.content["sets"][name], evaluation.times[name]
     return [
         name,
         *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
         *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
-        f"{result.decode_seconds:.2f}",
-        f"{result.utterances_per_second:.1f}",
-        f"{result.real_time_factor:.4f}",
+        f"{times.decode_seconds:.2f}",
+        f"{times.utterances_per_second:.1f}",
+        f"{times.real_time_factor:.4f}",
     ]
 
 
@@ -209,17 +211,19 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
         tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
     rows: list[UtteranceRow] = []
     sets: dict[str, DecodedSet] = {}
+    times: dict[str, DecodingTimes] = {}
     for name in arm.sets:
         decoded = _decode(number, arm, log_probs[name], pool, bar, tuning.chosen if tuning else {})
         own = set_rows(log_probs[name], decoded.texts)
         rows += own
-        sets[name] = set_content(log_probs[name], decoded, own, pool.processes)
+        sets[name] = set_content(log_probs[name], own)
+        times[name] = decoding_times(log_probs[name], decoded, pool.processes)
     identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
     declared = OmegaConf.to_container(ablation) if ablation else None
     content: EvaluationContent = {**identity, "sets": sets, "ablation": declared}
-    evaluation = Evaluation(arm.trained.folder, name, content, rows)
+    evaluation = Evaluation(arm.trained.folder, name, content, rows, times)
     evaluation.write()
     return evaluation
 

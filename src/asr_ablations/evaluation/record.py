@@ -12,7 +12,7 @@ from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Decoded
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.metrics.error_counts import Pair, align
-from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.layout import EVALUATIONS, TIMING
 from asr_ablations.runs.record import Rates, UtteranceRow, rates
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.typed_json import as_json
@@ -79,9 +79,16 @@ def _words(counted: Counter[Pair]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedSet(Rates):
-    """Rates, counts and times of one set. real_time_factor: seconds of computation per second of audio."""
+    """Rates and counts of one set."""
 
     audio_seconds: float
+    sha256_of_transcripts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingTimes:
+    """Times of one set, and where they were measured. real_time_factor: seconds of computation per second of audio."""
+
     forward_seconds: float
     forward_device: str
     decode_seconds: float
@@ -90,7 +97,6 @@ class DecodedSet(Rates):
     utterances_per_second: float
     utterances_per_core_second: float
     real_time_factor: float
-    sha256_of_transcripts: str
 
 
 class TuningSummary(TypedDict):
@@ -136,21 +142,24 @@ class EvaluationContent(EvaluationIdentity):
 class Evaluation:
     """The result of one decoder on sets of one run.
 
-    folder: of the run; rows: the utterances of all sets.
+    folder: of the run; rows: the utterances of all sets; times: by set.
     """
 
     folder: Path
     name: str
     content: EvaluationContent
     rows: list[UtteranceRow]
+    times: dict[str, DecodingTimes]
 
     def write(self) -> Path:
         """Write <name>.json and beside it the tables of utterances and speakers, and the errors in icefall's style.
 
-        Returns the path of <name>.json.
+        These depend on the run and the decoder alone. The times are in timing/<name>.json. Returns the path of
+        <name>.json.
         """
         folder = self.folder / EVALUATIONS
-        folder.mkdir(exist_ok=True)
+        (folder / TIMING).mkdir(parents=True, exist_ok=True)
+        write_json(folder / TIMING / f"{self.name}.json", {name: as_json(times) for name, times in self.times.items()})
         write_csv(folder / f"{self.name}.utterances.csv", self.rows)
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))
         write(folder / f"{self.name}.errors.txt", error_report(self.rows))
@@ -172,12 +181,19 @@ def set_rows(log_probs: LogProbs, texts: Sequence[str]) -> list[UtteranceRow]:
     ]
 
 
-def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceRow], processes: int) -> DecodedSet:
-    """Return rates, counts and times of one set."""
-    audio, utterances = log_probs.audio_seconds, max(1, len(rows))
+def set_content(log_probs: LogProbs, rows: Sequence[UtteranceRow]) -> DecodedSet:
+    """Return rates and counts of one set."""
     return DecodedSet(
         **vars(rates(rows)),
-        audio_seconds=audio,
+        audio_seconds=log_probs.audio_seconds,
+        sha256_of_transcripts=hashlib.sha256("\n".join(row["hypothesis"] for row in rows).encode()).hexdigest(),
+    )
+
+
+def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> DecodingTimes:
+    """Return the times of one set."""
+    utterances = max(1, len(decoded.texts))
+    return DecodingTimes(
         forward_seconds=log_probs.seconds,
         forward_device=log_probs.device,
         decode_seconds=decoded.seconds,
@@ -185,8 +201,7 @@ def set_content(log_probs: LogProbs, decoded: Decoded, rows: Sequence[UtteranceR
         processes=processes,
         utterances_per_second=utterances / max(decoded.seconds, 1e-9),
         utterances_per_core_second=utterances / max(decoded.core_seconds, 1e-9),
-        real_time_factor=(log_probs.seconds + decoded.seconds) / max(audio, 1e-9),
-        sha256_of_transcripts=hashlib.sha256("\n".join(row["hypothesis"] for row in rows).encode()).hexdigest(),
+        real_time_factor=(log_probs.seconds + decoded.seconds) / max(log_probs.audio_seconds, 1e-9),
     )
 
 

@@ -64,7 +64,7 @@ class TrainingRun:
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, cfg.utilisation_seconds)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
-        restore = RestoreState(checkpoint["ranks"] if checkpoint else None)
+        restore = RestoreState(checkpoint)
         loggers = [self.table, *([self.logger] if self.logger else [])]
         self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), restore], folder=record.folder)
 

@@ -150,7 +150,9 @@ def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:
             print(f"trains on {device} with {torch.get_num_threads()} threads in {record.folder}", flush=True)
         if not devices:
             keep_memory()
-        TrainingRun(cfg, devices, record, task, data, stop, checkpoint).run()
+        training = TrainingRun(cfg, devices, record, task, data, stop, checkpoint)
+        del checkpoint  # as large as the weights and the optimizer; Lightning frees it once all is restored
+        training.run()
     return record.folder
 
 

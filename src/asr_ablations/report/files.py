@@ -1,6 +1,7 @@
-"""The text files of a comparison: table.md, table.csv, table.tex and comparison.json."""
+"""The text files of a comparison: table.md, table.csv, table.tex, comparison.json and timing.json."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.comparison.table_columns import TIMES
 from asr_ablations.report.formats import latex, markdown
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
+from asr_ablations.runs.layout import TIMING
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import write, write_csv, write_json
 
@@ -20,14 +23,21 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write all four files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
+    """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions.
+
+    comparison.json depends on the results alone: the same training, measured again elsewhere, gives the same bytes.
+    Its times are in timing.json; hypotheses that were given have none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
     write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], latex(comparison))
     write_json(paths[3], plain(as_json(comparison)))
-    return paths
+    if comparison.scored:
+        return paths
+    write_json(folder / f"{TIMING}.json", plain(timing(comparison)))
+    return [*paths, folder / f"{TIMING}.json"]
 
 
 def _plain_cell(cell: object) -> object:
@@ -38,24 +48,24 @@ def _plain_cell(cell: object) -> object:
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:
-    """The comparison without the records of its runs, which lie in their own folders."""
+    """The comparison without times, and without the records of its runs, which lie in their own folders."""
     return {
         "title": comparison.title,
         "question": comparison.question,
         "source": comparison.source,
         "factor": comparison.factor,
         "baseline": comparison.baseline,
-        "arms": [_arm(arm) for arm in comparison.arms],
+        "arms": [_arm(arm, comparison.scored) for arm in comparison.arms],
         "sets": comparison.sets,
-        "rows": comparison.rows,
-        "validated": comparison.validated,
+        "rows": [_without(TIMES, row) for row in comparison.rows],
+        "validated": [_without(TIMES, row) for row in comparison.validated],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "reached": [asdict(time) for time in comparison.times_to_accuracy],
+        "reached": [_without(REACHED_TIMES, asdict(time)) for time in comparison.times_to_accuracy],
         "verdicts": [verdict.sentence for verdict in comparison.answer],
         "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [
-            {"folder": run.folder, "state": run.state, "reason": run.reason} for run in comparison.unfinished
+            {"folder": run.folder.name, "state": run.state, "reason": run.reason} for run in comparison.unfinished
         ],
         "differing": comparison.differing,
         "metric": comparison.metric,
@@ -66,19 +76,38 @@ def as_json(comparison: Comparison) -> dict[str, object]:
             "look": comparison.evidence.look,
         },
         "scored": comparison.scored,
-        "equal": comparison.equal_cost,
-        "epochs": [asdict(times) for times in comparison.epochs],
+        "equal": [row for row in comparison.equal_cost if row["axis"] != "seconds"],
         "noise_sources": [asdict(row) for row in comparison.noise_sources],
         "lone_rates": [asdict(lone) for lone in comparison.lone_rates],
         "one_arm": [asdict(description) for description in comparison.one_arm],
         "loss_against_wer": [asdict(each) for each in comparison.loss_against_wer],
         "gradient_norm": [asdict(row) for row in comparison.gradients],
-        "scaling": [asdict(row) for row in comparison.scaling],
         "allowed": comparison.allowed,
         "plan": None if comparison.plan is None else _plan(comparison.plan),
         "looks": look_rows(comparison),
-        "spent": _spent(comparison),
+        "spent": None if (cost := _spent(comparison)) is None else _without(SPENT_TIMES, cost),
     }
+
+
+REACHED_TIMES = ("seconds", "cost")
+SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
+
+
+def timing(comparison: Comparison) -> dict[str, object]:
+    """The times of a comparison, and what follows from them: costs, ratios, and rates at equal seconds."""
+    arms = {row["arm"]: row for row in comparison.rows}
+    return {
+        "arms": [{key: row[key] for key in ("arm", *TIMES)} for row in arms.values()],
+        "reached": [_without(("steps", "audio_hours", "epochs"), asdict(one)) for one in comparison.times_to_accuracy],
+        "equal": [row for row in comparison.equal_cost if row["axis"] == "seconds"],
+        "epochs": [asdict(times) for times in comparison.epochs],
+        "scaling": [asdict(row) for row in comparison.scaling],
+        "spent": None if (cost := _spent(comparison)) is None else {key: cost[key] for key in SPENT_TIMES},
+    }
+
+
+def _without(keys: Sequence[str], row: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in row.items() if key not in keys}
 
 
 def _plan(plan: VerdictPlan) -> dict[str, object]:
@@ -92,8 +121,12 @@ def _spent(comparison: Comparison) -> dict[str, object] | None:
     return asdict(spent(comparison.plan, comparison.course, comparison.arms))
 
 
-def _arm(arm: Arm) -> dict[str, object]:
-    runs = [{"folder": run.folder, "seed": run.seed, "id": run.summary.id} for run in arm.runs]
+def _arm(arm: Arm, scored: str) -> dict[str, object]:
+    """The runs of an arm by their folder's name; files of hypotheses as they were given."""
+    runs = [
+        {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}
+        for run in arm.runs
+    ]
     return {"name": arm.name, "runs": runs}
 
 

@@ -5,6 +5,7 @@ import pickle
 import warnings
 import zipfile
 from pathlib import Path
+from typing import IO
 
 from asr_ablations.tools.errors import UsageError, is_lack_of_memory
 from asr_ablations.tools.files import Json, is_regular, sha256
@@ -21,10 +22,11 @@ def read_checkpoint(path: Path) -> Json:
     if not is_regular(path):
         raise UsageError(f"{path}: refused, it is no regular file")
     try:
-        _check_sums(path)
-        with warnings.catch_warnings():
+        with path.open("rb") as file, warnings.catch_warnings():  # opened once: a living run replaces its last.ckpt
+            _check_sums(file)
+            file.seek(0)
             warnings.simplefilter("ignore")  # about unusual pickles: those are refused below
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UsageError(f"{path}: refused, it is damaged or holds more than weights and plain values") from error
     except RuntimeError as error:
@@ -41,13 +43,13 @@ def read_checkpoint(path: Path) -> Json:
     return content
 
 
-def _check_sums(path: Path) -> None:
+def _check_sums(file: IO[bytes]) -> None:
     """Raises BadZipFile for content that is not what was written: torch itself looks at no checksum. Of what is packed,
     which a checkpoint never is, a small file can be a terabyte.
     """
-    if not zipfile.is_zipfile(path):
+    if not zipfile.is_zipfile(file):
         return
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise zipfile.BadZipFile("its content is packed")
         if (name := archive.testzip()) is not None:

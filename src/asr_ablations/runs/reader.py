@@ -97,7 +97,17 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
     content = read_yaml(path, kind)
     if (key := interpolation_in(content)) is not None:
         raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+    if (name := next(_unnamed({key: part for key, part in content.items() if key != "ablation"}), None)) is not None:
+        raise UnreadableFileError(path, f"a key is {name[0]!r}; expected a text")
     return content
+
+
+def _unnamed(content: object) -> Iterator[tuple[object]]:
+    """The keys of a config that are no text, such as numbers: they have no order among the others."""
+    if isinstance(content, dict):
+        yield from ((key,) for key in content if not isinstance(key, str))
+    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        yield from _unnamed(part)
 
 
 def interpolation_in(content: object, key: str = "") -> str | None:

@@ -314,6 +314,19 @@ class RunRecord:
         return int(self.config["seed"])
 
     @cached_property
+    def validation_sets(self) -> list[str]:
+        """The sets that steered training, the first one first, by the names in metrics.csv: for manifests and Kaldi's
+        directories the config has paths.
+        """
+        given = (self.config.get("data") or {}).get("validation") or []
+        names = [given] if isinstance(given, str) else [str(name) for name in given]
+        columns: set[str] = set().union(*self.metrics)
+        logged = {column.split("/")[1] for column in columns if column.startswith("validation/")}
+        if logged.issuperset(names) or not logged:
+            return names
+        return [*(name for name in self.summary.sets if name in logged), *sorted(logged - self.summary.sets.keys())]
+
+    @cached_property
     def measured(self) -> dict[str, SetResult]:
         """The result of every set: counted over the utterances, on which verdicts rest, too. A record without
         utterances has the results of its summary.
@@ -346,10 +359,23 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Price:
+    """The key `hardware` of a config."""
+
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
     """The keys of a run's config that its readers rely on."""
 
     seed: int
+    ranks: int | None = None
+    data: Config | None = None
+    batch: Config | None = None
+    loss: Config | None = None
+    decoder: Config | None = None
+    hardware: Price | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,4 +391,5 @@ class Manifest:
 
     arms: list[NamedArm] = field(default_factory=list)
     launches: list[Config] = field(default_factory=list)
+    ablation: Config | None = None
     space: Config | None = None

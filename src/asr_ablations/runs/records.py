@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,7 +27,7 @@ from asr_ablations.runs.reader import (
 )
 from asr_ablations.runs.record import NO_SUMMARY, DataRecord, RunRecord, Seeded
 from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
-from asr_ablations.runs.sweep_history import places, searched_arms
+from asr_ablations.runs.sweep_history import newest_declaration, places, searched_arms
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console
 
@@ -57,6 +58,9 @@ def _is_renamed(run: RunRecord) -> bool:
     return typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides
 
 
+CHANGED = "{} of {} changed in the sweep file after its first runs: choices with known results are exploratory"
+DECIDING = ("factor", "baseline", "set", "metric", "contrasts", "scale", "margin", "failed", "claim", "expected")
+"""Keys of a declaration by which the verdicts change."""
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 """The end of the name of a folder that an earlier run of the same content had."""
 
@@ -106,7 +110,8 @@ def load(folders: Sequence[Path]) -> Records:
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
-    manifests: dict[Path, _Manifest] = {}
+    manifest = cache(_manifest)  # a search's names hundreds of arms: it is read once
+    changed: dict[str, set[str]] = {}
     for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
         own = path.resolve()
         if own in records or own in unfinished:
@@ -115,18 +120,24 @@ def load(folders: Sequence[Path]) -> Records:
         if ended.state != "done" and ended.state != "diverged":
             unfinished[own] = _unfinished(own, ended.state, ended.reason)
             continue
-        if own.parent not in manifests:  # a search's names hundreds of arms: it is read once
-            manifests[own.parent] = _manifest(own.parent)
         try:
-            records[own] = _read(path, ended, manifests[own.parent])
+            run = _read(path, ended, manifest(own.parent))
         except UsageError as error:
             unfinished[own] = _unfinished(own, "damaged", f"damaged: {error}".replace(f"{path}/", ""))
+            continue
+        if (declared := manifest(path.parent.resolve()).declared) is not None:
+            changed.setdefault(path.parent.resolve().name, set()).update(_changed(run, declared))
+            run = replace(run, config={**run.config, "ablation": declared})
+        records[own] = run
     ordered = sorted(records.values(), key=_started)
     return Records(
         runs=[run for run in ordered if run.diverged_at is None],
         diverged=[run for run in ordered if run.diverged_at is not None],
         unfinished=list(unfinished.values()),
-        warnings=[f"{run.folder.name}: {edit}" for run in ordered for edit in edits(run)],
+        warnings=[
+            *(CHANGED.format(", ".join(sorted(keys)), sweep) for sweep, keys in changed.items() if keys),
+            *(f"{run.folder.name}: {edit}" for run in ordered for edit in edits(run)),
+        ],
     )
 
 
@@ -136,14 +147,25 @@ def read_run(folder: Path) -> RunRecord:
 
 
 class _Manifest(NamedTuple):
-    """The runs in a sweep's manifest, by id: the ones that a search proposed, and the place of each."""
+    """The runs in a sweep's manifest, by id: the ones that a search proposed, and the place of each. declared: the
+    declaration of the newest launch; None without one.
+    """
 
     searched: frozenset[str]
     places: dict[str, int]
+    declared: Config | None
 
 
 def _manifest(sweep: Path) -> _Manifest:
-    return _Manifest(searched_arms(sweep), places(sweep))
+    return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
+
+
+def _changed(run: RunRecord, declared: Config) -> set[str]:
+    """The keys that decide and that the run's own declaration has otherwise; none for a run that declared nothing."""
+    own = run.config.get("ablation")
+    if not isinstance(own, dict):
+        return set()
+    return {f"ablation.{key}" for key in DECIDING if own.get(key) != declared.get(key)}
 
 
 def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LEASES, LOOKS
-from asr_ablations.runs.reader import UnreadableFileError, read_looks, read_standing, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_looks, read_standing, read_sweep
 from asr_ablations.runs.verdict_plan import arm_content, read_plan
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import one_at_a_time
@@ -40,6 +40,15 @@ def launches(sweep: Path) -> list[Launch]:
         ]
     except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
         return []
+
+
+def newest_declaration(sweep: Path) -> Config | None:
+    """The keys of `ablation` as the newest launch of a sweep declared them; None where no launch did."""
+    try:
+        recorded: Config | None = read_sweep(sweep).get("ablation")
+    except (FileNotFoundError, UnreadableFileError):
+        return None
+    return None if interpolation_in(recorded) is not None else recorded
 
 
 def searched_arms(sweep: Path) -> frozenset[str]:

@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from omegaconf import DictConfig, OmegaConf
+
+from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
-from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, read_recorded, read_sweep
 from asr_ablations.runs.sweep_history import launches
 from asr_ablations.runs.verdict_plan import KEY, VerdictPlan, changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm
@@ -15,14 +18,18 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, free_name, write_json
 from asr_ablations.tools.machine import one_at_a_time
 
+ABLATION = "ablation"
+"""The key of the declaration, in a config and in the manifest."""
+
 log = logging.getLogger(__name__)
 
 
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
     """Record how the sweep was started, every launch under this name with what it was to run, and all arms.
 
-    A sweeper that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and
-    `command` tell which, `search` whether the results of earlier arms decide what the next ones are.
+    The declaration is the newest one: a sweep file that was mended after the training counts as it is now. A sweeper
+    that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and `command`
+    tell which, `search` whether the results of earlier arms decide what the next ones are.
     """
     with _alone(sweep):
         before = _recorded(sweep)
@@ -32,7 +39,28 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
             ids = list(dict.fromkeys([*kept.pop()["arms"], *ids]))
         launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
         plan = {KEY: before[KEY]} if KEY in before else {}
-        write_json(sweep / SWEEP, {**metadata, **plan, "launches": [*kept, launch], "arms": list(rows.values())})
+        newest = {ABLATION: declared} if (declared := _declared(arms) or before.get(ABLATION)) else {}
+        write_json(
+            sweep / SWEEP, {**metadata, **plan, **newest, "launches": [*kept, launch], "arms": list(rows.values())}
+        )
+
+
+def _declared(arms: Sequence[FrozenArm]) -> Config | None:
+    """The declaration of the sweep file that the arms come from; None where there is none."""
+    try:
+        declared: Config | None = read_recorded(arms[0].config).get(ABLATION) if arms else None
+    except (FileNotFoundError, UnreadableFileError):
+        return None
+    return declared
+
+
+def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
+    """Record the declaration of a launch that may start no arm, since the sweep's plan has ended. cfg: of any arm."""
+    if cfg.get(ABLATION) is None:
+        return
+    declared = OmegaConf.to_container(cfg[ABLATION], resolve=True)
+    with _alone(sweep):
+        write_json(sweep / SWEEP, {**_recorded(sweep), ABLATION: declared})
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:

@@ -20,7 +20,9 @@ from asr_ablations.components.logger.wandb_run import (
     mode,
     why_silent,
 )
+from asr_ablations.config.build import build
 from asr_ablations.config.keys import unknown
+from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import fingerprint_of, finished
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.status import fate_of, reason
@@ -42,7 +44,7 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
     contents = [content for cfg in configs if isinstance(content := OmegaConf.to_container(cfg, resolve=True), dict)]
     keys = {str(key): value for content in contents for key, value in content.items()}
     known = [*keys, *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()}))]
-    for node, test, validation in {json.dumps(_asked(content)): _asked(content) for content in contents}.values():
+    for node, data in {json.dumps(_asked(content)): _asked(content) for content in contents}.values():
         if node is None:
             continue
         declared = parse(node)
@@ -54,14 +56,21 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
-        if declared.set is not None and test and declared.set not in (sets := [*test, *(validation or [])]):
+        if declared.set is not None and (sets := _held_out(data)) and declared.set not in sets:
             raise choices("ablation.set", declared.set, sets)
 
 
-def _asked(content: dict[Any, Any]) -> tuple[Any, Any, Any]:
-    """The declaration of a config, and its test and validation sets."""
-    data = content.get("data") or {}
-    return content.get("ablation"), data.get("test"), data.get("validation")
+def _asked(content: dict[Any, Any]) -> tuple[Any, Any]:
+    """The declaration of a config, and its corpus."""
+    return content.get("ablation"), content.get("data")
+
+
+def _held_out(data: dict[str, Any] | None) -> list[str]:
+    """The names of the test and validation sets; none where arms decode, and have no corpus of their own."""
+    if not data:
+        return []
+    corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
+    return [*corpus.test, *corpus.validation]
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
@@ -138,7 +147,6 @@ def _build(cfg: DictConfig) -> None:
     """Build what depends on the config alone, without reading the data. The GPUs of the machine that the arm runs on,
     which may be another one, are checked where arms get their places.
     """
-    from asr_ablations.config.build import build
     from asr_ablations.training.assembly import assemble, check_nodes
 
     check_nodes(cfg.nodes)

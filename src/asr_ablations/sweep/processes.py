@@ -22,6 +22,7 @@ from asr_ablations.tools.signals import STOPPING, held_back
 
 PRELOAD = [
     "asr_ablations.commands",  # first: it keeps what nobody uses out of the others
+    "asr_ablations.sweep.server",
     "torch",
     "torchaudio",
     "pytorch_lightning",
@@ -33,7 +34,6 @@ PRELOAD = [
     "asr_ablations.components.model.ds2",
     "asr_ablations.components.logger.wandb",
     "scipy.special",
-    "asr_ablations.sweep.server",
 ]
 """Modules that are imported once per sweep. None of them may touch CUDA: a process that is forked after that cannot
 use it.

@@ -12,9 +12,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import Job, generate_speaker
+from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, Job, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
-from asr_ablations.tools.files import Json, read_json
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import Json, amount, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.terminal import bar
 from asr_ablations.tools.watchdog import end_with, start_of
@@ -85,7 +86,8 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     The folder of a split (Request.folder) is whole whenever it is there: <speaker>/<chapter>/ with
     <speaker>-<chapter>-<nnnn>.flac (16 kHz) and <speaker>-<chapter>.trans.txt (upper case), SPEAKERS.TXT and
     split.json. vocabulary.txt lies beside the splits.
-    Raises ValueError for a language or a number of words that there is not, RuntimeError if espeak-ng fails.
+    Raises ValueError for a language or a number of words that there is not, and for more than the disk has room for;
+    RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
@@ -94,6 +96,8 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
 
     spoken_words = vocabulary(request.language, request.words)
     corpus = request.corpus(root)
+    for split in _unfinished(root, request, splits):
+        _refuse_too_large(root, request, split)
     corpus.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that generates {corpus}"):
         jobs = {}
@@ -110,6 +114,26 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
             do_all(generate_speaker, [job for of_split in jobs.values() for job in of_split], f"Generating {names}")
         for folder, of_split in jobs.items():
             _finish(folder, of_split)
+
+
+LEAST_BYTES = 10_000
+"""Bytes of a second of speech as FLAC, at the least."""
+
+
+def _refuse_too_large(root: Path, request: Request, split: str) -> None:
+    """Raises UsageError for a split that the disk has no room for, unless it is begun already."""
+    if _in_the_making(request.folder(root, split)).exists():
+        return
+    if split == "train":
+        keys, seconds = f"data.hours={request.hours:g}", 3600 * request.hours
+    else:
+        role, (speakers, sentences) = "validation" if split.startswith("dev") else "test", request.evaluation(split)
+        keys = f"data.{role}_speakers={speakers} data.{role}_sentences={sentences}"
+        seconds = SECONDS_PER_UTTERANCE * speakers * sentences
+    disk = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
+    if LEAST_BYTES * seconds > (free := shutil.disk_usage(disk).free):
+        needed = f"{split} takes {amount(LEAST_BYTES * seconds)} or more"
+        raise UsageError(f"{keys}: {needed}, and {amount(free)} are free in {root}")
 
 
 def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str]:

@@ -68,7 +68,7 @@ def named(path: Path) -> Iterator[None]:
 def amount(size: float) -> str:
     """A number of bytes for people: 17.5 kB."""
     unit, letters = next(((10**n, u) for n, u in ((9, "GB"), (6, "MB"), (3, "kB")) if size >= 10**n), (1, "bytes"))
-    return f"{size / unit:.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
+    return f"{size / unit:,.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
 
 
 def write(path: Path, text: str) -> None:

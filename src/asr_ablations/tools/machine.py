@@ -31,6 +31,16 @@ def name_the_user() -> None:
         os.environ["USER"] = str(os.getuid())
 
 
+def check_surroundings() -> None:
+    """Raises UsageError where the working folder is gone, or Linux shows no processes."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working folder is gone: change to one that exists") from error
+    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
+        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
+
+
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
@@ -76,13 +86,36 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that new processes may take, within the limit of this container; None where nothing says it."""
-    free = _bytes_of("/proc/meminfo", "MemAvailable:", 1024)
-    limit, used = _bytes_of("/sys/fs/cgroup/memory.max"), _bytes_of("/sys/fs/cgroup/memory.current")
-    cached = _bytes_of("/sys/fs/cgroup/memory.stat", "inactive_file ") or 0  # files that were read: given back
-    within = None if limit is None or used is None else max(0, limit - used + cached)
-    known = [size for size in (free, within) if size is not None]
-    return min(known) if known else None
+    """Bytes of memory that new processes may take, within the limits of this process's groups, as of a container or a
+    job of a cluster; None where nothing says it.
+    """
+    sizes = [_bytes_of("/proc/meminfo", "MemAvailable:", 1024), *_left_in_groups()]
+    return min((size for size in sizes if size is not None), default=None)
+
+
+GROUPS = {
+    "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
+    "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
+}
+"""By the kind of a line of /proc/self/cgroup (the second version has none): the top folder of the groups, the files of
+their limit and use, and the line of memory.stat with files that were read, which are given back.
+"""
+
+
+def _left_in_groups() -> Iterator[int | None]:
+    """Bytes that each group of this process has left, its own and those around it."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    for _, kind, path in (line.split(":", 2) for line in lines):
+        if kind in GROUPS:
+            top, limit, used, cached = GROUPS[kind]
+            for name in (path, *map(str, Path(path).parents)):
+                folder = f"{top}/{name}"
+                most, taken = _bytes_of(f"{folder}/{limit}"), _bytes_of(f"{folder}/{used}")
+                given_back = _bytes_of(f"{folder}/memory.stat", cached) or 0
+                yield None if most is None or taken is None else max(0, most - taken + given_back)
 
 
 def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:

@@ -2,7 +2,9 @@
 
 import contextlib
 import faulthandler
+import os
 import signal
+import threading
 from collections.abc import Iterator
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,6 +42,15 @@ def _mask(how: int, *numbers: int) -> Iterator[None]:
 def stopping_signals() -> list[signal.Signals]:
     """Those to listen to here: under nohup the end of the terminal is to be ignored."""
     return [number for number in STOPPING if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def end_at_once_on_another(exit_code: int) -> None:
+    """From now on end this process at once on a signal to stop. It is about to end on an earlier one, and everything
+    is written: a second Ctrl-C would only print the traceback of what the interpreter does last.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in STOPPING:
+            signal.signal(number, lambda *_: os._exit(exit_code))
 
 
 def handle_on_a_stack_of_their_own() -> None:

@@ -46,6 +46,22 @@ def forgive_characters() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def open_streams() -> None:
+    """Connect standard streams that whoever started the command has closed to nothing: a file that is opened next would
+    take their place, and print what is written there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
 def ignore_output() -> None:
     """Nobody reads the output any more, or the disk that it goes to is full: from now on it goes nowhere, so that the
     interpreter, which writes what is left of it at its end, does not fail once more.

@@ -1,7 +1,8 @@
 """From a config to the task, the data and the Trainer."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from asr_ablations.config.build import build, build_optional, content_of
 from asr_ablations.config.component_arguments import by_key
@@ -20,9 +23,12 @@ from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
+from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.identity import ranks
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.machine import rank
+from asr_ablations.tools.checks import is_whole
+from asr_ablations.tools.errors import UsageError, is_lack_of_memory
+from asr_ablations.tools.files import amount
+from asr_ablations.tools.machine import available_memory, rank
 from asr_ablations.tools.random_streams import stream
 from asr_ablations.training.contracts import (
     AcousticModel,
@@ -36,7 +42,7 @@ from asr_ablations.training.contracts import (
 )
 from asr_ablations.training.learning_rate import StepOnValidation
 from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
-from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
+from asr_ablations.training.precision import MASTER, SCALED, TrainerOptions, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import cutting_order
 
@@ -97,12 +103,38 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
 
 def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> AcousticModel:
     parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
-    model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
+    with _within_memory(cfg.model):
+        model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
     for word in cfg.get("overrides") or []:
         if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
             raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
     build(cfg.init)(model)
     return model
+
+
+@contextmanager
+def _within_memory(node: DictConfig) -> Iterator[None]:
+    """Raises MemoryError, with the sizes of the model, where the free memory cannot hold its weights, and before they
+    are filled: the system would end the process without a word.
+    """
+    free, total = available_memory(), 0
+    sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
+
+    def add(_: torch.nn.Module, name: str, weights: torch.nn.Parameter | None) -> None:
+        nonlocal total
+        total += 0 if weights is None or weights.is_meta else weights.nbytes
+        if free is not None and total > free:
+            raise MemoryError(f"{sizes}: the weights take more than the {amount(free)} of memory that are free")
+
+    added = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    except RuntimeError as error:
+        if is_lack_of_memory(error):
+            raise MemoryError(f"{sizes}: {first_line(error)}") from error
+        raise
+    finally:
+        added.remove()
 
 
 def _optimizer(cfg: DictConfig) -> OptimizerFactory:
@@ -178,8 +210,16 @@ def trainer(
         num_sanity_val_steps=0,
         log_every_n_steps=10,
         use_distributed_sampler=False,
-        **trainer_options(cfg.precision, devices),
+        **_with_environment(trainer_options(cfg.precision, devices)),
     )
+
+
+def _with_environment(options: TrainerOptions) -> TrainerOptions:
+    """The options with torchrun's environment, or that of a single process. Lightning would take a job of Slurm's for
+    ranks that srun started, and refuse the variables of any other.
+    """
+    environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
+    return {**options, "plugins": [environment, *options.get("plugins", [])]}
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:

@@ -21,7 +21,12 @@ FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "worker
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
     so that nothing in a checkpoint is executed.
+
+    content: of the checkpoint from which a run continues. It was read once, for all that is restored: another process
+    that still writes this run may have replaced the file since.
     """
+
+    content: Checkpoint | None = None
 
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
@@ -46,6 +51,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
         matter, and no rank opens the first GPU.
         """
+        content, self.content = self.content, None
+        if content is not None:
+            return content
         return super().load_checkpoint(path, map_location, weights_only=True)
 
 

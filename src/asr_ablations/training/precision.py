@@ -8,6 +8,7 @@ import torch
 from lightning_fabric.utilities.types import Steppable
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
+from pytorch_lightning.plugins.environments import ClusterEnvironment
 from torch import nn
 from torch.optim import Optimizer
 
@@ -41,7 +42,7 @@ class TrainerOptions(TypedDict, total=False):
     """Arguments of Lightning's Trainer."""
 
     precision: Name
-    plugins: HalfPrecision | Precision
+    plugins: list[Precision | ClusterEnvironment]
 
 
 def lightning_precision(precision: int | str, devices: int) -> Name:
@@ -54,12 +55,12 @@ def lightning_precision(precision: int | str, devices: int) -> Name:
 def trainer_options(precision: int | str, devices: int) -> TrainerOptions:
     """The Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
     if precision == MASTER:
-        return {"plugins": ScaledMaster("cuda") if devices else UnscaledMaster()}
+        return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
     name = lightning_precision(precision, devices)
     if name == "16-mixed":
-        return {"plugins": Scaled("cuda")}
+        return {"plugins": [Scaled("cuda")]}
     if name == "16-true" or name == "bf16-true":
-        return {"plugins": HalfModel(name)}
+        return {"plugins": [HalfModel(name)]}
     return {"precision": name}
 
 

@@ -19,7 +19,8 @@ SOON = 0.05
 
 class StopRequest:
     """SIGINT, SIGTERM, SIGHUP and SIGUSR2 as a request while `holding`; at any other time, and when one comes a second
-    time, they end the run at once. received: the number of the signal that came, or None.
+    time, they end the run at once. received: the number of the signal that came first, or None; SIGUSR2 is a warning
+    only, and what follows it takes its place.
 
     Under nohup, SIGHUP stays ignored. A cluster's launcher has handlers of its own. Its handler of SIGTERM stays. Its
     handler of SIGUSR2, the warning before the job's time is over, is called when the checkpoint is written (submitit's
@@ -60,9 +61,11 @@ class StopRequest:
         self._before = {}
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        again, self.received = self.received is not None, number
+        again = self.received is not None
+        if self.received is None or self.received == signal.SIGUSR2:
+            self.received = number
         if again or not self.holding:
-            raise Stopped(number)
+            raise Stopped(self.received)
 
     def _ignored(self, ignored: "sys.UnraisableHookArgs") -> None:
         """Python's hook for an exception that cannot be caught."""

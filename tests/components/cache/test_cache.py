@@ -1,5 +1,6 @@
 """The cache: the same samples, one build for all processes, nothing half-built, damage detected and repaired."""
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -185,6 +186,16 @@ def test_a_damaged_cache_is_found_and_built_anew(
     result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
     assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
     assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
+
+
+@pytest.mark.parametrize("index", [np.array([[1, "a"], [2, None]], object), np.zeros((2, 3)), np.zeros((2, 1), int)])
+def test_a_strangers_index_is_one_line(index: np.ndarray, built: Path, utterances: list[Utterance]) -> None:
+    """With right checksums, in a shared folder. Nothing in it is executed."""
+    np.save(built / "index.npy", index)
+    (built / "about.json").write_text(json.dumps(recording_cache._checksums(built)))
+    cache = component("cache", "pcm", root=str(built.parent))
+    with pytest.raises(UsageError, match=f"{built.name}: no cache of {len(utterances)} recordings"):
+        cache.open("train", utterances, 0)
 
 
 def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, utterances: list[Utterance]) -> None:

@@ -302,5 +302,5 @@ def test_it_sees_so_many_frames_ahead_and_no_more(frames: int) -> None:
 
 @pytest.mark.parametrize("frames", [-1, 0.5, "far", True])
 def test_a_wrong_number_is_named(frames: object) -> None:
-    with pytest.raises(UsageError, match=f"lookahead={frames}: expected a whole number of frames"):
+    with pytest.raises(UsageError, match=f"lookahead={frames}: expected a whole number from 1 to 1000, or 0 for none"):
         Lookahead(SIZE, frames)  # type: ignore[arg-type]

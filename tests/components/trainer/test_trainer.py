@@ -17,7 +17,7 @@ from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.training.assembly import assemble, device_count
+from asr_ablations.training.assembly import assemble, device_count, trainer
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.interpreter import expect
 from tests.helpers.ranks import run_ranks
@@ -46,6 +46,15 @@ def ranks(corpus: Path, folder: Path, *overrides: str, resume: str = "") -> subp
         WORKER.format(corpus=str(corpus), folder=str(folder), overrides=overrides, resume=resume, **paths)
     )
     return run_ranks(script)
+
+
+def test_a_job_of_slurm_is_no_launcher_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within sbatch --ntasks=4, where nothing was started by srun."""
+    for name, value in {"JOB_ID": "1", "NTASKS": "4", "PROCID": "0", "LOCALID": "0", "JOB_NAME": "train"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    fitter = trainer(compose(*PLAIN, "precision=16"), 0, [], [])
+    assert (fitter.world_size, fitter.global_rank) == (1, 0)
+    assert fitter.precision == "bf16-mixed"
 
 
 COUNTED = """

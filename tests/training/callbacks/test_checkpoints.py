@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from asr_ablations.experiment import fit as fitting
 from asr_ablations.experiment import run as experiment
 from asr_ablations.experiment.run import earlier_checkpoint, run
+from asr_ablations.runs import checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
@@ -101,6 +102,41 @@ def test_a_run_that_is_stopped_again_before_its_first_batch_goes_on_bit_for_bit(
     monkeypatch.setattr(fitting, "trainer", usual)
     result = results(experiment.run(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
+
+
+def test_a_run_continues_from_the_checkpoint_that_it_read_whatever_is_in_the_file_since(
+    undisturbed: dict[str, Any], tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that lost its lease may still write last.ckpt: weights and random state must be of the same one."""
+    cfg = config(tiny_corpus, tmp_path)
+    usual = fitting.trainer
+    monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM)))
+    with pytest.raises(Stopped):
+        experiment.run(cfg)
+    (path,) = tmp_path.rglob("last.ckpt")
+
+    def replaced(*arguments: Any, **keywords: Any) -> pl.Trainer:
+        path.write_bytes(b"by another process")
+        return usual(*arguments, **keywords)
+
+    monkeypatch.setattr(fitting, "trainer", replaced)
+    result = results(experiment.run(cfg))
+    assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
+
+
+def test_checksums_and_content_are_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A living run puts another last.ckpt in its place while it is read."""
+    path, other = tmp_path / "last.ckpt", tmp_path / "other"
+    for file, value in ((path, 1), (other, 2)):
+        torch.save({"state_dict": {}, "value": value}, file)
+    check = checkpoint._check_sums
+
+    def replaced(file: Any) -> None:
+        check(file)
+        other.replace(path)
+
+    monkeypatch.setattr(checkpoint, "_check_sums", replaced)
+    assert checkpoint.read_checkpoint(path)["value"] == 1
 
 
 @pytest.mark.parametrize("figure", FIGURES)

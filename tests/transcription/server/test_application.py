@@ -21,6 +21,7 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from fastapi import Request
 
 from asr_ablations.transcription.server import application as server_module
 from asr_ablations.transcription.server.application import application
@@ -189,6 +190,7 @@ def test_connections_that_say_nothing_or_a_letter_at_a_time_are_closed(monkeypat
 def test_of_many_uploads_as_many_as_may_wait_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "MOST", 4)
     monkeypatch.setattr(server_module, "_transcribe", lambda *_: time.sleep(0.2) or {"text": "ok"})
+    monkeypatch.setattr(server_module, "SHARE", 1)
     with quick(monkeypatch, None) as port, ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: post(f"http://127.0.0.1:{port}", b"RIFF"), range(20)))
         later = [response for response in answers if response.status_code == 503]
@@ -196,6 +198,32 @@ def test_of_many_uploads_as_many_as_may_wait_are_served(monkeypatch: pytest.Monk
         assert len(answers) - len(later) >= 4
         assert {response.headers["Retry-After"] for response in later} == {"10"}
         assert post(f"http://127.0.0.1:{port}", b"RIFF").status_code == 200
+
+
+def test_one_user_takes_a_share_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another finds room, while 200 recordings of the first are sent at once."""
+    monkeypatch.setattr(server_module, "_transcribe", lambda *_: time.sleep(0.05) or {"text": "ok"})
+    monkeypatch.setattr(server_module, "user_of", lambda request: request.headers["x-user"])
+    with quick(monkeypatch, None) as port, ThreadPoolExecutor(200) as pool:
+        url = f"http://127.0.0.1:{port}"
+        many = [pool.submit(post, url, b"RIFF", **{"x-user": "a"}) for _ in range(200)]
+        while not any(one.done() and one.result().status_code == 429 for one in many):
+            time.sleep(0.01)
+        assert post(url, b"RIFF", **{"x-user": "b"}).status_code == 200
+        answers = [one.result() for one in many]
+    assert {response.status_code for response in answers} == {200, 429}
+    assert sum(response.status_code == 200 for response in answers) >= 48
+    assert {response.headers["Retry-After"] for response in answers if response.status_code == 429} == {"10"}
+
+
+def test_a_connection_has_its_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client:
+            port, own = server.getsockname()[1], client.getsockname()
+            scope = {"type": "http", "client": own, "server": ("127.0.0.1", port)}
+            assert server_module.user_of(Request(scope)) == str(os.getuid())
+        assert server_module.user_of(Request({"type": "http", "client": own, "server": ("x", 1)})) == ""
+    assert server_module.user_of(Request({"type": "http"})) == ""
 
 
 def test_a_stuck_upload_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,12 @@ from asr_ablations.components.model.convolution import CEILING, InputLayer, Inpu
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.config.plain_keys import MOST
-from asr_ablations.tools.checks import is_whole, whole
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.checks import whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
+
+MOST_AHEAD = 1000
+"""Frames, about half a minute."""
 
 
 class FullyConnected(nn.Module):
@@ -34,7 +36,7 @@ class FullyConnected(nn.Module):
 
 def hidden_layers(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
     """The layers before the output where there are `count` with it. Raises UsageError for a count below 1."""
-    hidden = whole("model.fully_connected", count, 1) - 1
+    hidden = whole("model.fully_connected", count, 1, MOST["layers"]) - 1
     return [FullyConnected(width if n else inputs, width, norm=norm, dropout=dropout) for n in range(hidden)]
 
 
@@ -46,8 +48,7 @@ class Lookahead(nn.Module):
 
     def __init__(self, size: int, frames: int) -> None:
         super().__init__()
-        if not is_whole(frames, 1):
-            raise choices("model.lookahead", frames, "a whole number of frames, 0 for none")
+        whole("model.lookahead", frames, 1, MOST_AHEAD, also="0 for none")
         self.frames = frames
         self.convolve = nn.Conv1d(size, size, frames + 1, groups=size, bias=False)
 

@@ -92,6 +92,15 @@ def continued(seeds: Sequence[int], count: int) -> list[int]:
     return [*list(seeds)[:count], *following]
 
 
+def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
+    """A line about seeds that the sweep names and the plan leaves out."""
+    left = [str(seed) for seed in seeds if seed not in plan.seeds]
+    if not left:
+        return []
+    most = f"the plan has at most {plan.most} seeds an arm"
+    return [f"seed={','.join(left)}: never trained, {most}; until.seeds={len(seeds)} takes all that are named"]
+
+
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     """Describe the plan before the first run: in a line, with the noise of seeds in earlier sweeps and the number of
     seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
@@ -145,12 +154,12 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
 def _record(number: int, variant: Variant) -> RunRecord:
     """A run of the arm as if it had one, so that what is asked is read as it will be read of the runs."""
     config = _plain(variant.first)
-    tests = [str(name) for name in config.get("data", {}).get("test", [])]
+    corpus: Corpus = build(variant.first.data)  # which names its sets: the config of a manifest has paths
     return RunRecord(
         folder=Path(str(number)),
         config=config,
         overrides=variant.overrides,
-        summary=Summary(sets={}, test_sets=tests),
+        summary=Summary(sets={}, test_sets=corpus.test),
         environment=Environment(derived=derived_keys(config)),
     )
 

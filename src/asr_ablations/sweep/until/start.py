@@ -22,10 +22,10 @@ from asr_ablations.sweep.arm import FrozenArm, forget
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
-from asr_ablations.sweep.manifest import freeze_plan
+from asr_ablations.sweep.manifest import freeze_plan, keep_declaration
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
-from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan
+from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan, never_trained
 from asr_ablations.sweep.until.terminal import print_end, print_plan
 from asr_ablations.tools.files import folder_name
 
@@ -64,7 +64,8 @@ def run_until(sweep: Sweep) -> None:
     planned = plan_in(folder, seeds, compose)
     config = compose([*arms[0], f"seed={seeds[0]}"])
     firsts = [compose([*words, f"seed={seeds[0]}"]) for words in arms]
-    lines = [*forecast(planned, config, folder.parent), *difference_lines(differences_of(firsts))]
+    left_out = never_trained(seeds, planned.plan)
+    lines = [*forecast(planned, config, folder.parent), *left_out, *difference_lines(differences_of(firsts))]
     if first.plan:
         print_plan(lines, reused=False)
         frozen_firsts = freeze(firsts)
@@ -79,6 +80,7 @@ def run_until(sweep: Sweep) -> None:
     planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
     extra = [f"sweep={folder.name}"] if first.force else []
     start = sweep.start if not extra else _with(extra, sweep.start)
+    keep_declaration(folder, config)
     Ablation(planned, folder, compose, start, sweep.metadata, wanted.retries, wanted.share).run()
     _print_verdicts(planned, folder)
 

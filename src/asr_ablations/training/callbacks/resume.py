@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -14,6 +14,7 @@ from asr_ablations.runs.layout import LAST
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
+from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
@@ -170,16 +171,23 @@ def steps_until(seconds_per_step: float) -> int:
 
 
 class RestoreState(pl.Callback):
-    """Restores what Lightning does not: random state, and an epoch's running means. Must be the last of the callbacks.
+    """Hands Lightning the checkpoint, and restores what Lightning does not: random state, and an epoch's running means.
+    Must be the last of the callbacks.
 
-    states: one for each rank; None for a run that starts anew. means: those that no batch has been added to yet.
+    checkpoint: None for a run that starts anew. means: those that no batch has been added to yet.
     """
 
-    def __init__(self, states: Sequence[RankState] | None) -> None:
-        own = states[rank()] if states else None
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        own: RankState | None = checkpoint["ranks"][rank()] if checkpoint else None
         self._random: dict[str, torch.Tensor] | None = own["random"] if own else None
         self.means: Means = dict(own["means"]) if own else {}
         self._sums: Sums = own["sums"] if own else {}
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        checkpoint_io = trainer.strategy.checkpoint_io
+        assert isinstance(checkpoint_io, AtomicCheckpointIO)
+        checkpoint_io.content, self._checkpoint = self._checkpoint, None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._random is not None:

@@ -6,6 +6,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     recogniser_lock = asyncio.Lock()
-    waiting: set[Request] = set()
+    waiting: dict[Request, str] = {}
 
     @app.middleware("http")
     async def headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -77,10 +78,12 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     async def transcribe(request: Request) -> dict[str, object]:
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
+        later, user = {"Retry-After": str(RETRY_SECONDS)}, user_of(request)
         if len(waiting) >= MOST:
-            later = {"Retry-After": str(RETRY_SECONDS)}
             raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
-        waiting.add(request)
+        if (own := [*waiting.values()].count(user)) >= SHARE * MOST:
+            raise HTTPException(429, f"{own} recordings of yours are waiting: try again later", later)
+        waiting[request] = user
         try:
             return await answer(request)
         except OSError as error:
@@ -88,7 +91,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 raise
             raise HTTPException(507, "this machine has no room for the recording") from error
         finally:
-            waiting.discard(request)
+            del waiting[request]
 
     async def answer(request: Request) -> dict[str, object]:
         with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +114,21 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                     raise HTTPException(422, "too little memory for this recording") from error
 
     return app
+
+
+def user_of(request: Request) -> str:
+    """The id of the user at the other end of the connection, "" where the system does not tell it: all have one address
+    (proc(5), /proc/net/tcp: local address, remote address, …, uid).
+    """
+    if request.client is None:
+        return ""
+    own, ours = (f":{port:04X}" for port in (request.client.port, request.scope["server"][1]))
+    with suppress(OSError, IndexError):
+        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[1].endswith(own) and fields[2].endswith(ours):
+                return fields[7]
+    return ""
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
@@ -147,6 +165,8 @@ HOST = "127.0.0.1"
 
 MOST = 64
 """Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
+SHARE = 0.75
+"""The part of these places that one user may take: on a machine of many users each reaches the loopback address."""
 CONNECTIONS = 1024
 """Connections at a time."""
 
