@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
-from asr_ablations.comparison.arms import Arm, find_arm, find_baseline, group
+from asr_ablations.comparison.arms import Arm, find_baseline, group
 from asr_ablations.comparison.confounds import (
     ConfoundedError,
     confounds,
@@ -18,6 +18,7 @@ from asr_ablations.comparison.confounds import (
 )
 from asr_ablations.comparison.declaration import Declaration, declaration
 from asr_ablations.config.targets import groups, options_by_name
+from asr_ablations.runs.arm_names import find_arm
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.listed_arms import LIST, OWN
 from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord

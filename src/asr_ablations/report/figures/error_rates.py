@@ -70,7 +70,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     panel.set_yticks(range(len(verdicts)), [_label(verdict) for verdict in reversed(verdicts)])
     panel.set_ylim(-0.6, len(verdicts) - 0.4)
     panel.set_xlabel(
-        f"{metric.label} less that of {comparison.baseline}, {metric.difference_unit}\n"
+        f"{metric.label} difference to {comparison.baseline}, {metric.difference_unit}\n"
         "(interval at the level of the verdict, corrected; left is better)"
     )
     panel.grid(False, axis="y")
@@ -160,7 +160,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_visible(False)
     axes[0].set_ylim(-reach, reach)
     for panel in axes[::columns]:
-        panel.set_ylabel(f"{metric.label} less that of\n{comparison.baseline}, {metric.difference_unit}")
+        panel.set_ylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.difference_unit}")
     for panel in axes[max(0, len(names) - columns) : len(names)]:
         panel.set_xlabel("seeds of each arm at the look")
     _legend(figure, plan)
