@@ -1,7 +1,7 @@
 """The keys in which each arm differs from its baseline, and the arm that would be the better baseline.
 
-An arm is named by what was typed, as `gradient=noise`; what its choice sets may be more: here a clipping, which is another arm's
-whole difference. Then the effect of the name is the difference to that arm.
+An arm is named by what was typed, as `gradient=noise`; what its choice sets may be more: here a clipping, which is
+another arm's whole difference. Then the effect of the name is the difference to that arm.
 """
 
 from collections.abc import Mapping, Sequence

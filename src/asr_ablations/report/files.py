@@ -1,4 +1,4 @@
-"""The text files of a comparison: table.md, table.csv, table.tex and comparison.json."""
+"""The text files of a comparison: table.md, table.csv, table.tex, appendix.tex and comparison.json."""
 
 import math
 from dataclasses import asdict
@@ -9,7 +9,8 @@ import numpy as np
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.sequential_result import spent
-from asr_ablations.report.formats import latex, markdown
+from asr_ablations.report.formats import markdown
+from asr_ablations.report.latex import appendix, paper_table
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.verdict_plan import VerdictPlan
@@ -20,13 +21,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write all four files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
+    """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
+    paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
     write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
-    write(paths[2], latex(comparison))
-    write_json(paths[3], plain(as_json(comparison)))
+    write(paths[2], paper_table(comparison))
+    write(paths[3], appendix(comparison))
+    write_json(paths[4], plain(as_json(comparison)))
     return paths
 
 
