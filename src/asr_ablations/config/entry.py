@@ -194,7 +194,7 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def _end_as_asked(stop: BaseException) -> NoReturn:
-    _say(str(stop) or "interrupted")
+    _say(f"{str(stop) or 'interrupted'}; the same command continues")
     sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.layout import METRICS
+from asr_ablations.runs.layout import ALONE, METRICS
 from asr_ablations.runs.process import LAUNCHED
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.runs.record import SetResult, Summary, UtteranceRow, rates
@@ -141,10 +141,11 @@ def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> N
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
         f"{3600 * speed:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
-        f"look at it  {typed('compare')} {folder}\n"
-        f"try next    {typed('train')} -m rnn=lstm,gru precision=16",
+        f"look at it  {typed('compare')} {folder}",
         markup=False,
     )
+    if terminal.is_terminal and folder.parent.name == ALONE:
+        terminal.print(f"try next    {typed('train')} -m rnn=lstm,gru precision=16", markup=False)
 
 
 def _table(summary: Summary) -> Table:
