@@ -22,7 +22,7 @@ from asr_ablations.tools.machine import peak_memory
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import STREAMS, seed_of
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
+from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary, Recording
 from asr_ablations.training.task import CTCTask
 
 EXAMPLES = 10
@@ -111,6 +111,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
             "examples",
             columns=EXAMPLE_COLUMNS,
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
+            recordings=[Recording(row["audio"], row["offset"], row["duration"]) for row in examples],
         )
 
 
