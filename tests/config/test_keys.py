@@ -63,7 +63,7 @@ def mine(folder: Path, text: str) -> None:
     [
         ("max_epoch: 3", "^max_epoch: there is no such key; nearest: max_epochs"),
         ("batch: {sise: 3}", r"^batch\.sise: there is no such key; nearest: batch\.size"),
-        ("verbosity: true", "^verbosity: there is no such key; docs/options.md lists them all$"),
+        ("verbosity: true", "^verbosity: there is no such key; --help keys lists them$"),
     ],
 )
 def test_a_key_of_a_users_file_that_nothing_reads_is_refused(text: str, message: str, tmp_path: Path) -> None:
