@@ -60,8 +60,9 @@ def _draw(shown: Plot, folder: Path) -> list[Path]:
     from matplotlib import pyplot as plt
 
     from asr_ablations.tools.files import slug
+    from asr_ablations.tools.plotting import PAGE
 
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(PAGE, 0.55 * PAGE), layout="constrained")
     (_bars if shown["kind"] == "bars" else _lines)(axes, shown["series"])
     axes.set(title=shown["title"], xlabel=shown["x"], ylabel=shown["y"])
     _scale(axes, shown)

@@ -109,6 +109,15 @@ def test_help_explains_a_group_a_key_and_all_keys(words: list[str], lines: list[
     assert len(done.stdout.splitlines()) < 150
 
 
+@pytest.mark.parametrize(("script", "shown", "hidden"), [("lm", "lm.order=3", "seed="), ("prepare", "outputs=", "lr=")])
+def test_help_has_the_keys_that_the_command_reads(script: str, shown: str, hidden: str, tmp_path: Path) -> None:
+    done = expect(0, python([f"src/{script}.py", "--help", "keys"], clean_environment(tmp_path, tmp_path)))
+    names = [line.split("=")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert shown in done.stdout
+    assert hidden not in done.stdout
+    assert len(names) == len(set(names))
+
+
 def test_help_for_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = expect(2, python(["src/train.py", "--help", "nrom"], clean_environment(tmp_path, tmp_path)))
     assert done.stderr.startswith("error: --help nrom: expected keys, a key, or a group: alphabet, augment")

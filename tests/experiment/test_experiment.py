@@ -238,7 +238,7 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     exit_code: int, record: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    logger = wandb_logger(record, project="tests", entity=None, artifacts=[], name=None, tags=[], notes=None)
+    logger = wandb_logger(record, project="tests", entity=None, artifacts=[], audio=0, name=None, tags=[], notes=None)
     assert isinstance(logger, LoggerOfTables)
     log_planned(logger, PLANNED)
     logger.log_table("transcripts", ["id", "hypothesis"], [["a", "b c"]], step=50)
@@ -282,7 +282,7 @@ def test_tensorboard_has_the_part_in_a_plan_among_its_texts(record: Run) -> None
 def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dict[str, Any]:
     """One session of a run, as W&B wrote it."""
     logger = wandb_logger(
-        record, project="tests", entity=None, artifacts=["config", "best"], name=None, tags=[], notes=None
+        record, project="tests", entity=None, artifacts=["config", "best"], audio=0, name=None, tags=[], notes=None
     )
     for metrics, step in rows:
         logger.log_metrics(metrics, step)
@@ -326,7 +326,7 @@ def test_a_run_of_the_same_content_that_starts_anew_has_another_id(record: Run) 
 
 def test_an_artifact_that_there_is_not_is_one_line(record: Run) -> None:
     with pytest.raises(UsageError, match=r"logger\.artifacts=all: expected config, utterances, best"):
-        wandb_logger(record, project="tests", entity=None, artifacts=["all"], name=None, tags=[], notes=None)
+        wandb_logger(record, project="tests", entity=None, artifacts=["all"], audio=0, name=None, tags=[], notes=None)
 
 
 @pytest.mark.parametrize("logger", ["wandb", "[csv,wandb]", "csv"])

@@ -56,7 +56,7 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
             return difference.seen
     sets = dict.fromkeys([*corpus.validation, *corpus.test])
     precision = fitter.precision_plugin.forward_context
-    rows = [row for name in sets for row in transcribe_set(task, data, name, precision).rows]
+    rows = [row for name in sets for row in transcribe_set(task, data, name, precision, advance=lambda done: None).rows]
     seen = {
         **set_up,
         **steps.seen,

@@ -15,17 +15,17 @@ from asr_ablations.comparison.derived_tables import loss_against_wer as loss_aga
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
-    error_rates,
-    search,
+    FIGURES,
+    check_figures,
     training_curves,
     training_times,
-    utilisation,
     write_figures,
 )
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools import plotting
-from asr_ablations.tools.plotting import HATCHES, LINES, LOOK, MARKERS, legend, panels
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
@@ -60,13 +60,63 @@ def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
+def test_each_is_as_wide_as_a_column_or_a_page_with_text_of_eight_points(written: list[Path]) -> None:
+    for path in (path for path in written if path.suffix == ".svg"):
+        text = path.read_text()
+        (width,) = re.findall(r'<svg[^>]* width="([\d.]+)pt"', text)
+        assert any(float(width) == pytest.approx(72 * inches, abs=0.01) for inches in (COLUMN, PAGE)), path
+        sizes = {float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)}
+        assert sizes <= {7.0, 8.0}, path
+
+
+def test_those_that_a_reader_wants_first_are_drawn_first(written: list[Path]) -> None:
+    assert list(dict.fromkeys(path.stem for path in written))[:3] == ["differences", "error_rates", "wer_by_epoch"]
+
+
+@pytest.mark.usefixtures("svg_alone")
+def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> None:
+    names = ["cer_longer_by_time", "differences"]
+    assert [path.name for path in write_figures(handmade, tmp_path, names)] == ["differences.svg"]
+    with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
+        check_figures(["wer_by_epoch", "differencs"])
+    assert check_figures(FIGURES) == [*FIGURES]
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([12, 105], "log"),
+        ([12, 95], "linear"),
+        ([20, 90], "linear"),
+        ([0.3, 4], "log"),
+        ([0, 90], "linear"),
+        ([], "linear"),
+    ],
+)  # fmt: skip
+def test_a_logarithmic_axis_has_three_labels_or_is_none(values: list[float], scale: str) -> None:
+    """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
+    _, (panel,) = panels(1)
+    log_scale(panel, values)
+    assert panel.get_yscale() == scale
+
+
+def test_many_panels_stand_below_each_other() -> None:
+    for count, (rows, columns) in {1: (1, 1), 3: (1, 3), 4: (2, 2), 5: (2, 3), 7: (3, 3)}.items():
+        figure, axes = grid(count)
+        assert len(axes) == len(figure.axes) == count
+        place = axes[0].get_subplotspec()
+        assert place is not None
+        assert (place.get_gridspec().nrows, place.get_gridspec().ncols) == (rows, columns)
+        assert figure.get_figwidth() == (COLUMN if columns == 1 else PAGE)
+
+
 def test_arms_can_be_distinguished_without_colour() -> None:
     assert len(set(LINES)) == len(set(MARKERS)) == len(set(HATCHES)) == 8
 
 
 def test_the_figure_names_every_arm(written: list[Path]) -> None:
     text = next(path for path in written if path.name == "wer_by_epoch.svg").read_text()
-    assert all(f"{name.removeprefix('rnn=')} (3 seeds)" in text for name in ARMS)
+    assert all(f"{name} (3 seeds)" in text for name in ARMS)
 
 
 def test_the_training_loss_is_of_every_step_over_the_time_of_its_epoch(tmp_path: Path) -> None:
@@ -102,7 +152,7 @@ def test_utilisation_has_a_line_per_gpu_and_the_mean(written: list[Path], handma
     for run in (run for arm in alone.arms for run in arm.runs):
         file = run.folder / "utilisation.csv"
         file.write_text(re.sub(r" [\d.]+$", "", file.read_text(), flags=re.MULTILINE))
-    write_figures(alone, tmp_path, [utilisation.draw_utilisation])
+    write_figures(alone, tmp_path, ["utilisation"])
     text = (tmp_path / "utilisation.svg").read_text()
     assert "GPU 0" not in text
     assert "GPU, mean" in text
@@ -124,9 +174,7 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
     rows = training_times.window(dense)
     assert rows[-1]["seconds"] - rows[0]["seconds"] == pytest.approx(25)
     first, *others = compared.arms
-    write_figures(
-        replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, [training_times.draw_batch_phases]
-    )
+    write_figures(replace(compared, arms=[replace(first, runs=[dense]), *others]), tmp_path, ["batch_phases"])
     text = (tmp_path / "batch_phases.svg").read_text()
     assert all(f">{label}<" in text for label in ("GPU 0", "GPU 1", "CPU", *training_times.PARTS))
     assert (
@@ -136,10 +184,10 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
 
 @pytest.mark.usefixtures("svg_alone")
 def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
-    """A dotted line per target."""
-    bare = replace(handmade, times_to_accuracy=[])
+    """A dotted line per target that was declared; those that the curves chose are no lines in them."""
+    bare = replace(handmade, times_to_accuracy=[replace(time, chosen=True) for time in handmade.times_to_accuracy])
     for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
-        write_figures(drawn_comparison, folder, [training_curves.draw_error_rates])
+        write_figures(drawn_comparison, folder, ["wer_by_epoch", "cer_by_epoch"])
     drawn = {
         folder: (tmp_path / folder / "wer_by_epoch.svg").read_text().count("<path") for folder in ("with", "without")
     }
@@ -168,7 +216,7 @@ def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> No
 
 def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path) -> None:
     """With the price of an epoch, since these runs have one."""
-    write_figures(scaled(handmade), tmp_path, [training_times.draw_scaling])
+    write_figures(scaled(handmade), tmp_path, ["scaling"])
     text = (tmp_path / "scaling.svg").read_text()
     assert all(f">{label}<" in text for label in ("minutes per epoch", "speed-up over 1", "price of an epoch", "ideal"))
     assert ">GPUs<" in text
@@ -177,7 +225,7 @@ def test_scaling_is_drawn_where_gpus_differ(handmade: Comparison, tmp_path: Path
 def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp_path: Path) -> None:
     """Of the lowest validations: the last weights of these runs recorded no loss."""
     (measured,) = loss_against_wer_of(handmade.arms, handmade.sets)
-    write_figures(handmade, tmp_path, [search.draw_loss_against_wer])
+    write_figures(handmade, tmp_path, ["loss_against_wer"])
     text = (tmp_path / "loss_against_wer.svg").read_text()
     assert measured.correlation is not None
     assert f"rank correlation {measured.correlation.value:.2f} (" in text
@@ -186,33 +234,29 @@ def test_a_point_per_run_with_the_correlation_in_words(handmade: Comparison, tmp
 
 def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -> None:
     alone = replace(handmade, arms=handmade.arms[:1])
-    assert {path.stem for path in write_figures(alone, tmp_path, [error_rates.draw_seeds])} == {"seeds"}
+    assert {path.stem for path in write_figures(alone, tmp_path, ["seeds"])} == {"seeds"}
     text = (tmp_path / "seeds.svg").read_text()
     assert text.count("(n = 3)") == 6  # WER and both CERs on two test sets
-    assert write_figures(handmade, tmp_path / "compared", [error_rates.draw_seeds]) == []
+    assert write_figures(handmade, tmp_path / "compared", ["seeds"]) == []
 
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
     """A bar of the others' mean would flatter it; the number of those that arrived stands there instead."""
     times = [replace(time, target=0.4) for time in handmade.times_to_accuracy if time.target == 0.4]
-    last = next(time for time in times if time.arm == "gru" and time.seed == 2)
+    last = next(time for time in times if time.arm == "rnn=gru" and time.seed == 2)
     lost = replace(last, seconds=None, steps=None, audio_hours=None, epochs=None)
     drawn = {}
     for name, shown in (("all", times), ("lost", [lost if time is last else time for time in times])):
-        write_figures(
-            replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times.draw_time_to_accuracy]
-        )
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, ["time_to_accuracy"])
         drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
-    assert "2 of 3 reached" not in drawn["all"]
-    assert drawn["lost"].count(">2 of 3 reached<") == 3  # seconds, hours of audio, epochs
+    assert "2/3" not in drawn["all"]
+    assert drawn["lost"].count(">2/3<") == 3  # seconds, hours of audio, epochs
 
 
 def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
     chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
     for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
-        write_figures(
-            replace(handmade, times_to_accuracy=shown), tmp_path / name, [training_times.draw_time_to_accuracy]
-        )
+        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, ["time_to_accuracy"])
     assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
     assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 

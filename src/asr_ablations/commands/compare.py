@@ -3,6 +3,7 @@
 python src/compare.py outputs/rnn_type                     one sweep
 python src/compare.py outputs/rnn_type --baseline lstm     against another arm
 python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
+python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    these figures alone
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py outputs/short --long outputs/long    whether short runs tell what the same arms do, trained longer
@@ -29,6 +30,7 @@ from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, rea
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed
+from asr_ablations.tools.terminal import waiting
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.design import Options
@@ -47,6 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         return write_results(options)
     if options.unpack:
         return unpack_records(options)
+    chosen_figures(options)  # a wrong name ends here, before a look at the runs is recorded
     systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
     if systems or options.references:
         return write_report(options, *_of_systems(options, systems))
@@ -98,7 +101,10 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--unpack", action="store_true", help="write the kept records of sweeps as their runs (under outputs/)"
     )
-    arguments.add_argument("--no-page", action="store_true", help="without figures and the page")
+    arguments.add_argument("--no-page", action="store_true", help="without the page, and without figures but --figures")
+    arguments.add_argument(
+        "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
+    )
     arguments.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
     _of_hypotheses(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
     return arguments
@@ -199,7 +205,8 @@ def write_comparison(options: argparse.Namespace) -> int:
         comparison = compare_runs(fetched.records, settings, path.rpartition("/")[2], fetched.evidence)
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
-        comparison = compare([Path(folder) for folder in options.folders], settings)
+        with waiting("comparing"):
+            comparison = compare([Path(folder) for folder in options.folders], settings)
         folder = options.out or Path(first) / COMPARISON
     return write_report(options, comparison, folder)
 
@@ -209,25 +216,44 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     from asr_ablations.report.files import write_texts
     from asr_ablations.report.terminal import print_answer, print_comparison
 
+    figures = chosen_figures(options)
+
     (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
     if options.long:
         from asr_ablations.comparison.comparison import compare
 
-        written += write_beside(comparison, compare([Path(options.long)], _settings(options)), folder)
-    if not options.no_page:
+        with waiting("comparing the long runs"):
+            long = compare([Path(options.long)], _settings(options))
+        written += write_beside(comparison, long, folder)
+    if figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
+
+        drawn = write_figures(comparison, folder, figures)
+        if lacking := [name for name in figures if name not in {path.stem for path in drawn}]:
+            print(f"not drawn, since the runs have no data for it: {', '.join(lacking)}")
+        written += drawn
+    if not options.no_page:
         from asr_ablations.report.page import write_page
 
-        inspected = inspect_single(comparison)
-        written += [*write_figures(comparison, folder), *write_inspected(inspected, folder)]
-        written += write_page(comparison, folder, inspected)
+        with waiting("drawing utterances"):
+            inspected = inspect_single(comparison)
+        written += [*write_inspected(inspected, folder), *write_page(comparison, folder, inspected)]
     print("\nwrote", *_listed(written), sep="\n  ")
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
         print(log_comparison(comparison, options.wandb_log, folder))
     return 0
+
+
+def chosen_figures(options: argparse.Namespace) -> list[str]:
+    """The names that --figures has; none where all figures are drawn. Raises UsageError for one that is no figure's."""
+    if options.figures is None:
+        return []
+    from asr_ablations.report.figures import check_figures
+
+    return check_figures(options.figures.split(","))
 
 
 def write_beside(short: "Comparison", long: "Comparison", folder: Path) -> list[Path]:

@@ -17,8 +17,6 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import Json, typed, write_json
 from asr_ablations.tools.terminal import console
 
-READS = ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger")
-
 
 def make(cfg: DictConfig) -> Path:
     """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, and words.txt, or lm.pt if it is
@@ -36,7 +34,7 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
-    if line := unread(OmegaConf.to_container(cfg.overrides), READS):
+    if line := unread(OmegaConf.to_container(cfg.overrides), "language_model"):
         print(line)
     return record.folder
 

@@ -20,6 +20,7 @@ from asr_ablations.runs.reader import (
     read_summary,
     read_yaml,
 )
+from asr_ablations.runs.record import EVALUATING
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.live import COLOURS, what_varies
 from asr_ablations.tools.errors import UsageError
@@ -158,6 +159,8 @@ def _progress(folder: Path, state: str) -> list[str]:
     wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
     if state != "running":
         return [f"{progress.epoch}/{progress.epochs}", wer, ""]
+    if progress.phase == EVALUATING:
+        return [EVALUATING, wer, ""]
     epoch = progress.epoch + progress.batch / max(1, progress.batches)
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     return [f"{epoch:.1f}/{progress.epochs}", wer, f"{minutes}:{seconds:02d}"]

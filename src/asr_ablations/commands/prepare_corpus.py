@@ -16,9 +16,6 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.assembly import assemble
 
-READS = ("data", "alphabet", "features", "model", "outputs")
-"""Groups and keys that reach the table; outputs names a folder for what comes later."""
-
 
 def prepare(cfg: DictConfig) -> None:
     """Prepare the corpus of a config and print a table of its sets.
@@ -40,7 +37,7 @@ def prepare(cfg: DictConfig) -> None:
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
-    if line := unread(OmegaConf.to_container(cfg.overrides), READS):
+    if line := unread(OmegaConf.to_container(cfg.overrides), "prepare"):
         print(line)
 
 

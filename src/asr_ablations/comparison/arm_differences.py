@@ -1,7 +1,7 @@
 """The keys in which each arm differs from its baseline, and the arm that would be the better baseline.
 
-An arm is named by what was typed, as `noise`; what its choice sets may be more: here a clipping, which is another arm's
-whole difference. Then the effect of the name is the difference to that arm.
+An arm is named by what was typed, as `gradient=noise`; what its choice sets may be more: here a clipping, which is
+another arm's whole difference. Then the effect of the name is the difference to that arm.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """As in "noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        """As in "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property
@@ -44,7 +44,7 @@ class ArmDifference:
         return (
             f"{self.arm} differs from {self.baseline} in all that {self.better[0]} does, and more "
             f"({keys_text(self.keys)}): its own effect is the difference to {self.better[0]} "
-            f"(ablation.baseline={self.better[0]})"
+            f"(ablation.baseline: {self.better[0]})"
         )
 
 

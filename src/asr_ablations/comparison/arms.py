@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
-from asr_ablations.runs.listed_arms import OWN
-from asr_ablations.runs.record import SYSTEM, RunRecord
+from asr_ablations.runs.arm_names import find_arm, name_of
+from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.errors import UsageError
 
@@ -30,10 +30,6 @@ class Arm:
     def results(self) -> list[RunRecord]:
         """Finished and diverged runs, in the order of seeds."""
         return sorted([*self.runs, *self.diverged], key=lambda run: run.seed)
-
-
-EVERYTHING = "all"
-"""The name of an arm that differs from others in nothing but its seeds."""
 
 
 @dataclass
@@ -70,9 +66,10 @@ def group(
         if unfinished.config is not None and (choice := _content_of(leaves(unfinished.config), keys)) in by_choice:
             by_choice[choice].absent.append(unfinished)
     named = [key for key in keys if not within(key, explained)]
-    names, levels = _names([members.first for members in by_choice.values()], factor, named)
+    choices = _choices([members.first for members in by_choice.values()], factor, named)
     arms, warnings = [], []
-    for name, level, members in zip(names, levels, by_choice.values(), strict=True):
+    for levels, members in zip(choices, by_choice.values(), strict=True):
+        name = name_of(levels)
         results, reasons = _one_per_seed(name, [*members.runs, *members.diverged])
         warnings += reasons
         arms.append(
@@ -81,7 +78,7 @@ def group(
                 [run for run in results if run.diverged_at is None],
                 diverged=[run for run in results if run.diverged_at is not None],
                 absent=members.absent,
-                levels=level,
+                levels=levels,
             )
         )
     return arms, warnings
@@ -106,32 +103,6 @@ def _one_per_seed(name: str, runs: Sequence[RunRecord]) -> tuple[list[RunRecord]
     return [seeds[seed] for seed in sorted(seeds)], warnings
 
 
-def find_arm(name: str, arms: Sequence[Arm]) -> Arm | None:
-    """The arm that a user means by a name; None where the name fits no arm or several.
-
-    `0.2` is dropout=0.2, `lstm` is also "lstm, batch.size=8" where that is the only LSTM, and
-    `order=shuffled,norm=batch` is the arm of these two choices.
-    """
-    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", name)]
-    readings: tuple[Callable[[Arm], bool], ...] = (
-        lambda arm: arm.name == name,
-        lambda arm: name in arm.levels.values() and len(arm.levels) == 1,
-        lambda arm: arm.name.split(", ")[0] == name,
-        lambda arm: all(_fits(part, arm) for part in parts),
-    )
-    for fits in readings:
-        matches = [arm for arm in arms if fits(arm)]
-        if len(matches) == 1:
-            return matches[0]
-    return None
-
-
-def _fits(part: str, arm: Arm) -> bool:
-    """True if `key=value`, or a value alone, is one of the arm's choices."""
-    key, equals, value = part.partition("=")
-    return arm.levels.get(key) == value if equals else part in arm.levels.values()
-
-
 def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
     """The baseline that a user means by a name, as find_arm reads it. Raises UsageError with the choices."""
     baseline = find_arm(name, arms)
@@ -140,28 +111,22 @@ def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
     return baseline
 
 
-def _names(
-    runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]
-) -> tuple[list[str], list[dict[str, str]]]:
-    """Names with the factor alone where these are different, else with every key that differs; and the choices by
-    key or group.
+def _choices(runs: Sequence[RunRecord], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
+    """The choices of each run by key or group: of the factor and of keys beyond it, where these tell the runs apart,
+    else of every key that differs, too.
     """
     explained = [*factor, *derived(factor, references(runs))]
     # the seed is the factor of a sweep that asks what chance does: its runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
-    levels = [{root: choice_of(run, root) for root in roots} for run in runs]
-    names = [
-        ", ".join(value if _is_named(run, root) else f"{root}={value}" for root, value in choices.items()) or EVERYTHING
-        for run, choices in zip(runs, levels, strict=True)
-    ]
-    if len(set(names)) == len(names):
-        return names, levels
+    choices = [{root: choice_of(run, root) for root in roots} for run in runs]
+    if len(set(map(name_of, choices))) == len(choices):
+        return choices
     plain = [key for key in keys if not key.endswith("_target_")]
     return [
-        ", ".join([name, *(f"{key}={value_text(of_run[key])}" for key in plain if key in of_run)])
-        for name, of_run in zip(names, map(content, runs), strict=True)
-    ], levels
+        {**levels, **{key: value_text(of_run[key]) for key in plain if key in of_run}}
+        for levels, of_run in zip(choices, map(content, runs), strict=True)
+    ]
 
 
 def _node(run: RunRecord, root: str) -> object:
@@ -169,11 +134,6 @@ def _node(run: RunRecord, root: str) -> object:
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
     return node
-
-
-def _is_named(run: RunRecord, root: str) -> bool:
-    """True if the choice is a name that says what it is of: an option of a group, an arm of a list, or a system."""
-    return root in (OWN, SYSTEM) or isinstance(_node(run, root), dict) or _is_none(run, root)
 
 
 NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from asr_ablations.comparison.arms import Arm, choice_of, find_arm
+from asr_ablations.comparison.arms import Arm, choice_of
 from asr_ablations.comparison.confounds import value_text
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
@@ -125,24 +125,11 @@ def _effects(value: object) -> list[Effect]:
     return [Effect(str(word), float(least), float(most))]
 
 
-def expectation(question: "Question", expected: Expected, arms: Sequence[Arm]) -> list[Effect]:
-    """The effects that a claim has for a question; empty where it says nothing."""
-    if question.kind != "arm":
-        return expected.get(question.name, [])
-    named = {arm.name if (arm := find_arm(name, arms)) else name: effects for name, effects in expected.items()}
-    return named.get(question.name, [])
-
-
-def unmatched(claims: Sequence[Claim], questions: "Sequence[Question]", arms: Sequence[Arm]) -> list[str]:
+def unmatched(claims: Sequence[Claim], questions: "Sequence[Question]") -> list[str]:
     """Warnings about expectations of what is no question of the comparison."""
-    names = ", ".join(question.name for question in questions)
-    unknown = {
-        name
-        for claim in claims
-        for name, effects in claim.expected.items()
-        if not any(expectation(question, {name: effects}, arms) for question in questions)
-    }
-    return [f"ablation.expected: {name} is no question here; expected one of {names}" for name in sorted(unknown)]
+    names = [question.name for question in questions]
+    unknown = sorted({name for claim in claims for name in claim.expected if name not in names})
+    return [f"ablation.expected: {name} is no question here; expected one of {', '.join(names)}" for name in unknown]
 
 
 @dataclass(frozen=True)
@@ -167,7 +154,7 @@ def agreements(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm])
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
     held = []
     for claim in claims:
-        if effects := expectation(contrast.question, claim.expected, arms):
+        if effects := claim.expected.get(contrast.question.name):
             unmet = [claim.not_comparable] if claim.not_comparable else _unmet(claim.where, runs)
             about = claim.about or "; ".join(unmet)
             outcome = f"not comparable: the claim is about {about}" if unmet else agreement(contrast, effects, arms)

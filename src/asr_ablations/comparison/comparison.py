@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
-from asr_ablations.comparison.arms import Arm, find_arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
 from asr_ablations.comparison.contrast import Contrast, Verdict
@@ -26,6 +26,7 @@ from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
+from asr_ablations.runs.arm_names import find_arm
 from asr_ablations.runs.record import Environment, RunRecord
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
@@ -124,7 +125,7 @@ def compare_runs(
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     trained = [] if records.scored else arms  # of systems given by their hypotheses no times are known
     times, untimed = times_to_accuracy(trained, metric, targets)
-    commentary = options.commentary or design.declared
+    commentary = (options.commentary or design.declared).of_arms(design.arms)
     invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
     verdicts = _without_withdrawn(verdicts, invalid)
     differences = [] if records.scored else _differences(design, arms)  # systems differ in all that is not known
@@ -149,7 +150,7 @@ def compare_runs(
             *design.warnings,
             *_without_test_set(design),
             *_no_tests(design),
-            *unmatched(declared.claims, design.questions, design.arms),
+            *unmatched(declared.claims, design.questions),
             *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
             *_about_noise(evidence.folder, arms, design),

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from asr_ablations.comparison.arms import Arm, find_arm
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim, agreement_lines, claim_lines, parse_claims
+from asr_ablations.runs.arm_names import by_arm
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
 
@@ -53,6 +54,16 @@ class Declaration:
     claims: list[Claim] = field(default_factory=list)
     withdrawn: dict[str, dict[str, str]] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
+
+    def of_arms(self, arms: Sequence[Arm]) -> "Declaration":
+        """With the names that tables give to the arms: `lstm` in a sweep file is rnn=lstm."""
+        return replace(
+            self,
+            published=by_arm(self.published, arms),
+            claims=[replace(claim, expected=by_arm(claim.expected, arms)) for claim in self.claims],
+            withdrawn={commit: by_arm(reasons, arms) for commit, reasons in self.withdrawn.items()},
+            earlier=by_arm(self.earlier, arms),
+        )
 
 
 TEXTS = ("question", "source", "baseline", "set", "metric")
@@ -169,11 +180,10 @@ def beside_the_literature(
     verdicts: "Sequence[Verdict]",
 ) -> list[str]:
     """Lines of text: what the source says, every published rate with the measured one, and whether directions agree."""
-    published = _by_arm(declared.published, arms)
     return [
         *claim_lines(declared.claims, declared.source),
-        *_rates(published, rows),
-        *(line for verdict in verdicts if (line := _direction(verdict, published, baseline.name))),
+        *_rates(declared.published, rows),
+        *(line for verdict in verdicts if (line := _direction(verdict, declared.published, baseline.name))),
         *(line for verdict in verdicts for line in agreement_lines(verdict, declared.claims, arms)),
     ]
 
@@ -206,8 +216,3 @@ def _direction(verdict: "Verdict", published: Published, baseline: str) -> str |
         return f"{line}; here no difference is shown, which neither agrees nor disagrees"
     agreement = "agrees" if verdict.outcome == sign else "differs"
     return f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"
-
-
-def _by_arm(published: Published, arms: Sequence[Arm]) -> Published:
-    """The published rates by the names of the arms: `0.2` in the file is the arm dropout=0.2."""
-    return {(arm.name if (arm := find_arm(name, arms)) else name): rates for name, rates in published.items()}

@@ -33,7 +33,7 @@ class Column:
 
 
 def _of_set(key: str, heading: str) -> Column:
-    return Column(key, lambda run, name: run.value(name, key), "rates" if heading else None, heading, 1)
+    return Column(key, lambda run, name: run.value(name, key), "rates" if heading else None, heading)
 
 
 def _rate(metric: Metric, *, always: bool = True) -> Column:

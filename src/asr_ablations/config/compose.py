@@ -32,6 +32,7 @@ from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.variants import own_folders
 from asr_ablations.runs.identity import flatten, short_name
+from asr_ablations.runs.layout import ALONE
 from asr_ablations.tools.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
@@ -235,7 +236,7 @@ def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[s
 
 
 def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
-    """The name of a sweep that was given none: its file's, or what its command line varies; "single" for one run."""
+    """The name of a sweep that was given none: its file's, or what its command line varies; ALONE for one run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
-        return "single"
+        return ALONE
     return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)

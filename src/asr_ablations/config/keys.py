@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import yaml
@@ -17,6 +17,13 @@ from asr_ablations.tools.files import CONF
 TRAINING = "config"
 """The file of conf/ that a training begins with: the nearest key is likely one of its."""
 OF_HYDRA = ("defaults", "hydra")
+READS = {
+    "language_model": ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger"),
+    "prepare": ("data", "alphabet", "features", "model", "outputs"),
+}
+"""By the file that a command begins with, the groups and keys of a training config that it reads, where it does not
+read all of them. prepare: what reaches its table, and outputs, a folder for what comes later.
+"""
 FREE = ("ablation", "hydra")
 """Keys below which others have their own check."""
 COULD_NOT = re.compile(r"Could not override '([^'@]+)'")
@@ -125,13 +132,17 @@ def _keys_expected(key: str, value: object) -> UsageError:
     return choices(key, value, f"keys below it{example}")
 
 
-def unread(overrides: object, reads: Collection[str]) -> str | None:
+def unread(overrides: object, primary: str) -> str | None:
     """A line on what was typed and changes nothing in a command that reads only some keys and groups of a training
     config; None where all of it is read. A training's command line may stand there as it is, so this is no mistake.
+
+    primary: one of READS.
     """
     words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
     typed = [word.lstrip("+").partition("=")[0] for word in words]
-    others = [key for key in dict.fromkeys(typed) if not key.startswith("hydra") and key.split(".")[0] not in reads]
+    others = [
+        key for key in dict.fromkeys(typed) if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]
+    ]
     return f"not read here: {', '.join(others)}; src/train.py does" if others else None
 
 
@@ -151,7 +162,7 @@ def unknown(key: str, config: Mapping[str, object]) -> UsageError:
     usual = [name for name, others in ELSEWHERE.items() if key in others and (name in dotted or name.startswith("-"))]
     near = [*usual, *same, *difflib.get_close_matches(key, dotted, n=3)]
     near = near or [name for name in dotted if key.startswith(f"{name}_")]
-    hint = f"nearest: {', '.join(dict.fromkeys(near))}" if near else "docs/options.md lists them all"
+    hint = f"nearest: {', '.join(dict.fromkeys(near))}" if near else "--help keys lists them"
     return UsageError(f"{key}: there is no such key; {hint}")
 
 

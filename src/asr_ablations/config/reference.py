@@ -4,13 +4,13 @@ import ast
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from asr_ablations.config.keys import known
+from asr_ablations.config.keys import READS, known
 from asr_ablations.config.targets import groups
 from asr_ablations.config.variants import own_folders
 from asr_ablations.tools.errors import UsageError
@@ -173,9 +173,11 @@ def overview(primary: str) -> str:
     words = content.get("hydra", {}).get("help", {})
     name = {"config": "train"}.get(primary, primary)
     parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), "", "== Configuration groups =="]
-    parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(known(primary)[1]) if _names(group)]
-    parts += ["", "--help <group>   what its options and their keys mean, as --help norm"]
-    parts += ["--help keys      what the plain keys mean; --help <key> one of them, as --help precision"]
+    plain, chosen = _read(primary)
+    parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(chosen) if _names(group)]
+    group, key = ("norm" if "norm" in chosen else min(chosen)), ("precision" if "precision" in plain else min(plain))
+    parts += ["", f"--help <group>   what its options and their keys mean, as --help {group}"]
+    parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
     footer = words.get("footer", "").strip()
     return "\n".join([*parts, *(["", footer] if footer else [])])
 
@@ -184,14 +186,16 @@ def explain(topic: str, primary: str) -> str:
     """What a group, a key or all keys of a command mean, for a terminal. Raises UsageError, with the choices, for a
     topic that is neither.
     """
-    own, chosen = known(primary)
+    own, chosen = _read(primary)
     text = (CONF / f"{primary}.yaml").read_text(encoding="utf-8")
     base = DEFAULTS.read_text(encoding="utf-8")
-    plain = [
+    plain = _once(
         key for source in dict.fromkeys([text, base]) for _, key in headed(source) if key.name.split(".")[0] in own
-    ]
+    )
     if topic == KEYS:
-        return "\n".join(_described(key) for key in plain)
+        added = [group for group in defaults(text) if primary in READS and not group.startswith("override ")]
+        plain += [key for group in added for file in _files(group) for key in _keys_of(group, file)]
+        return "\n".join(map(_described, plain))
     if topic in groups():
         return _of_group(topic, defaults(text).get(topic) or defaults(base).get(topic))
     group = topic.partition(".")[0]
@@ -200,6 +204,22 @@ def explain(topic: str, primary: str) -> str:
     if wanted:
         return "\n".join(dict.fromkeys(map(_described, wanted)))
     raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(chosen))}")
+
+
+def _once(keys: Iterable[Key]) -> list[Key]:
+    """Each key once: with the value of its first file, and a comment of any."""
+    by_name: dict[str, Key] = {}
+    for key in keys:
+        first = by_name.setdefault(key.name, key)
+        by_name[key.name] = replace(first, comment=first.comment or key.comment)
+    return list(by_name.values())
+
+
+def _read(primary: str) -> tuple[set[str], set[str]]:
+    """The plain keys and the groups that a command reads."""
+    plain, chosen = known(primary)
+    reads = READS.get(primary, (*plain, *chosen))
+    return {key for key in plain if key in reads}, {group for group in chosen if group in reads}
 
 
 def _of_group(group: str, default: str | None) -> str:

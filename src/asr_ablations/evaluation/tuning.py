@@ -25,7 +25,7 @@ from asr_ablations.runs.layout import TUNING
 from asr_ablations.runs.record import rates
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write_csv, write_json
-from asr_ablations.tools.plotting import LOOK, panels, save
+from asr_ablations.tools.plotting import LOOK, grid, save, wrapped
 from asr_ablations.training.contracts import Decoder
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, 
     pairs = list(itertools.combinations(keys, 2)) or [(keys[0], keys[0])]
     best = best_trial(trials)
     with matplotlib.rc_context(LOOK):
-        figure, axes = panels(len(pairs))
+        figure, axes = grid(len(pairs))
         for panel, (x, y) in zip(axes, pairs, strict=True):
             _draw_panel(panel, trials, x, y, best)
-            panel.set_title(f"WER % on {name}: {100 * best['wer']:.2f} at the star", loc="left")
+            panel.set_title(wrapped(panel, f"WER % on {name}: {100 * best['wer']:.2f} at the star"), loc="left")
         return save(figure, folder, file)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import cast
 
@@ -22,6 +22,7 @@ from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.machine import rank
+from asr_ablations.tools.terminal import bar
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
@@ -139,7 +140,10 @@ class TrainingRun:
         self.task.to(self.fitter.strategy.root_device)
         sets = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
         precision = self.fitter.precision_plugin.forward_context
-        return {name: transcribe_set(self.task, self.data, name, precision) for name in sets}
+        share = sum(len(self.data.sets[name]) for name in sets) / self.fitter.world_size
+        shown = bar("evaluating", share) if self.cfg.progress and not rank() else nullcontext(lambda done: None)
+        with shown as advance:
+            return {name: transcribe_set(self.task, self.data, name, precision, advance) for name in sets}
 
     def _record_without_evaluation(self) -> None:
         self.utilisation.close()

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.layout import METRICS
+from asr_ablations.runs.layout import ALONE, METRICS
 from asr_ablations.runs.process import LAUNCHED
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.runs.record import SetResult, Summary, UtteranceRow, rates
@@ -22,7 +22,7 @@ from asr_ablations.tools.machine import peak_memory
 from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import STREAMS, seed_of
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
+from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary, Recording
 from asr_ablations.training.task import CTCTask
 
 EXAMPLES = 10
@@ -111,6 +111,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
             "examples",
             columns=EXAMPLE_COLUMNS,
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
+            recordings=[Recording(row["audio"], row["offset"], row["duration"]) for row in examples],
         )
 
 
@@ -141,10 +142,11 @@ def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> N
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
         f"{3600 * speed:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
-        f"look at it  {typed('compare')} {folder}\n"
-        f"try next    {typed('train')} -m rnn=lstm,gru precision=16",
+        f"look at it  {typed('compare')} {folder}",
         markup=False,
     )
+    if terminal.is_terminal and folder.parent.name == ALONE:
+        terminal.print(f"try next    {typed('train')} -m rnn=lstm,gru precision=16", markup=False)
 
 
 def _table(summary: Summary) -> Table:

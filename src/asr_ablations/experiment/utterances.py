@@ -26,10 +26,14 @@ class Transcribed(NamedTuple):
 
 
 def transcribe_set(
-    task: CTCTask, data: SpeechData, name: str, precision: Callable[[], AbstractContextManager[object]]
+    task: CTCTask,
+    data: SpeechData,
+    name: str,
+    precision: Callable[[], AbstractContextManager[object]],
+    advance: Callable[[float], object],
 ) -> Transcribed:
     """Decode one set; each of several ranks a share of it, of which all get the whole. precision: a context for the
-    forward pass.
+    forward pass; advance: is called with the utterances of each batch when they are decoded.
     """
     task.eval()
     share_buffers(task.model)
@@ -43,6 +47,7 @@ def transcribe_set(
             nats, weights = nats + weight * float(task.loss(log_probs, lengths, batch)), weights + weight
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
             rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
+        advance(len(batch.ids))
     shares = gathered((rows, nats, weights))
     everything = sorted((row for share, _, _ in shares for row in share), key=lambda row: row["id"])
     loss = sum(nats for _, nats, _ in shares) / sum(weights for _, _, weights in shares) if everything else math.nan

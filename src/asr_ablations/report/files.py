@@ -1,4 +1,4 @@
-"""The text files of a comparison: table.md, table.csv, table.tex, comparison.json and timing.json."""
+"""The text files of a comparison: table.md, table.csv, table.tex, appendix.tex, comparison.json and timing.json."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,8 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.sequential_result import spent
 from asr_ablations.comparison.table_columns import TIMES
-from asr_ablations.report.formats import latex, markdown
+from asr_ablations.report.formats import markdown
+from asr_ablations.report.latex import appendix, paper_table
 from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.layout import TIMING
@@ -29,11 +30,12 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     Its times are in timing.json; hypotheses that were given have none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "comparison.json")]
+    paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
     write(paths[0], markdown(comparison))
     write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
-    write(paths[2], latex(comparison))
-    write_json(paths[3], plain(as_json(comparison)))
+    write(paths[2], paper_table(comparison))
+    write(paths[3], appendix(comparison))
+    write_json(paths[4], plain(as_json(comparison)))
     if comparison.scored:
         return paths
     write_json(folder / f"{TIMING}.json", plain(timing(comparison)))

@@ -1,6 +1,5 @@
-"""A comparison in Markdown and in LaTeX, for `booktabs`."""
+"""A comparison in Markdown."""
 
-import re
 from collections.abc import Sequence
 
 from asr_ablations.comparison.result import Comparison
@@ -36,31 +35,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A pipe table with the first column aligned to the left and the others to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-
-
-SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
-    "−": "$-$", "[": "{[}", "]": "{]}",
-}  # fmt: skip
-
-
-def latex(comparison: Comparison) -> str:
-    """A table environment for every table, to be included with \\input."""
-    return "\n".join(_table(section) for section in sections(comparison) if section.rows)
-
-
-def escape(text: str) -> str:
-    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
-
-
-def _table(section: Section) -> str:
-    def line(cells: list[str]) -> str:
-        return " & ".join(map(escape, cells)) + r" \\"
-
-    columns = "l" + "r" * (len(section.head) - 1)
-    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(section.head), r"\midrule"]
-    body += [*map(line, section.rows), r"\bottomrule", r"\end{tabular}"]
-    parts = [r"\begin{table}", r"\centering", rf"\caption{{{escape(section.heading)}}}", *body, r"\end{table}", ""]
-    return "\n".join(parts)

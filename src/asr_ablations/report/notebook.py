@@ -168,10 +168,10 @@ class Result:
         """The figure of the differences with their intervals, as SVG."""
         if not any(verdict.low is not None for verdict in self.verdicts):
             return ""
-        from asr_ablations.report.figures import draw_differences, write_figures
+        from asr_ablations.report.figures import write_figures
 
         with tempfile.TemporaryDirectory() as folder:
-            drawn = write_figures(self.comparison, Path(folder), [draw_differences])
+            drawn = write_figures(self.comparison, Path(folder), ["differences"])
             pictures = [path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"]
         return "".join(picture[picture.index("<svg") :] for picture in pictures)
 

@@ -148,7 +148,7 @@ def _difference(verdict: Verdict, metric: Metric) -> list[str]:
 def _described(comparison: Comparison) -> list[str]:
     """The sets that only describe."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.contrasts if not contrast.primary))
-    return [f"{comparison.set} decides; {', '.join(others)} describe."] if others else []
+    return [f"{comparison.set} decides; {' and '.join(others)} describe{'s' * (len(others) == 1)}."] if others else []
 
 
 def _levers(verdict: Verdict, metric: Metric) -> str | None:

@@ -240,11 +240,13 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 def equal_cost_section(comparison: Comparison) -> Section:
     """The metric at validation, at the largest budget that every run has spent."""
     metric = find_metric(comparison.metric)
-    units = {"steps": "steps", "audio_hours": "hours of audio", "seconds": "seconds"}
-    rows = [
-        [f"{row['budget']:.6g} {units[row['axis']]}", row["arm"], metric.spread(row["mean"], row["deviation"])]
-        for row in comparison.equal_cost
-    ]
+    units = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
+    rows = []
+    for row in comparison.equal_cost:
+        places, unit = units[row["axis"]]
+        rows.append([
+            f"{row['budget']:,.{places}f} {unit}", row["arm"], metric.spread(row["mean"], row["deviation"])
+        ])  # fmt: skip
     return Section(f"Validation {metric.label} at equal cost", ["after", "arm", metric.heading], rows)
 
 

@@ -53,6 +53,9 @@ TUNING = "tuning"
 RESULT, REPORT = "result.json", "report.md"
 """The result of a measurement, which has no rates."""
 
+ALONE = "single"
+"""The folder of the runs that are part of no sweep."""
+
 # in the folder of a sweep
 SWEEP = "sweep.json"
 """The latest launch, the arms of all launches under this name, and what each launch was to run."""

@@ -223,9 +223,13 @@ class Status:
     diverged: int | None = None
 
 
+TRAINING, EVALUATING = "training", "evaluating"
+"""Phases of a run in progress."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The latest epoch, loss and WER of a run in progress: progress.json."""
+    """The latest epoch, loss and WER of a run in progress, and its phase: progress.json."""
 
     null: ClassVar = ("loss", "wer")
 
@@ -236,6 +240,7 @@ class Progress:
     loss: float | None
     wer: float | None
     seconds_left: float
+    phase: str = TRAINING
 
 
 @dataclass(frozen=True, kw_only=True)

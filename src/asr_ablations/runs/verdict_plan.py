@@ -5,6 +5,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from asr_ablations.runs.arm_names import by_arm, find_arm, name_of
 from asr_ablations.runs.identity import Config, determining, differences
 from asr_ablations.runs.layout import SWEEP
 from asr_ablations.runs.listed_arms import OWN
@@ -16,15 +17,19 @@ KEY = "plan"
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """An arm by its name in tables, its choices by key or group, and its overrides without the seed's.
+    """An arm by its choices by key or group, and its overrides without the seed's.
 
     content: everything that determines its results, without what belongs to the seed.
     """
 
-    name: str
     levels: dict[str, str]
     overrides: list[str]
     content: Config
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return name_of(self.levels)
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,11 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
             if one.name in recorded or one.name not in optional
         }
         arms = [PlannedArm(**{one.name: arm[one.name] for one in fields(PlannedArm)}) for arm in values["arms"]]
-        plan = VerdictPlan(**{**values, "arms": arms})
+        baseline = find_arm(values["baseline"], arms)
+        if baseline is None:
+            raise ValueError(f"baseline {values['baseline']}")
+        questions = list(by_arm(dict.fromkeys(values["contrasts"]), arms))
+        plan = VerdictPlan(**{**values, "arms": arms, "baseline": baseline.name, "contrasts": questions})
         _check(plan)
         return plan
     except (KeyError, TypeError, ValueError) as error:
@@ -127,8 +136,6 @@ def _check(plan: VerdictPlan) -> None:
     """Raises ValueError for a plan that cannot be followed."""
     if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
         raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
-    if plan.baseline not in [arm.name for arm in plan.arms]:
-        raise ValueError(f"baseline {plan.baseline}")
 
 
 def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
@@ -136,8 +143,8 @@ def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
     old, new = (
         {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (before, now)
     )
-    for values in (old, new):  # by name, so that a difference names the arm
-        values["arms"] = {arm["name"]: arm["content"] for arm in values["arms"]}
+    for values, plan in ((old, before), (new, now)):  # by name, so that a difference names the arm
+        values["arms"] = {arm.name: arm.content for arm in plan.arms}
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import read_overrides, read_recorded, read_summary
-from asr_ablations.runs.record import Progress
+from asr_ablations.runs.record import EVALUATING, Progress
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.tools.files import typed
@@ -24,12 +24,13 @@ def print_arms(folders: Sequence[Path]) -> None:
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-    for name, folder in zip(what_varies([_overrides(folder) for folder in folders]), folders, strict=True):
-        table.add_row(name, *_cells(folder))
+    rows = [_cells(folder) for folder in folders]
+    for name, cells in zip(what_varies([_overrides(folder) for folder in folders]), rows, strict=True):
+        table.add_row(name, *cells)
     terminal.print(table)
     if folders:
         terminal.print(f"runs in {folders[0].parent}", soft_wrap=True)
-    if len(folders) > 1:
+    if len(folders) > 1 and any(status == DONE for status, *_ in rows):
         terminal.print(f"compare them  {typed('compare')} {folders[0].parent}", soft_wrap=True)
 
 
@@ -67,7 +68,7 @@ def _cells(folder: Path) -> list[str]:
     tests = "  ".join(f"{name} {100 * summary.sets[name].wer:.2f}" for name in summary.test_sets)
     validation = next(iter(summary.sets.values()))
     wer = f"{100 * validation.wer:.2f}"
-    return ["done", wer, tests, f"{summary.seconds['train']:.0f}", f"{summary.parameters or 0:,}"]
+    return [DONE, wer, tests, f"{summary.seconds['train']:.0f}", f"{summary.parameters or 0:,}"]
 
 
 COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
@@ -120,7 +121,8 @@ class _LazyTable:
             table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
         for name, state in zip(what_varies([s.arm.overrides for s in self.states]), self.states, strict=True):
             progress = state.progress() if state.status == RUNNING else None
-            status = Text.assemble((state.status, COLOURS.get(state.status, "dim")), f" {state.reason}".rstrip())
+            word = EVALUATING if progress is not None and progress.phase == EVALUATING else state.status
+            status = Text.assemble((word, COLOURS.get(state.status, "dim")), f" {state.reason}".rstrip())
             table.add_row(name, status, *_live_cells(progress))
         return table
 
@@ -129,9 +131,10 @@ def _live_cells(progress: Progress | None) -> list[str]:
     """Epoch, training loss, WER in percent and time left (minutes:seconds); empty where they are not known yet."""
     if progress is None:
         return ["", "", "", ""]
-    fraction = progress.batch / max(1, progress.batches)
-    epoch = f"{progress.epoch + fraction:.1f}/{progress.epochs}"
     loss = "" if progress.loss is None else f"{progress.loss:.3f}"
     wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
+    if progress.phase == EVALUATING:
+        return ["", loss, wer, ""]
+    fraction = progress.batch / max(1, progress.batches)
     minutes, seconds = divmod(round(progress.seconds_left), 60)
-    return [epoch, loss, wer, f"{minutes}:{seconds:02d}"]
+    return [f"{progress.epoch + fraction:.1f}/{progress.epochs}", loss, wer, f"{minutes}:{seconds:02d}"]

@@ -8,7 +8,7 @@ result does not depend on its batch mates; only batch normalisation in training 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import pytorch_lightning as pl
 import torch
@@ -300,12 +300,30 @@ class LoggerFactory(Protocol):
         """
 
 
+class Recording(NamedTuple):
+    """An utterance in its file of audio; offset and duration in seconds."""
+
+    path: str
+    offset: float
+    seconds: float
+
+
 @runtime_checkable
 class LoggerOfTables(Protocol):
     """A logger that shows tables: it is given example transcripts of training and of the final evaluation."""
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None) -> None:
-        """Log the table `key`; data: rows with a value for each column; step: of the optimizer, None after training."""
+    def log_table(
+        self,
+        key: str,
+        columns: list[str],
+        data: list[list[str]],
+        *,
+        step: int | None = None,
+        recordings: Sequence[Recording] = (),
+    ) -> None:
+        """Log the table `key`; data: rows with a value for each column; step: of the optimizer, None after training;
+        recordings: of the rows, where there are any.
+        """
 
 
 @runtime_checkable

@@ -51,6 +51,8 @@ class ProcessesLauncher(Launcher):
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        if not initial_job_idx:  # of a search the first batch alone
+            say_that_it_begins(len(job_overrides))
         from asr_ablations.sweep import launch
         from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
 
@@ -102,6 +104,11 @@ class ProcessesLauncher(Launcher):
         assert self.hydra_context is not None
         assert self.config is not None
         return compose_arm(self.hydra_context, self.config, overrides, number)
+
+
+def say_that_it_begins(runs: int) -> None:
+    """Before anything is imported or composed, which takes seconds."""
+    print(f"{runs} runs: composes and checks them", flush=True)
 
 
 def how_started(config: DictConfig, started: float) -> dict[str, object]:

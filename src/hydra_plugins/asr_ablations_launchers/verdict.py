@@ -12,7 +12,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from asr_ablations.tools.errors import UsageError
-from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started
+from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started, say_that_it_begins
 
 if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm
@@ -62,14 +62,15 @@ class VerdictSweeper(BasicSweeper):
     def sweep(self, arguments: list[str]) -> Any:
         assert self.config is not None
         assert self.hydra_context is not None
-        from asr_ablations.sweep.gpu_slots import machine_slots
-        from asr_ablations.sweep.until.start import Sweep, run_until
-
         started = time.time()
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         (combinations,) = self.split_arguments(overrides, None)
         batch = each_arm(self.hydra_context, self.config, combinations)
+        say_that_it_begins(len(batch))
+        from asr_ablations.sweep.gpu_slots import machine_slots
+        from asr_ablations.sweep.until.start import Sweep, run_until
+
         jobs: int | None = None
         per_gpu: int | str = 1
         if isinstance(self.launcher, ProcessesLauncher):

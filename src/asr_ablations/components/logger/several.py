@@ -1,13 +1,19 @@
 """Several loggers at once: logger=[wandb,tensorboard]."""
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.runs.folder import Run
-from asr_ablations.training.contracts import LoggerFactory, LoggerOfTables, LoggerWithExitCode, LoggerWithSummary
+from asr_ablations.training.contracts import (
+    LoggerFactory,
+    LoggerOfTables,
+    LoggerWithExitCode,
+    LoggerWithSummary,
+    Recording,
+)
 
 
 class SeveralLoggers(Logger):
@@ -33,10 +39,18 @@ class SeveralLoggers(Logger):
         for logger in self.loggers:
             logger.log_metrics(dict(metrics), step)  # some take their prefix off in place
 
-    def log_table(self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None) -> None:
+    def log_table(
+        self,
+        key: str,
+        columns: list[str],
+        data: list[list[str]],
+        *,
+        step: int | None = None,
+        recordings: Sequence[Recording] = (),
+    ) -> None:
         for logger in self.loggers:
             if isinstance(logger, LoggerOfTables):
-                logger.log_table(key, columns, data, step=step)
+                logger.log_table(key, columns, data, step=step, recordings=recordings)
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
         for logger in self.loggers:

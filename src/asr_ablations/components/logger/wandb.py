@@ -4,10 +4,11 @@ import hashlib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from asr_ablations.components.logger.wandb_run import begin_part, end, log_row, sync_command
+from asr_ablations.components.logger.wandb_run import RECORDING, begin_part, end, log_row, sync_command
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
@@ -15,13 +16,15 @@ from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.sweep_history import declared, evidence, places
 from asr_ablations.runs.wandb_rows import Logged
-from asr_ablations.tools.checks import label_or_null
+from asr_ablations.tools.checks import label_or_null, whole
 from asr_ablations.tools.errors import choices, refusals
 from asr_ablations.tools.files import Json
 
 if TYPE_CHECKING:
     import wandb
     from pytorch_lightning.loggers import WandbLogger
+
+    from asr_ablations.training.contracts import Recording
 
 LONGEST_TAG = 64
 """Characters of a tag, by W&B's own rule."""
@@ -35,6 +38,7 @@ def wandb_logger(
     project: str,
     entity: str | None,
     artifacts: list[str],
+    audio: int,
     name: str | None,
     tags: list[str],
     notes: str | None,
@@ -42,8 +46,9 @@ def wandb_logger(
     """A logger whose run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
 
     Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
-    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done; name: by
-    default that of the run's folder; tags: beside what was typed; notes: by default the question of the sweep file.
+    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done; audio: of so
+    many examples of each set; name: by default that of the run's folder; tags: beside what was typed; notes: by default
+    the question of the sweep file.
 
     Raises UsageError for an artifact that there is not, and for a name that is none.
     """
@@ -56,6 +61,7 @@ def wandb_logger(
     for artifact in artifacts:
         if artifact not in ARTIFACTS:
             raise choices("logger.artifacts", artifact, list(ARTIFACTS))
+    whole("logger.audio", audio, 0)
     label_or_null("logger.name", name)
     for tag in tags:
         if not (isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG):
@@ -88,10 +94,17 @@ def wandb_logger(
                 self._log(len(logged.rows), logged.add(row, step))
 
         def log_table(  # type: ignore[override]
-            self, key: str, columns: list[str], data: list[list[str]], *, step: int | None = None
+            self,
+            key: str,
+            columns: list[str],
+            data: list[list[str]],
+            *,
+            step: int | None = None,
+            recordings: "Sequence[Recording]" = (),
         ) -> None:
             if logged.new({key: 0.0}, step):
-                self._log(len(logged.rows), logged.add({}, step, {key: [columns, data]}))
+                table = with_recordings(columns, data, recordings, audio) if audio and recordings else (columns, data)
+                self._log(len(logged.rows), logged.add({}, step, {key: table}))
 
         def _log(self, place: int, row: Json) -> None:
             if not log_row(self.experiment, place, row):
@@ -122,6 +135,18 @@ def wandb_logger(
     if experiment.url:
         print(f"W&B         {experiment.url}", flush=True)
     return WandbRunLogger(experiment=experiment)
+
+
+def with_recordings(
+    columns: list[str], data: list[list[str]], recordings: "Sequence[Recording]", audio: int
+) -> tuple[list[str], list[list[Any]]]:
+    """The table with a column of recordings, of the first `audio` rows of each set, whose name is in the first one."""
+    counts: Counter[str] = Counter()
+    rows: list[list[Any]] = []
+    for row, recording in zip(data, recordings, strict=True):
+        counts[row[0]] += 1
+        rows.append([*row, recording._asdict() if counts[row[0]] <= audio else None])
+    return [*columns, RECORDING], rows
 
 
 def of_the_folder(run: Run) -> Json:

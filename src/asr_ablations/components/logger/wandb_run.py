@@ -12,10 +12,11 @@ import threading
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, build_opener, getproxies
 
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.wandb_rows import Logged
@@ -39,6 +40,8 @@ PATIENCE_AT_END = 300
 waits without end. WANDB_FINISH_TIMEOUT overrides it.
 """
 STEP = "trainer/global_step"
+RECORDING = "recording"
+"""The last column of a table that can be heard."""
 SYNCED = ".wandb.synced"
 """Ending of W&B's own mark beside a file that `wandb sync` leaves out."""
 
@@ -207,13 +210,33 @@ def log_row(experiment: "wandb.Run", place: int, row: Json) -> bool:
     """
     import wandb
 
-    tables = {key: wandb.Table(columns=columns, data=data) for key, (columns, data) in row["tables"].items()}
+    tables = {
+        key: wandb.Table(columns=columns, data=_heard(columns, data)) for key, (columns, data) in row["tables"].items()
+    }
     step = {} if row["step"] is None else {STEP: row["step"]}
     try:
         experiment.log({**row["values"], **tables, **step, "_timestamp": row["time"]}, step=place, commit=True)
     except refusals():
         return False
     return True
+
+
+def _heard(columns: Sequence[str], data: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The rows of a table with the recordings that they name; None for one that cannot be read any more."""
+    if RECORDING not in columns:
+        return [list(row) for row in data]
+    return [[*row[:-1], None if row[-1] is None else _audio(**row[-1])] for row in data]
+
+
+def _audio(path: str, offset: float, seconds: float) -> "wandb.Audio | None":
+    import wandb
+
+    from asr_ablations.data.audio import AudioError, read
+
+    try:
+        return wandb.Audio(read(Path(path), offset, seconds), sample_rate=SAMPLE_RATE)
+    except AudioError:
+        return None
 
 
 def unsynced(folder: Path, id_: str = "*") -> list[Path]:

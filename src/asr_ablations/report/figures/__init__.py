@@ -1,34 +1,78 @@
 """The figures of a comparison."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from matplotlib import rc_context
 
+from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_rates, draw_seeds
 from asr_ablations.report.figures.search import draw_loss_against_wer, draw_search
 from asr_ablations.report.figures.training_curves import (
-    draw_error_rates,
+    draw_by,
     draw_gradient_norm,
     draw_throughput,
     draw_training_loss,
 )
 from asr_ablations.report.figures.training_times import draw_batch_phases, draw_scaling, draw_time_to_accuracy
-from asr_ablations.report.figures.utilisation import draw_utilisation
+from asr_ablations.report.figures.utilisation import draw_phases, draw_utilisation
+from asr_ablations.tools.errors import choices
 from asr_ablations.tools.plotting import LOOK
+from asr_ablations.tools.terminal import bar
 
-Figure = Callable[[Comparison, Path], list[Path]]
-"""Draws a kind of figure into a folder, and returns the files; none where the runs have no data for it."""
-KINDS: tuple[Figure, ...] = (
-    draw_error_rates, draw_training_loss, draw_gradient_norm, draw_seeds, draw_rates, draw_loss_against_wer,
-    draw_time_to_accuracy, draw_differences, draw_looks, draw_throughput, draw_utilisation, draw_batch_phases,
-    draw_scaling, draw_search,
-)  # fmt: skip
+Draw = Callable[[Comparison, Path], list[Path]]
+"""Draws a figure into a folder, and returns its files; none where the runs have no data for it."""
+CURVES: dict[str, Draw] = {
+    f"{metric.name}_by_{axis}": partial(draw_by, metric, axis)
+    for axis in ("epoch", "step", "time")
+    for metric in (WER, CER, LOSS, CER_LONGER)
+}
+FIGURES: dict[str, Draw] = {
+    "differences": draw_differences,
+    "error_rates": draw_rates,
+    **CURVES,
+    "looks": draw_looks,
+    "seeds": draw_seeds,
+    "time_to_accuracy": draw_time_to_accuracy,
+    "loss_against_wer": draw_loss_against_wer,
+    "training_loss": draw_training_loss,
+    "gradient_norm": draw_gradient_norm,
+    "throughput": draw_throughput,
+    "utilisation": draw_utilisation,
+    "phases": draw_phases,
+    "batch_phases": draw_batch_phases,
+    "scaling": draw_scaling,
+    "search": draw_search,
+}
+"""By name, in the order of drawing: those that a reader wants first come first."""
 
 
-def write_figures(comparison: Comparison, folder: Path, kinds: Sequence[Figure] = KINDS) -> list[Path]:
-    """Write every figure for which the runs have the data, as PNG, SVG and PDF; the paths, in the order of a report."""
+def check_figures(names: Iterable[str]) -> list[str]:
+    """The names. Raises UsageError for one that is no figure's, with the nearest."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in FIGURES:
+            near = get_close_matches(name, FIGURES, n=1, cutoff=0.5)
+            nearest = f"{near[0]} (the nearest), or one of " if near else ""
+            raise choices("figures", name, f"{nearest}{', '.join(FIGURES)}")
+    return wanted
+
+
+def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
+    """Write these figures, by default every one for which the runs have the data, as PNG, SVG and PDF; their paths."""
+    wanted = list(names) or [name for name in FIGURES if _is_of(name, comparison)]
     folder.mkdir(parents=True, exist_ok=True)
-    with rc_context(LOOK):
-        return [path for draw in kinds for path in draw(comparison, folder)]
+    paths = []
+    with rc_context(LOOK), bar("drawing", len(wanted)) as advance:
+        for name in wanted:
+            paths += FIGURES[name](comparison, folder)
+            advance(1)
+    return paths
+
+
+def _is_of(name: str, comparison: Comparison) -> bool:
+    """False for the curves of a metric that few ask for, unless it is the one that is compared."""
+    return not name.startswith(f"{CER_LONGER.name}_by_") or comparison.metric == CER_LONGER.name

@@ -13,12 +13,24 @@ from matplotlib.patches import Patch
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, Outcome, Verdict
 from asr_ablations.comparison.derived_tables import Description, final_values
-from asr_ablations.comparison.metrics import METRICS, WER, Metric, find_metric
+from asr_ablations.comparison.metrics import CER_LONGER, METRICS, WER, Metric, find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.looks import furthest, look_rows, looks_metric, margin_text, shown_margin
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import COLOURS, bar, legend, line, marker, panels, save, whole_legend
+from asr_ablations.tools.plotting import (
+    COLOURS,
+    bar,
+    grid,
+    legend,
+    line,
+    marker,
+    panels,
+    save,
+    whole_legend,
+    width_for,
+    wrapped,
+)
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
@@ -28,7 +40,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         by_metric.setdefault(description.metric.name, []).append(description)
     if not by_metric:
         return []
-    figure, axes = panels(len(by_metric))
+    figure, axes = grid(len(by_metric))
     for panel, own in zip(axes, by_metric.values(), strict=True):
         for place, description in enumerate(own):
             _strip(panel, place, comparison.arms[0], description)
@@ -36,7 +48,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xlim(-0.6, len(own) - 0.4)
         panel.set_ylabel(f"{own[0].metric.label} in {own[0].metric.unit}")
         panel.grid(False, axis="x")
-    axes[0].set_title("a dot per seed; line and band: mean ± standard deviation", loc="left")
+    figure.suptitle("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     return save(figure, folder, "seeds")
 
 
@@ -60,19 +72,19 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
-    figure, (panel,) = panels(1, size=(6.4, 1.3 + 0.34 * len(verdicts)))
+    labels = [_label(verdict) for verdict in reversed(verdicts)]
+    figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
     describing = sum(not verdict.contrast.primary for verdict in verdicts)
     if 0 < describing < len(verdicts):
         panel.axhline(describing - 0.5, color="#999999", linewidth=0.8)
     panel.axvline(0, color="#333333", linewidth=1)
-    panel.set_yticks(range(len(verdicts)), [_label(verdict) for verdict in reversed(verdicts)])
+    panel.set_yticks(range(len(verdicts)), labels)
     panel.set_ylim(-0.6, len(verdicts) - 0.4)
-    panel.set_xlabel(
-        f"{metric.label} less that of {comparison.baseline}, {metric.difference_unit}\n"
-        "(interval at the level of the verdict, corrected; left is better)"
-    )
+    measured = f"{metric.label} difference to {comparison.baseline}, {metric.difference_unit}"
+    meaning = "interval of the verdict; left is better"
+    figure.supxlabel(f"{wrapped(panel, measured)}\n{wrapped(panel, meaning)}", fontsize=8)
     panel.grid(False, axis="y")
     return save(figure, folder, "differences")
 
@@ -84,7 +96,7 @@ def _label(verdict: Verdict) -> str:
 def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
     contrast = verdict.contrast
     number = arms.index(contrast.arm) if contrast.arm in arms else 0
-    look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 6}
+    look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 5}
     if verdict.outcome in SHOWN:
         look["markerfacecolor"] = look["color"]
     middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
@@ -99,10 +111,11 @@ def draw_rates(comparison: Comparison, folder: Path) -> list[Path]:
     """error_rates: a panel per metric; whiskers are the standard deviation over seeds."""
     arms = comparison.arms
     sets = [name for name in comparison.sets if any(_values(arm, name, WER) for arm in arms)]
-    shown = [metric for metric in METRICS.values() if any(_values(arm, name, metric) for arm in arms for name in sets)]
+    wanted = [metric for metric in METRICS.values() if metric is not CER_LONGER or metric.name == comparison.metric]
+    shown = [metric for metric in wanted if any(_values(arm, name, metric) for arm in arms for name in sets)]
     if not shown:
         return []
-    figure, axes = panels(len(shown))
+    figure, axes = grid(len(shown))
     for panel, metric in zip(axes, shown, strict=True):
         for number, arm in enumerate(arms):
             _bars(panel, number, arm, [_values(arm, name, metric) for name in sets], 0.8 / len(arms))
@@ -131,8 +144,6 @@ def _values(arm: Arm, name: str, metric: Metric) -> list[float]:
     return [metric.scale * value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
 
 
-COLUMNS = 3
-"""Panels beside each other."""
 STATES: dict[Outcome, tuple[str, str]] = {
     "better": (COLOURS[2], "v"),
     "worse": (COLOURS[1], "^"),
@@ -151,18 +162,13 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
         return []
     metric = looks_metric(comparison)
     names = list(dict.fromkeys(row["arm"] for row in rows))
-    columns = min(COLUMNS, len(names))
-    figure, axes = panels(columns, math.ceil(len(names) / columns), sharex=True, sharey=True)
+    figure, axes = grid(len(names), sharex=True, sharey=True)
     reach = metric.scale * furthest(rows, shown_margin(plan))
-    for panel, name in zip(axes, names, strict=False):
+    for panel, name in zip(axes, names, strict=True):
         _draw_question(panel, [row for row in rows if row["arm"] == name], plan, metric, reach)
-    for panel in axes[len(names) :]:
-        panel.set_visible(False)
     axes[0].set_ylim(-reach, reach)
-    for panel in axes[::columns]:
-        panel.set_ylabel(f"{metric.label} less that of\n{comparison.baseline}, {metric.difference_unit}")
-    for panel in axes[max(0, len(names) - columns) : len(names)]:
-        panel.set_xlabel("seeds of each arm at the look")
+    figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.difference_unit}", fontsize=8)
+    figure.supxlabel("seeds of each arm at the look", fontsize=8)
     _legend(figure, plan)
     return save(figure, folder, "looks")
 
@@ -185,7 +191,8 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
     panel.tick_params(labelbottom=True)
     panel.set_xlim(plan.looks[0] - 0.06 * plan.most, 1.06 * plan.most)
     panel.grid(False, axis="x")
-    panel.set_title(f"{last['arm']}: {last['state']} at {last['seeds']} seeds", loc="left")
+    title = f"{wrapped(panel, last['arm'], 0.8)}\n{last['state']} at {last['seeds']} seeds"
+    panel.set_title(title, loc="left")
 
 
 def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:

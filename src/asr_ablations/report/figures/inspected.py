@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from asr_ablations.report.inspection import Inspected, error_spans
-from asr_ablations.tools.plotting import LOOK, panels, save
+from asr_ablations.tools.plotting import LOOK, PAGE, panels, save
 
-SIZE = (8.2, 2.1)
-"""Width and height of one panel, inches; each utterance has two, one above the other."""
+ROW = 1.8
+"""Height of one panel, inches; each utterance has two, one above the other."""
 LIKELY = 0.1
 """A symbol that never is as probable as this has no row among the posteriors."""
 ERROR = "#d55e00"
@@ -37,7 +37,7 @@ def as_address(seen: Inspected) -> str:
 
 
 def _figure(seen: Inspected) -> Figure:
-    figure, (spectrum, posteriors) = panels(1, 2, size=SIZE, sharex=True)
+    figure, (spectrum, posteriors) = panels(1, 2, width=PAGE, height=ROW, sharex=True)
     seconds = float(seen.row["duration"])
     _draw_spectrum(spectrum, seen, seconds)
     _draw_posteriors(posteriors, seen, seconds)
@@ -45,7 +45,7 @@ def _figure(seen: Inspected) -> Figure:
         for panel in (spectrum, posteriors):
             panel.axvspan(begin, max(end, begin + 0.02), color=ERROR, alpha=0.22, linewidth=0)
         spectrum.annotate(
-            text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), rotation=25, fontsize=8, color=ERROR,
+            text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), rotation=25, fontsize=7, color=ERROR,
             ha="left", va="bottom",
         )  # fmt: skip
     posteriors.set_xlabel("time in seconds; shaded: where the hypothesis errs")

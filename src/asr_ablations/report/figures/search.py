@@ -8,10 +8,8 @@ from asr_ablations.comparison.derived_tables import Hyperparameter
 from asr_ablations.comparison.metrics import LOSS, WER
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import COLOURS, legend, marker, panels, plain_numbers, save
+from asr_ablations.tools.plotting import COLOURS, grid, legend, marker, plain_numbers, save, wrapped
 
-ACROSS = 4
-"""Panels in a row."""
 FEW = 6
 """Different values, of which each has its own tick."""
 
@@ -23,14 +21,10 @@ def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
     tried = comparison.hyperparameters
     if not tried:
         return []
-    columns = min(ACROSS, len(tried))
-    figure, axes = panels(columns, -(-len(tried) // columns), size=(2.7, 2.4), sharey=True)
-    for panel, hyperparameter in zip(axes, tried, strict=False):
+    figure, axes = grid(len(tried), sharey=True)
+    for panel, hyperparameter in zip(axes, tried, strict=True):
         _panel(panel, hyperparameter)
-    for empty in axes[len(tried) :]:
-        figure.delaxes(empty)
-    for left in axes[::columns]:
-        left.set_ylabel(f"best validation {WER.label}, {WER.unit}")
+    figure.supylabel(f"best validation {WER.label}, {WER.unit}", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "search")
 
@@ -62,7 +56,7 @@ def draw_loss_against_wer(comparison: Comparison, folder: Path) -> list[Path]:
     measured = comparison.loss_against_wer
     if not measured:
         return []
-    figure, axes = panels(len(measured))
+    figure, axes = grid(len(measured))
     for panel, each in zip(axes, measured, strict=True):
         for number, arm in enumerate(comparison.arms):
             own = [point for point in each.points if point.arm == arm.name]
@@ -70,7 +64,7 @@ def draw_loss_against_wer(comparison: Comparison, folder: Path) -> list[Path]:
             panel.plot(losses, rates, linestyle="", label=arm.name, **marker(number))
         rho = each.correlation
         label = "" if rho is None else f"\nrank correlation {rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})"
-        panel.set_title(each.name + label, loc="left")
+        panel.set_title(wrapped(panel, each.name) + label, loc="left")
         panel.set_xlabel(f"validation {LOSS.label} in {LOSS.unit}")
         panel.set_ylabel(f"{WER.label} in {WER.unit}")
     legend(figure, axes[0])

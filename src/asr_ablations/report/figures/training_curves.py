@@ -4,49 +4,33 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.derived_tables import observed
-from asr_ablations.comparison.metrics import CER, LOSS, WER, Metric, different_losses, find_metric
+from asr_ablations.comparison.metrics import LOSS, Metric, different_losses
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, Values, arm_band, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import bar, legend, line, log_scale, marker, panels, save
-
-DRAWN = ("epoch", "step", "time")
-KINDS = (LOSS, WER, CER)
+from asr_ablations.tools.plotting import bar, grid, legend, line, log_scale, marker, panels, save, wrapped
 
 
-def draw_error_rates(comparison: Comparison, folder: Path) -> list[Path]:
-    """loss_by_<axis>, wer_by_<axis>, cer_by_<axis>, and those of the metric compared: a panel per set, a logarithmic y
-    axis where the values allow it.
+def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
+    """<metric>_by_<axis>: a panel per set, the losses of training among them; a logarithmic y axis where the values
+    allow it.
     """
-    losses = [*metric_names(comparison, "train/loss_epoch"), *metric_names(comparison, "validation/", "/loss")]
-    columns = {
-        metric: losses if metric is LOSS else metric_names(comparison, "validation/", f"/{metric.name}")
-        for metric in dict.fromkeys([*KINDS, find_metric(comparison.metric)])
-    }
-    paths = []
-    for axis in DRAWN:
-        for metric, names in columns.items():
-            figure = _figure(comparison, metric, names, axis)
-            paths += save(figure, folder, f"{metric.name}_by_{axis}") if figure else []
-    return paths
-
-
-def _figure(comparison: Comparison, metric: Metric, columns: list[str], axis: str) -> Figure | None:
+    training = metric_names(comparison, "train/loss_epoch") if metric is LOSS else []
+    columns = [*training, *metric_names(comparison, "validation/", f"/{metric.name}")]
     shown = [column for column in columns if any(arm_band(arm, column, axis) for arm in comparison.arms)]
     if not shown:
-        return None
-    figure, axes = panels(len(shown))
+        return []
+    figure, axes = grid(len(shown))
     for panel, column in zip(axes, shown, strict=True):
         _panel(comparison, panel, metric, column, axis)
     legend(figure, axes[0])
-    return figure
+    return save(figure, folder, f"{metric.name}_by_{axis}")
 
 
 def _panel(comparison: Comparison, panel: Axes, metric: Metric, column: str, axis: str) -> None:
@@ -63,13 +47,14 @@ def _panel(comparison: Comparison, panel: Axes, metric: Metric, column: str, axi
         panel.fill_between(band.x, scale * band.low, scale * band.high, **colour)
         drawn += [*(scale * band.low), *(scale * band.high)]
     log_scale(panel, drawn)
-    for target in {time.target for time in comparison.times_to_accuracy if column.endswith(f"/{time.metric}")}:
+    declared = [time for time in comparison.times_to_accuracy if not time.chosen]
+    for target in {time.target for time in declared if column.endswith(f"/{time.metric}")}:
         panel.axhline(scale * target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
         place = (1, scale * target)  # at the right edge, on the line
-        options = {"ha": "right", "va": "bottom", "fontsize": 7.5, "color": "#555555"}
+        options = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "#555555"}
         panel.annotate(f"target {scale * target:g}", place, xycoords=("axes fraction", "data"), **options)
     panel.set_xlabel(AXES[axis])
-    panel.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+    panel.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     panel.set_ylabel(f"{metric.label} in {metric.unit}")
     panel.set_title("training" if column.startswith("train/") else "validation, " + column.split("/")[1])
 
@@ -102,7 +87,7 @@ def draw_training_loss(comparison: Comparison, folder: Path) -> list[Path]:
     log_scale(panel, drawn)
     panel.set_xlabel(AXES[AXIS])
     panel.set_ylabel(f"{LOSS.label} in {LOSS.unit}")
-    panel.set_title("training loss, first seed, smoothed over steps")
+    panel.set_title(wrapped(panel, "training loss, first seed, smoothed over steps"))
     legend(figure, panel)
     return save(figure, folder, "training_loss")
 
@@ -125,7 +110,7 @@ def draw_gradient_norm(comparison: Comparison, folder: Path) -> list[Path]:
     log_scale(panel, drawn)
     panel.set_xlabel(AXES["step"])
     panel.set_ylabel("norm of the gradient")
-    panel.set_title("before clipping; first seed and diverged runs (×)")
+    panel.set_title(wrapped(panel, "before clipping; first seed and diverged runs (×)"))
     legend(figure, panel)
     return save(figure, folder, "gradient_norm")
 
@@ -152,6 +137,8 @@ def largest_of_stretches(norms: Values) -> tuple[Values, Values]:
 
 SMOOTHED_STEPS = 3
 """Standard deviation of the filter over samples, which are about a second apart."""
+LETTERS = 30
+"""Of the names of all arms, which fit below a panel side by side."""
 
 
 def draw_throughput(comparison: Comparison, folder: Path) -> list[Path]:
@@ -165,13 +152,15 @@ def draw_throughput(comparison: Comparison, folder: Path) -> list[Path]:
         values = 3600 * np.array(of_arm)
         means.bar(number, values.mean() if of_arm else 0, 0.7, **bar(number))
         means.plot([number] * len(of_arm), values, "o", color="black", markersize=2.5)
-    means.set_xticks(range(len(rates)), [arm.name for arm in comparison.arms], rotation=20 if len(rates) > 3 else 0)
+    names = [arm.name for arm in comparison.arms]
+    slanted = sum(map(len, names)) > LETTERS
+    means.set_xticks(range(len(rates)), names, rotation=20 if slanted else 0, ha="right" if slanted else "center")
     means.set_ylabel("seconds of audio per second")
-    means.set_title("in the training step, a dot per seed")
+    means.set_title(wrapped(means, "in the training step, a dot per seed"))
     means.grid(False, axis="x")
     over_time.set_xlabel("time in seconds")
     over_time.set_ylabel("seconds of audio per second")
-    over_time.set_title(f"over time, first seed, smoothed over {SMOOTHED_STEPS} samples")
+    over_time.set_title(wrapped(over_time, f"over time, first seed, smoothed over {SMOOTHED_STEPS} samples"))
     over_time.set_ylim(bottom=0)
     legend(figure, over_time)
     return save(figure, folder, "throughput")

@@ -16,7 +16,7 @@ from asr_ablations.runs.metrics_files import read_utilisation
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import bar, legend, line, marker, panels, save, whole_legend
+from asr_ablations.tools.plotting import bar, grid, legend, line, marker, save, whole_legend, wrapped
 
 MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "epochs"}
 
@@ -30,7 +30,7 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
     if not measures:
         return []
     targets = sorted({(time.metric, time.target) for time in times}, key=lambda target: (target[0], -target[1]))
-    figure, axes = panels(len(measures))
+    figure, axes = grid(len(measures))
     width = 0.8 / len(comparison.arms)
     for panel, measure in zip(axes, measures, strict=True):
         for number, arm in enumerate(comparison.arms):
@@ -41,13 +41,13 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
                 _draw_times(panel, x, width, own, measure, {**bar(number), "label": label})
         names = [find_metric(metric).target_text(target) for metric, target in targets]
         panel.set_xticks(range(len(targets)), names)
-        panel.set_xlabel(
-            "targets chosen from these curves" if any(time.chosen for time in times) else "declared targets"
-        )
         panel.set_ylabel(f"{MEASURES[measure]} to the target")
         panel.margins(y=0.2)
         panel.set_ylim(bottom=0)
         panel.grid(False, axis="x")
+    origin = "targets chosen from these curves" if any(time.chosen for time in times) else "declared targets"
+    lost = any(time.steps is None for time in times)
+    figure.supxlabel(f"{origin}{'; 1/3: one of three seeds reached it' if lost else ''}", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "time_to_accuracy")
 
@@ -78,10 +78,10 @@ def _known(times: Sequence[TimeToAccuracy], measure: str) -> list[float]:
 def _annotate(panel: Axes, x: float, known: Sequence[float], times: Sequence[TimeToAccuracy]) -> None:
     """Say how many seeds reached the target; NA where they did, but when was not recorded."""
     reached = sum(time.steps is not None for time in times)
-    text = "NA" if reached == len(times) else f"{reached} of {len(times)} reached" if reached else "never"
+    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"
     panel.annotate(
-        text, (x, max(known, default=0)), xytext=(0, 4), textcoords="offset points",
-        rotation=90, ha="center", va="bottom", fontsize=7.5,
+        text, (x, max(known, default=0)), xytext=(0, 4), textcoords="offset points", ha="center", va="bottom",
+        fontsize=7,
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     if not rows:
         return []
     priced = [row for row in rows if row.price is not None]
-    figure, axes = panels(3 if priced else 2)
+    figure, axes = grid(3 if priced else 2)
     minutes, speed_up = axes[:2]
     for number, name in enumerate(dict.fromkeys(row.series for row in rows)):
         own = [row for row in rows if row.series == name]
@@ -145,18 +145,18 @@ def draw_batch_phases(comparison: Comparison, folder: Path) -> list[Path]:
     shown = {name: rows for name, rows in windows.items() if rows}
     if not shown:
         return []
-    figure, axes = panels(len(shown), size=(4.6, 2.6), sharey="row")
+    figure, axes = grid(len(shown), sharey=True)
     for panel, (name, rows) in zip(axes, shown.items(), strict=True):
         _shade(panel, rows)
         draw_each_gpu(panel, rows)
         draw_lines(panel, rows, PERCENT)
-        panel.set_title(name)
+        panel.set_title(wrapped(panel, name))
         panel.set_ylim(0, 103)
-        panel.set_xlabel("time in seconds")
-    axes[0].set_ylabel("use in %")
+    figure.supxlabel("time in seconds", fontsize=8)
+    figure.supylabel("use in %", fontsize=8)
     spans = [Patch(facecolor=colour, edgecolor="#999999", label=part) for part, colour in PARTS.items()]
     handles = [*axes[0].get_legend_handles_labels()[0], *spans]
-    whole_legend(figure, handles, [str(handle.get_label()) for handle in handles], fontsize=7.5)
+    whole_legend(figure, handles, [str(handle.get_label()) for handle in handles])
     return save(figure, folder, "batch_phases")
 
 

@@ -11,7 +11,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import HATCHES, LINES, panels, save, whole_legend
+from asr_ablations.tools.plotting import ACROSS, HATCHES, LINES, panels, save, whole_legend, width_for, wrapped
 
 PHASES = {
     "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",
@@ -22,33 +22,40 @@ MEMORY = {"host_memory_gib": ("host", "-", "#0072b2"), "gpu_memory_gib": ("GPU",
 POWER = {"gpu_power_watts": ("GPU", "--", "#d55e00")}
 
 
+ROW = 1.5
+"""Height of a row of panels, inches."""
+
+
 def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
-    """utilisation: a column per arm (its first seed), a line per GPU, training left white; phases: a bar per arm."""
-    return [*_over_time(comparison, folder), *_phases(comparison, folder)]
-
-
-def _over_time(comparison: Comparison, folder: Path) -> list[Path]:
+    """utilisation: a column per arm (its first seed), further arms below; a line per GPU, training left white."""
     read = {arm.name: by_second(read_utilisation(arm.runs[0].folder)) for arm in comparison.arms if arm.runs}
     samples = {name: rows for name, rows in read.items() if len(rows) > 1}
     if not samples:
         return []
     power = any(row["gpu_power_watts"] is not None for rows in samples.values() for row in rows)
     labels = ("use in %", "memory in GiB", "power in W")[: 3 if power else 2]
-    figure, axes = panels(len(samples), len(labels), size=(4.6, 2.1), sharex="col", sharey="row")
-    for column, (name, rows) in enumerate(samples.items()):
-        _column(axes[column :: len(samples)], name, rows, power)
-    for number, label in enumerate(labels):
-        panel = axes[number * len(samples)]
-        panel.set_ylabel(label)
-        panel.legend(fontsize=8, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
-    axes[1].set_ylim(bottom=0)
-    figure.supxlabel("grey: validation; darker: checkpoints and the final evaluation", fontsize=8, color="#555555")
+    across, below = min(ACROSS, len(samples)), len(labels)
+    blocks = -(-len(samples) // across)
+    figure, axes = panels(across, blocks * below, height=ROW, sharex="col", sharey="row")
+    places = [(block, column) for block in range(blocks) for column in range(across)]
+    columns = [axes[block * below * across + column :: across][:below] for block, column in places]
+    for column, (name, rows) in zip(columns, samples.items(), strict=False):
+        _column(column, name, rows, power)
+    for left in columns[::across]:
+        for panel, label in zip(left, labels, strict=True):
+            panel.set_ylabel(label)
+        left[1].set_ylim(bottom=0)
+    for empty in (panel for column in columns[len(samples) :] for panel in column):
+        figure.delaxes(empty)
+    for panel in columns[0]:
+        panel.legend(fontsize=7, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
+    figure.supxlabel("time in seconds; grey: validation; darker: checkpoints and the final evaluation", fontsize=8)
     return save(figure, folder, "utilisation")
 
 
 def _column(column: Sequence[Axes], name: str, rows: Sequence[Json], power: bool) -> None:
     """The panels of an arm: use, memory and, where it is known, power."""
-    column[0].set_title(name)
+    column[0].set_title(wrapped(column[0], name))
     draw_each_gpu(column[0], rows)
     draw_lines(column[0], rows, PERCENT)
     column[0].set_ylim(0, 103)
@@ -57,7 +64,7 @@ def _column(column: Sequence[Axes], name: str, rows: Sequence[Json], power: bool
         draw_lines(column[2], rows, POWER)
     for panel in column:
         _shade(panel, rows)
-    column[-1].set_xlabel("time in seconds")
+    column[-1].tick_params(labelbottom=True)
 
 
 def draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]]) -> None:
@@ -91,11 +98,13 @@ def _shade(panel: Axes, rows: Sequence[Json]) -> None:
             panel.axvspan(before["seconds"], row["seconds"], color=grey, linewidth=0, zorder=0)
 
 
-def _phases(comparison: Comparison, folder: Path) -> list[Path]:
+def draw_phases(comparison: Comparison, folder: Path) -> list[Path]:
+    """phases: a bar per arm."""
     arms = [arm for arm in comparison.arms if any(_seconds(arm, phase) for phase in PHASES)]
     if not arms:
         return []
-    figure, (panel,) = panels(1, size=(6.4, 1.5 + 0.35 * len(arms)))
+    names = [arm.name for arm in arms]
+    figure, (panel,) = panels(1, width=width_for(names), height=1.2 + 0.25 * len(arms))
     left = np.zeros(len(arms))
     for (phase, colour), hatch in zip(PHASES.items(), HATCHES, strict=False):
         widths = np.array([_seconds(arm, phase) for arm in arms])
@@ -104,11 +113,11 @@ def _phases(comparison: Comparison, folder: Path) -> list[Path]:
             facecolor=colour + "bb", edgecolor="#222222", linewidth=0.6, hatch=hatch,
         )  # fmt: skip
         left += widths
-    panel.set_yticks(range(len(arms)), [arm.name for arm in arms])
+    panel.set_yticks(range(len(arms)), names)
     panel.invert_yaxis()
     panel.grid(False, axis="y")
     panel.set_xlabel("seconds per run, mean over seeds")
-    whole_legend(figure, *panel.get_legend_handles_labels(), fontsize=8.5)
+    whole_legend(figure, *panel.get_legend_handles_labels())
     return save(figure, folder, "phases")
 
 

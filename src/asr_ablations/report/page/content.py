@@ -26,7 +26,7 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.typed_json import as_json
 
 DEFINITIONS = {
-    "difference": "The arm's mean over seeds less the baseline's, in percentage points (nats for the loss), on the "
+    "difference": "The arm's mean over seeds minus the baseline's, in percentage points (nats for the loss), on the "
     "utterances that all runs have.",
     "CER (longer)": "Characters in error over the longer of reference and hypothesis, summed over the utterances of a "
     "set; CER is over the reference.",

@@ -127,7 +127,7 @@ function lookCell(row) {
 
 function redrawLooks() {
   const metric = data.metrics[data.metric];
-  const title = `${metric.label} less that of ${plain(data.baseline)}, ${metric.is_rate ? "% points" : metric.unit}`;
+  const title = `${metric.label} difference to ${plain(data.baseline)}, ${metric.is_rate ? "% points" : metric.unit}`;
   draw("looks-chart", lookTraces(data.looks, metric.scale), "seeds of each arm at the look", title, { band: metric.scale * data.plan.margin, reach: metric.scale * data.plan.reach, ticks: data.plan.looks });
 }
 

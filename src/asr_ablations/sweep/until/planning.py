@@ -59,11 +59,11 @@ def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, want
     scale = "relative" if str(margin).endswith("%") and not design.declared.margin else design.declared.scale
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
-    by_name = {arm.name: (arm, variants[int(arm.runs[0].folder.name)]) for arm in design.arms}
+    by_arm = [(arm, variants[int(arm.runs[0].folder.name)]) for arm in design.arms]
     plan = VerdictPlan(
         arms=[
-            PlannedArm(name, arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
-            for name, (arm, variant) in by_name.items()
+            PlannedArm(arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
+            for arm, variant in by_arm
         ],
         baseline=design.baseline.name,
         metric=design.metric.name,

@@ -10,6 +10,7 @@ from rich.progress import Progress as Bars
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.layout import PROGRESS
+from asr_ablations.runs.record import EVALUATING, TRAINING
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.terminal import console
@@ -49,7 +50,7 @@ class Progress(pl.Callback):
             f"{trainer.num_training_batches} batches per epoch, {trainer.precision}, {pl_module.device.type}"
         )
         if self.bar:
-            columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+            columns = [TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn()]
             self._bars = Bars(*columns, TextColumn("left"), TimeRemainingColumn(), console=self.console, transient=True)
             self._bars.start()
             self._bars.add_task("training", total=trainer.num_training_batches * (trainer.max_epochs or 1))
@@ -67,18 +68,31 @@ class Progress(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = self._metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        parts = [
-            f"epoch {trainer.current_epoch + 1:3d}/{trainer.max_epochs}",
-            f"train loss {metrics['train/loss']:.3f}",
-        ]
+        number = f"{trainer.current_epoch + 1:{len(str(trainer.max_epochs))}d}/{trainer.max_epochs}"
+        head = f"epoch {number}  train {metrics['train/loss']:.3f}"
+        rates = []
         for name in task_of(pl_module).validation_sets:
             values = {key: metrics.get(f"validation/{name}/{key}", float("nan")) for key in ("loss", "wer", "cer")}
-            rates = f"WER {100 * values['wer']:5.1f} %  CER {100 * values['cer']:5.1f} %"
-            parts.append(f"{name}: loss {values['loss']:.3f}  {rates}")
-        parts.append(f"{time.perf_counter() - self._started:.0f} s")
-        self.console.print("   ".join(parts))
+            percents = f"WER {100 * values['wer']:4.1f} %  CER {100 * values['cer']:4.1f} %"
+            rates.append(f"{name}: loss {values['loss']:.3f}  {percents}")
+        first, *others = rates  # a line for each set: with two of them none is wider than a terminal
+        self.console.print(f"{head}  {first}  {time.perf_counter() - self._started:.0f} s")
+        for line in others:
+            self.console.print(f"{'':{len(head)}}  {line}")
 
-    def _write(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._close()
+        self._write(trainer, pl_module, EVALUATING)
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+    def _write(self, trainer: pl.Trainer, pl_module: pl.LightningModule, phase: str = TRAINING) -> None:
         """Write progress.json for a sweep's live table. Rates are those of the last epoch: no device is waited for."""
         self._last_file = time.perf_counter()
         if self.folder is None or rank():
@@ -94,13 +108,12 @@ class Progress(pl.Callback):
             "loss": self._metrics.get("train/loss"),
             "wer": wer,
             "seconds_left": pace * (batches - done),
+            "phase": phase,
         }
         write_json(self.folder / PROGRESS, progress)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
+        self._close()
 
 
 def _data(trainer: pl.Trainer) -> SpeechData:
