@@ -65,14 +65,14 @@ def test_equal_results_give_equal_bytes_whatever_the_times_and_paths(tmp_path):
     a, b, again = ((tmp_path / out / "timing.json").read_bytes() for out in ("a", "b", "b again"))
     assert a != b == again
     times = json.loads(b)
-    assert {row["arm"]: row["train_seconds"] for row in times["arms"]} == {"lstm": 77.5, "gru": 77.5}
-    assert {one["seconds"] for one in times["reached"] if one["arm"] == "lstm"} == {124.0}
+    assert {row["arm"]: row["train_seconds"] for row in times["arms"]} == {"rnn=lstm": 77.5, "rnn=gru": 77.5}
+    assert {one["seconds"] for one in times["reached"] if one["arm"] == "rnn=lstm"} == {124.0}
 
 
 def test_full_prints_every_table(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--full", folder=tmp_path))
     assert all(
-        part in done.stdout for part in ("Differences to lstm", "matched pairs p", "to find a true difference of")
+        part in done.stdout for part in ("Differences to rnn=lstm", "matched pairs p", "to find a true difference of")
     )
 
 
@@ -85,7 +85,7 @@ def test_options(sweep, tmp_path):
     options = ["--baseline", "gru", "--metric", "cer", "--target", "0.2", "--out", tmp_path / "out", "--no-page"]
     expect(0, compare_command(sweep, *options, folder=tmp_path))
     told = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("gru", "cer", {0.2})
+    assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("rnn=gru", "cer", {0.2})
     assert not (sweep / "comparison").exists()
 
 
