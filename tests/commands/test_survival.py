@@ -174,6 +174,15 @@ def isolated(kind: str) -> list[str]:
 HIDDEN = 'mount -t tmpfs tmpfs /proc && exec "$@"'
 
 
+@pytest.mark.slow
+def test_too_few_open_files_are_one_line(corpora: Path, tmp_path: Path) -> None:
+    """Of the most that the system allows; a lower limit of the shell's is lifted."""
+    words = ["src/train.py", *SHRUNKEN, CSV, "workers=2", "cache=none", "max_epochs=1"]
+    done = finish(start(words, corpora, tmp_path, limits={resource.RLIMIT_NOFILE: 90}))
+    line = "error: workers=2: 90 files may be open at a time (ulimit -n); expected 128 or more\n"
+    assert (done[0], done[2]) == (2, line)
+
+
 @pytest.mark.parametrize("words", [["src/train.py"], ["src/compare.py", "outputs/a"]], ids=lambda words: words[0])
 def test_a_working_folder_that_is_gone_is_one_line(words: list[str], corpora: Path, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()

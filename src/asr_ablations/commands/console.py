@@ -11,7 +11,7 @@ from pathlib import Path
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
-from asr_ablations.tools.signals import end_at_once_on_another
+from asr_ablations.tools.signals import end_at_once_on_another, ignored_at_the_end
 from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -26,6 +26,7 @@ def exit_code(work: Callable[[], int]) -> int:
     """The exit code of `work`: its own; 2 for a mistake of the user's, which is printed as one line; 130 for Ctrl-C; 1
     where the reader of the output has gone away, as in … | head.
     """
+    ignored_at_the_end()
     open_streams()
     forgive_characters()
     name_the_user()

@@ -30,7 +30,7 @@ from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
-from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own
+from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
 from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
 COMPLETION = ("-sc", "--shell-completion")
@@ -116,6 +116,7 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             # a launcher's jobs unpickle the task by name: src/ must be on their path
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             handle_on_a_stack_of_their_own()
+            ignored_at_the_end()
             use_loader()
             open_streams()
             forgive_characters()

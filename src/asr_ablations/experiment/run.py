@@ -27,7 +27,7 @@ from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import free_name
-from asr_ablations.tools.machine import keep_memory, rank
+from asr_ablations.tools.machine import allow_files, keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count, use_native
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import quiet
@@ -161,6 +161,7 @@ def set_up(cfg: DictConfig) -> Setup:
 
     Raises UsageError for values out of range and for missing or bad data.
     """
+    allow_files(cfg.workers)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     use_native(cfg, device_count(cfg))

@@ -41,6 +41,20 @@ def check_surroundings() -> None:
         raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
 
 
+FILES, FILES_OF_A_WORKER = 64, 32
+"""Files, pipes and sockets that a run has open, and those of each process that reads for it."""
+
+
+def allow_files(workers: int) -> None:
+    """Let this process open as many files as the system allows it. Raises UsageError where these are too few: libraries
+    print a page of tracebacks.
+    """
+    least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if most != resource.RLIM_INFINITY and most < least:
+        raise UsageError(f"workers={workers}: {most} files may be open at a time (ulimit -n); expected {least} or more")
+
+
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The

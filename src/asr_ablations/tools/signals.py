@@ -1,5 +1,6 @@
 """The signals by which somebody asks a process to stop."""
 
+import atexit
 import contextlib
 import faulthandler
 import os
@@ -51,6 +52,19 @@ def end_at_once_on_another(exit_code: int) -> None:
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
+
+
+def ignored_at_the_end() -> None:
+    """Ignore signals to stop once everything else that is due at the end of this process is done: the interpreter takes
+    its handlers away before its modules, and a signal then would change the exit code. Called before libraries that
+    have something to do at the end are imported, since the first to be registered is the last to be called.
+    """
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def handle_on_a_stack_of_their_own() -> None:

@@ -58,6 +58,7 @@ def open_streams() -> None:
             if nothing != number:
                 os.dup2(nothing, number)
                 os.close(nothing)
+            os.set_inheritable(number, True)  # what this process starts must find it open, too
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
