@@ -89,6 +89,17 @@ def test_options(sweep, tmp_path):
     assert not (sweep / "comparison").exists()
 
 
+def test_figures_are_chosen_by_name(sweep, tmp_path):
+    done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
+    assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
+    drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
+    assert drawn == {"table.tex", "appendix.tex", *(f"differences.{kind}" for kind in ("png", "svg", "pdf"))}
+    (sweep / "looks.json").unlink()
+    done = expect(2, compare_command(sweep, "--figures", "differencs", folder=tmp_path))
+    assert done.stderr.startswith("error: figures=differencs: expected differences (the nearest), or one of ")
+    assert not (sweep / "looks.json").exists()  # a command that is refused is no look
+
+
 def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tmp_path):
     write_run(tmp_path / "outputs", "rnn=rnn", "batch.size=4", ablation=RNN)
     done = expect(2, compare_command(sweep, "--no-page", folder=tmp_path))
