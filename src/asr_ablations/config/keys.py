@@ -18,7 +18,7 @@ TRAINING = "config"
 """The file of conf/ that a training begins with: the nearest key is likely one of its."""
 OF_HYDRA = ("defaults", "hydra")
 READS = {
-    "language_model": ("lm", "data", "alphabet", "outputs", "sweep", "force", "logger"),
+    "language_model": ("lm", "data", "alphabet", "seed", "outputs", "sweep", "force", "logger"),
     "prepare": ("data", "alphabet", "features", "model", "outputs"),
 }
 """By the file that a command begins with, the groups and keys of a training config that it reads, where it does not

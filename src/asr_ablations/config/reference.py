@@ -175,8 +175,11 @@ def overview(primary: str) -> str:
     parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), "", "== Configuration groups =="]
     plain, chosen = _read(primary)
     parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(chosen) if _names(group)]
-    group, key = ("norm" if "norm" in chosen else min(chosen)), ("precision" if "precision" in plain else min(plain))
-    parts += ["", f"--help <group>   what its options and their keys mean, as --help {group}"]
+    key = "precision" if "precision" in plain else min(plain)
+    parts.append("")
+    if chosen:
+        group = "norm" if "norm" in chosen else min(chosen)
+        parts.append(f"--help <group>   what its options and their keys mean, as --help {group}")
     parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
     footer = words.get("footer", "").strip()
     return "\n".join([*parts, *(["", footer] if footer else [])])
