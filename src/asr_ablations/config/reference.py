@@ -172,12 +172,14 @@ def overview(primary: str) -> str:
     content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
     words = content.get("hydra", {}).get("help", {})
     name = {"config": "train"}.get(primary, primary)
-    parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), "", "== Configuration groups =="]
+    parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
     plain, chosen = _read(primary)
+    if chosen:
+        parts.append("== Configuration groups ==")
     parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(chosen) if _names(group)]
     key = "precision" if "precision" in plain else min(plain)
-    parts.append("")
     if chosen:
+        parts.append("")
         group = "norm" if "norm" in chosen else min(chosen)
         parts.append(f"--help <group>   what its options and their keys mean, as --help {group}")
     parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
@@ -197,7 +199,7 @@ def explain(topic: str, primary: str) -> str:
     )
     if topic == KEYS:
         added = [group for group in defaults(text) if primary in READS and not group.startswith("override ")]
-        plain += [key for group in added for file in _files(group) for key in _keys_of(group, file)]
+        plain += _once(key for group in added for file in _files(group) for key in _keys_of(group, file))
         return "\n".join(map(_described, plain))
     if topic in groups():
         return _of_group(topic, defaults(text).get(topic) or defaults(base).get(topic))
