@@ -156,6 +156,7 @@ def test_a_ctm_without_segments_is_a_text_for_each_recording(tmp_path: Path) -> 
         ),
         ("punctuation", "Zażółć „gęślą” — jaźń…", "zażółć gęślą jaźń"),
         ("punctuation", "हिन्दी।", "हिन्दी"),  # vowel signs are marks, and part of the word
+        ("whisper", "Um, Mr. Smith's colour: twenty-one!", "mister smith is color 21"),
     ],
 )
 def test_normalisation(name: str, text: str, expected: str) -> None:

@@ -1,6 +1,7 @@
 """What is done to both sides of a comparison of texts before words are counted."""
 
 import unicodedata
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -57,7 +58,9 @@ def _bare(word: str) -> str:
 
 def _whisper() -> Callable[[str], str]:
     require("whisper", "--normalise whisper", "whisper_normalizer")
-    from whisper_normalizer.english import EnglishTextNormalizer
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # about escapes in the package's own source
+        warnings.simplefilter("ignore", DeprecationWarning)  # the same before Python 3.12
+        from whisper_normalizer.english import EnglishTextNormalizer
     normalizer = EnglishTextNormalizer()
     return lambda text: _spaced(str(normalizer(text)))
