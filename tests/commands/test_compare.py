@@ -174,8 +174,8 @@ def real_sweep(corpora, tmp_path_factory):
 def test_a_real_sweep_is_compared(real_sweep, tmp_path):
     expect(0, compare_command(real_sweep, "--no-page", "--out", tmp_path, folder=tmp_path))
     told = json.loads((tmp_path / "comparison.json").read_text())
-    assert (told["baseline"], told["factor"], told["sets"]) == ("lstm", ["rnn"], ["test-clean", "test-other"])
-    assert [arm["name"] for arm in told["arms"]] == ["lstm", "gru"]
+    assert (told["baseline"], told["factor"], told["sets"]) == ("rnn=lstm", ["rnn"], ["test-clean", "test-other"])
+    assert [arm["name"] for arm in told["arms"]] == ["rnn=lstm", "rnn=gru"]
     assert [(row["set"], row["primary"]) for row in told["differences"]] == [
         ("test-clean", True),
         ("test-other", False),
@@ -191,7 +191,7 @@ def test_a_sweep_file_that_was_mended_after_the_training_counts_as_it_is_now(rea
     assert "4 of 4 arms were already done" in done.stdout
     expect(0, compare_command(tmp_path / "rnn_type", "--no-page", "--out", tmp_path / "out", folder=tmp_path))
     compared = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert compared["baseline"] == "gru"
+    assert compared["baseline"] == "rnn=gru"
     assert CHANGED.format("ablation.baseline", "rnn_type") in compared["warnings"]
 
 
@@ -440,7 +440,7 @@ def test_an_interrupted_reproduction_continues(tiny_corpus, tmp_path):
     run = train(tiny_corpus, tmp_path / "outputs", "max_epochs=40")
     command = ["-u", REPOSITORY / "src" / "reproduce.py", run]
     with interpreter.start(command, clean_environment(tmp_path, tmp_path)) as process:
-        next(line for line in process.lines() if line.startswith("epoch   3"))
+        next(line for line in process.lines() if line.startswith("epoch  3/40"))
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     home = tmp_path / "outputs" / "reproductions" / "single" / run.name
