@@ -7,7 +7,7 @@ from typing import Literal, TypedDict, cast
 import torch
 from lightning_fabric.utilities.types import Steppable
 from pytorch_lightning import LightningModule
-from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
+from pytorch_lightning.plugins import CheckpointIO, HalfPrecision, LayerSync, MixedPrecision, Precision
 from pytorch_lightning.plugins.environments import ClusterEnvironment
 from torch import nn
 from torch.optim import Optimizer
@@ -42,7 +42,7 @@ class TrainerOptions(TypedDict, total=False):
     """Arguments of Lightning's Trainer."""
 
     precision: Name
-    plugins: list[Precision | ClusterEnvironment]
+    plugins: list[Precision | ClusterEnvironment | CheckpointIO | LayerSync]
 
 
 def lightning_precision(precision: int | str, devices: int) -> Name:
