@@ -42,7 +42,7 @@ class TrainerOptions(TypedDict, total=False):
     """Arguments of Lightning's Trainer."""
 
     precision: Name
-    plugins: list[Precision | ClusterEnvironment | CheckpointIO | LayerSync]  # lists are invariant
+    plugins: list[Precision | ClusterEnvironment | CheckpointIO | LayerSync]
 
 
 def lightning_precision(precision: int | str, devices: int) -> Name:

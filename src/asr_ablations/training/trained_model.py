@@ -20,6 +20,7 @@ from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
+from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
 
@@ -55,7 +56,8 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     cfg = checked_config(folder)
     if root is not None:
         cfg.data.root = root
-    weights = read_checkpoint(file)
+    # an optimizer's state is twice as large as the weights: it goes before the model is built
+    weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
         task, data = assemble(cfg, build(cfg.data), _alphabet(cfg, weights))
     except (OmegaConfBaseException, AttributeError) as error:

@@ -117,7 +117,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 
 def user_of(request: Request) -> str:
-    """The id of the user at the other end of the connection, "" where the system does not tell it: all have one address
+    """The id of the user at the other end of the connection, "" where the system does not say it: all have one address
     (proc(5), /proc/net/tcp: local address, remote address, …, uid).
     """
     if request.client is None:
