@@ -109,7 +109,9 @@ def test_help_explains_a_group_a_key_and_all_keys(words: list[str], lines: list[
     assert len(done.stdout.splitlines()) < 150
 
 
-@pytest.mark.parametrize(("script", "shown", "hidden"), [("lm", "lm.order=3", "batch.size="), ("prepare", "outputs=", "lr=")])
+@pytest.mark.parametrize(
+    ("script", "shown", "hidden"), [("lm", "lm.order=3", "batch.size="), ("prepare", "outputs=", "lr=")]
+)
 def test_help_has_the_keys_that_the_command_reads(script: str, shown: str, hidden: str, tmp_path: Path) -> None:
     done = expect(0, python([f"src/{script}.py", "--help", "keys"], clean_environment(tmp_path, tmp_path)))
     names = [line.split("=")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]

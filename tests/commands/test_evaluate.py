@@ -44,7 +44,10 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
     [
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected a whole number from 1 to 65536"),
         (["decoder=beam_lm", "decoder.lm=nowhere.arpa"], "decoder.lm=nowhere.arpa: there is no such file"),
-        (["decoder=beem"], "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon"),
+        (
+            ["decoder=beem"],
+            "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
+        ),
         (["run=nowhere"], "nowhere: no run's folder"),
         (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a finite number"),
     ],
