@@ -12,7 +12,7 @@ from asr_ablations.language_models.model import SPACE
 from tests.commands.test_readme import PYTHON
 from tests.helpers.command import REPOSITORY, clean_environment
 from tests.helpers.interpreter import expect, python
-from tests.helpers.small_models import bigrams
+from tests.helpers.small_models import bigrams, recurrent_model
 from tests.helpers.trained_runs import write_trained
 
 pytestmark = pytest.mark.slow
@@ -77,11 +77,12 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
     (tmp_path / "words.txt").write_text("a\ncab\n")
     letters = bigrams("letters.arpa", ["a", "c", "b", SPACE])
     named = {"<run>": run_folder, "lm=<model>": f"lm={model}", "models.words=<model>": f"models.words={model}"}
+    named["<recurrent model>"] = recurrent_model("commands", "abcdefghijklmnopqrstuvwxyz' ")
     for name, given in {**named, "<letters>": f"{letters} models.trials=2"}.items():
         line = line.replace(name, str(given))
     words = shlex.split(line.replace("<model>", str(tmp_path)))
     small = [re.sub(r"(tune\.trials)=\d+", r"\1=2", re.sub(r"(beam_width)=[\d,]+", r"\1=1,2", word)) for word in words]
-    width = ["decoder.beam_width=2"] if "decoder=beam_lm" in small else []
+    width = ["decoder.beam_width=2"] if {"decoder=beam_lm", "decoder=beam_rescored"} & {*small} else []
     done = expect(0, command(*small, *width, "untrained=decode", "processes=1", folder=tmp_path))
     assert "Warning" not in done.stderr
 
