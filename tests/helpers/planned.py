@@ -21,12 +21,12 @@ MARGIN = 0.03
 def plan(names: list[str], looks: list[int] = LOOKS, margin: float = MARGIN) -> VerdictPlan:
     return VerdictPlan(
         arms=[
-            PlannedArm(name, {"rnn": name}, [f"rnn={name}"], arm_content(config(f"rnn={name}", 0), ["seed"]))
+            PlannedArm({"rnn": name}, [f"rnn={name}"], arm_content(config(f"rnn={name}", 0), ["seed"]))
             for name in names
         ],
-        baseline=names[0], metric="wer", set="test", contrasts=names[1:], margin=margin, alpha=0.05,
-        seeds=list(range(looks[-1])), looks=looks, gamma=-1.0, robust=False, paired=False, hopeless=0.0,
-        belongs=["seed"], made="2026-01-01T00:00:00Z",
+        baseline=f"rnn={names[0]}", metric="wer", set="test", contrasts=[f"rnn={name}" for name in names[1:]],
+        margin=margin, alpha=0.05, seeds=list(range(looks[-1])), looks=looks, gamma=-1.0, robust=False, paired=False,
+        hopeless=0.0, belongs=["seed"], made="2026-01-01T00:00:00Z",
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from asr_ablations.comparison.contrast import SHOWN, Contrast, Outcome, Question
 from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
 from asr_ablations.comparison.sequential_result import Course
+from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import NO_SUMMARY, RunRecord, SetResult, Summary
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
 from asr_ablations.statistics.alpha_spending import planned_looks
@@ -35,7 +36,7 @@ class Setting:
     def plan(self) -> VerdictPlan:
         names = [f"arm {number}" for number in range(self.arms)]
         return VerdictPlan(
-            arms=[PlannedArm(name, {"choice": name}, [f"choice={name}"], {"choice": name}) for name in names],
+            arms=[PlannedArm({OWN: name}, [f"choice={name}"], {"choice": name}) for name in names],
             baseline=names[0], metric="wer", set=SET, contrasts=names[1:], margin=self.margin, alpha=0.05,
             seeds=list(range(self.most)), looks=list(planned_looks(self.most)), gamma=-1.0, robust=self.robust,
             paired=self.paired, hopeless=self.hopeless, belongs=["seed"], made="2000-01-01T00:00:00+00:00",

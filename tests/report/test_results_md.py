@@ -113,7 +113,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     sweep = write_sweep(outputs, rates, seeds=2, ablation=ablation, sweep="planned")
     configs = {choice: read_config(next(sweep.glob(f"*{choice.replace('=', '-')}*"))) for choice in rates}
     arms = [
-        PlannedArm(choice.removeprefix("rnn="), {"rnn": choice}, [choice], arm_content(config, ["seed"]))
+        PlannedArm({"rnn": choice.removeprefix("rnn=")}, [choice], arm_content(config, ["seed"]))
         for choice, config in configs.items()
     ]
     frozen = replace(plan(["lstm", "gru"], looks=[2, 3]), arms=arms)

@@ -31,6 +31,11 @@ def escape(text: str) -> str:
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
 
 
+def in_a_cell(text: str) -> str:
+    """The text escaped, with a true minus before numbers."""
+    return re.sub(r"(?<![\w.)-])-(?=[\d.])", "$-$", escape(text))
+
+
 def paper_table(comparison: Comparison) -> str:
     """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline with its
     interval and a mark where a verdict is shown.
@@ -164,12 +169,7 @@ def _long(section: Section, columns: Sequence[int]) -> str:
         "r" if number and all(NUMBER.fullmatch(row[number]) for row in rows) else "l" for number in range(len(columns))
     )
     head = [escape(section.head[column]) for column in columns]
-    return _tabular(alignment, [_line(head)], [[_line([_with_minus(escape(cell)) for cell in row]) for row in rows]])
-
-
-def _with_minus(text: str) -> str:
-    """The text with a true minus before numbers."""
-    return re.sub(r"(?<![\w.)-])-(?=[\d.])", "$-$", text)
+    return _tabular(alignment, [_line(head)], [[_line(map(in_a_cell, row)) for row in rows]])
 
 
 def _line(cells: Iterable[str]) -> str:

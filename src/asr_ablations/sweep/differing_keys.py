@@ -67,15 +67,19 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
     named = {"baseline": [declared.baseline or ""], "expected": expected, "published": list(declared.published)}
     for key, names in named.items():
         for name in names:
-            if name.isalpha() and find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
+            if find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
                 raise UsageError(f"ablation.{key}={name}: no arm is called so; nearest: {near}")
 
 
 def _nearest(name: str, arms: Sequence[Arm], factor: Sequence[str]) -> str:
-    """The arm whose name was likely meant; "" where the name is an option of the factor, or like no arm's."""
+    """The arm whose choice was likely meant; "" where the name is an option of the factor, or like no arm's, or where
+    it is no word: a number is near to any other.
+    """
+    choice = name.rpartition("=")[2]
     options = {option for root in factor if root in groups() for option in options_by_name(root)}
-    near = get_close_matches(name, [arm.name for arm in arms], n=1, cutoff=0.75)
-    return near[0] if near and name not in {*options, "none"} else ""
+    by_choice = {choice: arm.name for arm in arms for choice in arm.levels.values()}
+    near = get_close_matches(choice, by_choice, n=1, cutoff=0.75)
+    return by_choice[near[0]] if near and choice.isalpha() and choice not in {*options, "none"} else ""
 
 
 def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:

@@ -1,0 +1,142 @@
+"""Tables in LaTeX: their structure, which no LaTeX is needed to check."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.latex import MOST_COLUMNS, appendix, escape, in_a_cell, paper_table
+from tests.helpers.comparison import comparison
+from tests.helpers.planned import planned
+
+TABULAR = re.compile(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", re.DOTALL)
+SPANNING = re.compile(r"\\multicolumn\{(\d+)\}")
+
+
+@pytest.fixture(scope="module")
+def handmade(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    return comparison(tmp_path_factory.mktemp("runs"))
+
+
+def rows(text: str) -> list[tuple[str, list[list[str]]]]:
+    """The alignment of each tabular and its rows of cells, as LaTeX reads them. Raises AssertionError for a tabular
+    whose rows have more or fewer columns.
+    """
+    tabulars = []
+    for alignment, body in TABULAR.findall(text):
+        lines = [line.removesuffix(r" \\") for line in body.splitlines() if line.endswith(r"\\")]
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in lines]
+        for row in cells:
+            spans = [int(found[1]) if (found := SPANNING.match(cell)) else 1 for cell in row]
+            assert sum(spans) == len(alignment), row
+        tabulars.append((alignment, cells))
+    return tabulars
+
+
+def assert_whole(text: str) -> None:
+    """Environments, braces and formulas end where they begin, and nothing but a comment stands before the first."""
+    assert text.startswith("% In the preamble: \\usepackage{booktabs}\n\\begin{")
+    opened: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{([\w*]+)\}", text):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert not opened
+    plain = re.sub(r"\\[\\{}$%]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}")
+    assert text.count(r"\caption{") == text.count(r"\label{tab:") == len(re.findall(r"\\begin\{table\*?\}", text))
+
+
+def test_characters_are_printed_literally() -> None:
+    assert escape(r"50 % of_a & b \ {x} ±") == r"50 \% of\_a \& b \textbackslash{} \{x\} $\pm$"
+    assert escape("[1ex] a]") == "{[}1ex{]} a{]}"
+    assert in_a_cell("-0.12 to -0.01") == "$-$0.12 to $-$0.01"
+    assert in_a_cell("test-clean 1e-06") == "test-clean 1e-06"
+
+
+def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
+    """rnn=rnn is 11 points behind rnn=lstm, which three seeds of 16 utterances show."""
+    text = paper_table(handmade)
+    assert_whole(text)
+    ((alignment, (sets, head, *arms)),) = rows(text)
+    assert alignment == "lrrrr"
+    assert sets == ["", r"\multicolumn{2}{c}{test-clean}", r"\multicolumn{2}{c}{test-other}"]
+    assert head == ["", r"WER \%", r"$\Delta$ [interval]", r"WER \%", r"$\Delta$ [interval]"]
+    assert [row[0] for row in arms] == ["rnn=lstm", "rnn=gru", "rnn=rnn"]
+    assert arms[0][2] == arms[0][4] == "--"
+    for verdict in handmade.verdicts:
+        (row,) = (row for row in arms if row[0] == verdict.contrast.arm)
+        cell = row[2 + 2 * handmade.sets.index(verdict.contrast.set)]
+        assert re.fullmatch(r"\$[+-][\d.]+(\^\{\\dagger\})?\$ \[\$[+-][\d.]+\$, \$[+-][\d.]+\$\]", cell), cell
+        assert (r"\dagger" in cell) == (verdict.outcome in SHOWN)
+    (row,) = (row for row in handmade.rows if (row["arm"], row["set"]) == ("rnn=gru", "test-clean"))
+    assert arms[1][1] == rf"${100 * float(row['wer'] or 0):.2f} \pm {100 * float(row['wer_sd'] or 0):.2f}$"
+    caption = text[text.index(r"\caption") : text.index(r"\label")]
+    assert r"difference to rnn=lstm in \% points" in caption
+    assert "over 3 seeds" in caption
+    assert (r"\dagger" in caption) == any(verdict.outcome in SHOWN for verdict in handmade.verdicts)
+
+
+def test_the_marks_are_of_the_verdicts() -> None:
+    """Of a planned sweep: better, equivalent, undecided, worse."""
+    text = paper_table(planned())
+    assert_whole(text)
+    ((_, (_, _, *arms)),) = rows(text)
+    marks = {row[0]: re.findall(r"\\d+agger", " ".join(row)) for row in arms}
+    assert marks == {
+        "rnn=lstm": [], "rnn=gru": [r"\dagger"], "rnn=rnn": [r"\ddagger"], "rnn=sru": [], "rnn=fsmn": [r"\dagger"],
+    }  # fmt: skip
+    assert r"equivalent within $\pm$ 3.00 WER" in text
+
+
+def test_further_test_sets_stand_below(handmade: Comparison) -> None:
+    """Three sets, as of three rooms: no table is wider than a page."""
+    third = [{**row, "set": "test-far"} for row in handmade.rows if row["set"] == "test-clean"]
+    text = paper_table(replace(handmade, sets=[*handmade.sets, "test-far"], rows=[*handmade.rows, *third]))
+    assert_whole(text)
+    assert [len(alignment) for alignment, _ in rows(text)] == [5, 3]
+
+
+def test_arms_with_different_numbers_of_seeds_have_a_column_of_them(handmade: Comparison) -> None:
+    first, *others = handmade.arms
+    text = paper_table(replace(handmade, arms=[replace(first, runs=first.runs[:2]), *others]))
+    assert_whole(text)
+    ((alignment, (_, head, *arms)),) = rows(text)
+    assert alignment == "lrrrrr"
+    assert [head[1], *(row[1] for row in arms)] == ["seeds", "2", "3", "3"]
+
+
+def test_one_arm_has_no_differences(handmade: Comparison) -> None:
+    text = paper_table(replace(handmade, arms=handmade.arms[:1], verdicts=[]))
+    assert_whole(text)
+    assert "Delta" not in text
+    assert [alignment for alignment, _ in rows(text)] == ["lrr"]
+
+
+def test_the_appendix_has_every_table_in_parts_that_fit(handmade: Comparison) -> None:
+    text = appendix(handmade)
+    assert_whole(text)
+    tabulars = rows(text)
+    assert len(tabulars) > 6
+    assert max(len(alignment) for alignment, _ in tabulars) <= MOST_COLUMNS
+    differences = [cells for _, cells in tabulars if cells[0][:2] == ["arm", "set"] and "verdict" in cells[0]]
+    (cells,) = differences
+    (alignment,) = (alignment for alignment, own in tabulars if own is cells)
+    words = [head for head, kind in zip(cells[0], alignment, strict=True) if kind == "l"]
+    assert words == ["arm", "set", "verdict"]
+    assert not re.search(r"(?<![\w$)-])-\d", re.sub(r"\$[^$]*\$", "", text))
+
+
+def test_numbers_have_digits_that_mean_something(handmade: Comparison) -> None:
+    """No 1.78755 hours, no 1,076.7 substitutions."""
+    assert not re.search(r"\d\.\d{5,}", re.sub(r"\\label\{.*?\}", "", appendix(handmade)))
+
+
+def test_nothing_measured_is_no_table(handmade: Comparison, tmp_path: Path) -> None:
+    assert paper_table(replace(handmade, sets=[], rows=[])) == ""
