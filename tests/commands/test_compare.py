@@ -41,11 +41,11 @@ def test_it_prints_and_writes(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", folder=tmp_path))
     lines = done.stdout[: done.stdout.index("wrote")].splitlines()
     assert lines[0] == "Is a GRU as good?"
-    assert lines[1].startswith("gru is worse than lstm on test: ")
+    assert lines[1].startswith("rnn=gru is worse than rnn=lstm on test: ")
     assert max(map(len, lines)) <= 80
     assert "matched pairs" not in done.stdout
     names = {path.name for path in (sweep / "comparison").iterdir()}
-    assert names == {"table.md", "table.csv", "table.tex", "comparison.json"}
+    assert names == {"table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json"}
     assert compare_command(sweep, "--no-page", folder=tmp_path).returncode == 0, "its own folder is no run"
 
 

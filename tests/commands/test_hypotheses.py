@@ -37,7 +37,13 @@ def test_files_in_and_a_verdict_out(trn, tmp_path):
     assert "Scored: words as they are written: case and punctuation count (--normalise none); 60 utterances" in text
     assert max(map(len, done.stdout[: done.stdout.index("wrote")].splitlines())) <= 80
     folder = tmp_path / "outputs" / "base-mine" / "comparison"
-    assert {path.name for path in folder.iterdir()} == {"table.md", "table.csv", "table.tex", "comparison.json"}
+    assert {path.name for path in folder.iterdir()} == {
+        "table.md",
+        "table.csv",
+        "table.tex",
+        "appendix.tex",
+        "comparison.json",
+    }
     result = json.loads((folder / "comparison.json").read_text())
     assert result["differences"][0]["outcome"] == "better"
     assert "60 utterances" in result["scored"]

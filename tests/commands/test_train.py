@@ -33,9 +33,10 @@ def test_it_says_what_it_does_epoch_by_epoch_and_at_the_end(default_run):
     done, folder = default_run
     epochs = [line for line in done.stdout.splitlines() if line.startswith("epoch ")]
     assert len(epochs) == 2
-    assert all(word in epochs[-1] for word in ("train loss", "dev-clean: loss", "WER", "CER"))
-    for expected in ("test-clean", "test-other", "trained", str(folder), "try next"):
+    assert all(word in epochs[-1] for word in ("  train ", "dev-clean: loss", "WER", "CER"))
+    for expected in ("test-clean", "test-other", "trained", str(folder), "look at it"):
         assert expected in done.stdout
+    assert "try next" not in done.stdout  # it is no terminal
     assert done.stdout.count("\nreference ") == done.stdout.count("\nhypothesis ") == 3
 
 

@@ -25,7 +25,7 @@ OPEN = [*UNTIL, "until.margin=1e-9", "until.hopeless=0"]
 
 def states(output: str) -> list[str]:
     """The sentences on the arms, with difference and interval, however the lines are broken."""
-    return re.findall(r"(?:undecided|equivalent|open): gru and lstm [^;]*;", " ".join(output.split()))
+    return re.findall(r"(?:undecided|equivalent|open): rnn=gru and rnn=lstm [^;]*;", " ".join(output.split()))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def manifest(folder: Path, name: str = "s") -> dict[str, Any]:
 def test_seeds_are_added_look_by_look(ended: tuple[Path, str]) -> None:
     folder, output = ended
     plan = manifest(folder)["plan"]
-    assert (plan["looks"], plan["seeds"], plan["baseline"]) == ([2, 3], [0, 1, 2], "lstm")
+    assert (plan["looks"], plan["seeds"], plan["baseline"]) == ([2, 3], [0, 1, 2], "rnn=lstm")
     assert len(results(folder)) == 6
     assert output.index("plan: 2 arms") < output.index("look 1 of 2: 2 seeds") < output.index("look 2 of 2: 3 seeds")
     assert len(states(output)) == 1
@@ -56,8 +56,9 @@ def test_the_sweep_keeps_where_each_arm_stands(ended: tuple[Path, str]) -> None:
     folder, output = ended
     kept = json.loads((folder / "s" / "verdict.json").read_text())
     assert (kept["look"], kept["looks"], kept["ended"]) == (2, 2, True)
-    assert {name: (arm["look"], arm["seeds"]) for name, arm in kept["arms"].items()} == {"lstm": (2, 3), "gru": (2, 3)}
-    assert kept["arms"]["gru"]["state"] in states(output)[0]
+    arms = {name: (arm["look"], arm["seeds"]) for name, arm in kept["arms"].items()}
+    assert arms == {"rnn=lstm": (2, 3), "rnn=gru": (2, 3)}
+    assert kept["arms"]["rnn=gru"]["state"] in states(output)[0]
 
 
 @pytest.mark.slow
@@ -66,7 +67,7 @@ def test_each_run_keeps_its_look_and_the_state_of_its_arm(ended: tuple[Path, str
     kept = {(run["rnn"]["_target_"].split(".")[-2], run["seed"]): until for run, until in parts(folder)}
     assert len(kept) == 6
     assert {seed: until["look"] for (_, seed), until in kept.items()} == {0: 1, 1: 1, 2: 2}
-    assert {until["arm"] for (arm, _), until in kept.items() if arm == "gru"} == {"gru"}
+    assert {until["arm"] for (arm, _), until in kept.items() if arm == "gru"} == {"rnn=gru"}
     assert {until["state"] for until in kept.values()} == {"open"}, "no look has decided on an arm that goes on"
 
 

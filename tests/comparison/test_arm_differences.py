@@ -139,9 +139,9 @@ def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytes
     [
         ("{factor: rnnn}", r"ablation\.factor=rnnn: there is no such key; nearest: rnn"),
         ("{factor: optimizer.lrr}", r"ablation\.factor=optimizer\.lrr: there is no such key; nearest: optimizer\.lr"),
-        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: no arm is called so; nearest: lstm"),
-        ("{factor: rnn, expected: {gruu: better}}", r"ablation\.expected=gruu: no arm is called so; nearest: gru"),
-        ("{factor: rnn, published: {gruu: {test-clean: 9}}}", r"ablation\.published=gruu: .* nearest: gru"),
+        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: no arm is called so; nearest: rnn=lstm"),
+        ("{factor: rnn, expected: {gruu: better}}", r"ablation\.expected=gruu: no arm is called so; nearest: rnn=gru"),
+        ("{factor: rnn, published: {gruu: {test-clean: 9}}}", r"ablation\.published=gruu: .* nearest: rnn=gru"),
     ],
 )
 def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation: str, message: str) -> None:

@@ -119,12 +119,12 @@ def test_arms_of_several_sweeps_are_put_together(tmp_path: Path) -> None:
     (found,) = noise(tmp_path)
     assert (found.corpus, found.set, found.utterances, found.runs, found.degrees) == ("AN4, en", "test", 72, 22, 19)
     # norm=batch is what rnn=lstm is, by another name
-    assert [arm.name for arm in found.arms] == ["batch_norm: batch", "batch_norm: none", "rnn_type: gru"]
+    assert [arm.name for arm in found.arms] == ["batch_norm: norm=batch", "batch_norm: norm=none", "rnn_type: rnn=gru"]
     squares = sum((len(values) - 1) * variance(values) for values in ([*lstm, *more], gru, none))
     assert found.deviation == pytest.approx(sqrt(squares / 19))
     assert found.correlations == {
         ("batch_norm: batch", "batch_norm: none"): pytest.approx(correlation(more, none)),
-        ("rnn_type: gru", "rnn_type: lstm"): pytest.approx(correlation(lstm, gru)),
+        ("rnn_type: rnn=gru", "rnn_type: rnn=lstm"): pytest.approx(correlation(lstm, gru)),
     }
 
 
@@ -139,7 +139,7 @@ def test_two_seeds_of_an_arm_are_noise_and_one_is_not(tmp_path: Path) -> None:
     arm(tmp_path, "rnn_type", "rnn=lstm", range(2))
     arm(tmp_path, "rnn_type", "rnn=gru", range(1), noise=100)
     (found,) = noise(tmp_path)
-    assert ([arm.name for arm in found.arms], found.runs, found.degrees) == (["rnn_type: lstm"], 2, 1)
+    assert ([arm.name for arm in found.arms], found.runs, found.degrees) == (["rnn_type: rnn=lstm"], 2, 1)
 
 
 def test_one_training_under_two_names_counts_once(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(
 
 
 def held(measured: Comparison, **claim: object) -> Agreement:
-    claims = parse_claims({"says": "it is", "expected": {"gru": "worse"}, **claim}, None)
+    claims = parse_claims({"says": "it is", "expected": {"rnn=gru": "worse"}, **claim}, None)
     (one,) = agreements(Verdict(placed(measured, 0.5, 2.6), ""), claims, measured.arms)
     return one
 
@@ -119,7 +119,7 @@ def test_two_claims_about_one_question_are_both_shown(tmp_path: Path) -> None:
     assert any(
         "expected better, measured worse: not comparable: the claim is about few epochs (" in line for line in lines
     )
-    assert "gru: expected worse, measured worse: agrees" in lines
+    assert "rnn=gru: expected worse, measured worse: agrees" in lines
 
 
 def test_an_answer_is_withdrawn_for_the_runs_of_a_commit_alone(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_answer_is_withdrawn_for_the_runs_of_a_commit_alone(tmp_path: Path) -
         return compare([sweep], Options(commentary=said))
 
     (verdict,) = compared("0123").answer
-    assert verdict.sentence.startswith("withdrawn: its baseline clips; it read: gru is worse than lstm")
-    assert compared("0123").withdrawn == {"gru": "its baseline clips"}
+    assert verdict.sentence.startswith("withdrawn: its baseline clips; it read: rnn=gru is worse than rnn=lstm")
+    assert compared("0123").withdrawn == {"rnn=gru": "its baseline clips"}
     assert compared("9999").withdrawn == {}
-    assert compared("9999").answer[0].sentence.startswith("gru is worse than lstm")
+    assert compared("9999").answer[0].sentence.startswith("rnn=gru is worse than rnn=lstm")

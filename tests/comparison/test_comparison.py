@@ -41,12 +41,12 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:
     comparison = compare([sweep], Options())
     gru, rnn = comparison.verdicts
-    assert (gru.contrast.arm, rnn.contrast.arm, comparison.baseline) == ("gru", "rnn", "lstm")
+    assert (gru.contrast.arm, rnn.contrast.arm, comparison.baseline) == ("rnn=gru", "rnn=rnn", "rnn=lstm")
     assert (gru.outcome, rnn.outcome) == ("worse", "no difference shown")
-    assert gru.sentence.startswith("gru is ")
-    assert gru.sentence.startswith("gru is worse than lstm on test: 29.08 against 9.85 %, +19.23 WER (")
+    assert gru.sentence.startswith("rnn=gru is ")
+    assert gru.sentence.startswith("rnn=gru is worse than rnn=lstm on test: 29.08 against 9.85 %, +19.23 WER (")
     assert ", relative +195.2 % (+134" in gru.sentence
-    assert rnn.sentence.startswith("no difference shown: rnn and lstm on test")
+    assert rnn.sentence.startswith("no difference shown: rnn=rnn and rnn=lstm on test")
     assert "such runs find a true difference of " in rnn.sentence
     assert "4 seeds, 12 speakers" in rnn.sentence
     assert sections(comparison)[0].lines == [gru.sentence, rnn.sentence]
@@ -56,7 +56,7 @@ def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_pa
     """Arms that run at the same time start in any order."""
     gru, rnn, lstm = (write_run(tmp_path, f"rnn={name}", "seed=0") for name in ("gru", "rnn", "lstm"))
     declare(lstm.parent, [lstm, gru, rnn])
-    assert compare([lstm.parent], Options()).baseline == "lstm"
+    assert compare([lstm.parent], Options()).baseline == "rnn=lstm"
 
 
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
         assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
     wer = {row["arm"]: row["wer"] for row in comparison.rows}
     gru = comparison.contrasts[0]
-    assert gru.difference == pytest.approx(wer["gru"] - wer["lstm"])
+    assert gru.difference == pytest.approx(wer["rnn=gru"] - wer["rnn=lstm"])
     assert gru.low is not None
     assert gru.high is not None
     assert 0 < gru.low < gru.difference < gru.high
@@ -79,10 +79,10 @@ def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
     first = compare([sweep], Options(metric=metric)).contrasts[0]
     turned = compare([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
     second = turned.contrast
-    assert (first.arm, second.arm) == ("gru", "lstm")
+    assert (first.arm, second.arm) == ("rnn=gru", "rnn=lstm")
     assert second.difference == pytest.approx(-first.difference)
     assert second.p == pytest.approx(first.p)
-    assert turned.sentence.startswith("lstm is better than gru on test: ")
+    assert turned.sentence.startswith("rnn=lstm is better than rnn=gru on test: ")
     assert f" %, {100 * turned.contrast.difference:+.2f} {metric.upper()} (" in turned.sentence
     assert f" {metric.upper()} (" in turned.sentence
 
@@ -90,11 +90,11 @@ def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
 def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
     lines = compare([sweep], Options()).literature
     assert lines[0] == "claim: it is"
-    assert any(line.startswith("gru on test: published 6.00 WER, measured 2") for line in lines)
+    assert any(line.startswith("rnn=gru on test: published 6.00 WER, measured 2") for line in lines)
     assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
     assert any("published 1.00 better; here no difference is shown" in line for line in lines)
-    assert "gru: expected equivalent within 2, measured worse: disagrees" in lines
-    assert "rnn: expected worse, measured no difference shown: cannot tell" in lines
+    assert "rnn=gru: expected equivalent within 2, measured worse: disagrees" in lines
+    assert "rnn=rnn: expected worse, measured no difference shown: cannot tell" in lines
 
 
 def test_what_is_expected_is_of_the_declared_baseline_alone(sweep: Path) -> None:
@@ -113,9 +113,13 @@ def test_an_expectation_of_no_question_is_said(tmp_path: Path) -> None:
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
     comparison = compare([sweep], Options())
     times = {(time.arm, time.target): time for time in comparison.times_to_accuracy}
-    assert times["lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
-    assert (times["lstm", 0.3].steps, times["lstm", 0.3].audio_hours, times["lstm", 0.3].epochs) == (20, 2.0, 4)
-    assert times["gru", 0.01].seconds is None
+    assert times["rnn=lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
+    assert (times["rnn=lstm", 0.3].steps, times["rnn=lstm", 0.3].audio_hours, times["rnn=lstm", 0.3].epochs) == (
+        20,
+        2.0,
+        4,
+    )
+    assert times["rnn=gru", 0.01].seconds is None
     assert {time.target for time in compare([sweep], Options(targets=[0.5])).times_to_accuracy} == {0.5}
 
 
@@ -131,16 +135,16 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
             write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
     comparison = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
     times = comparison.times_to_accuracy
-    ratio = relative_time(times, "gru", "lstm", 0.3)
+    ratio = relative_time(times, "rnn=gru", "rnn=lstm", 0.3)
     assert ratio is not None
     assert ratio.value == pytest.approx(((100 * 80) / (40 * 50)) ** 0.5)
-    assert relative_time(times, "rnn", "lstm", 0.3) is None
+    assert relative_time(times, "rnn=rnn", "rnn=lstm", 0.3) is None
     (section,) = [section for section in sections(comparison) if "time / lstm" in section.head]
     column = section.head.index("time / lstm")
     assert {row[0]: row[column] for row in section.rows} == {
-        "lstm": "1.00",
-        "gru": f"2.00 ({ratio.low:.2f} to {ratio.high:.2f})",
-        "rnn": "NA",
+        "rnn=lstm": "1.00",
+        "rnn=gru": f"2.00 ({ratio.low:.2f} to {ratio.high:.2f})",
+        "rnn=rnn": "NA",
     }
 
 
@@ -149,7 +153,7 @@ def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
     rows = compare([tmp_path / "sweep"], Options()).equal_cost
     assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
-    assert {(row["arm"], row["mean"]) for row in rows} == {("lstm", 0.6), ("gru", 0.7)}
+    assert {(row["arm"], row["mean"]) for row in rows} == {("rnn=lstm", 0.6), ("rnn=gru", 0.7)}
 
 
 def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=gru")
     times = compare([tmp_path / "sweep"], Options(targets=[0.3])).times_to_accuracy
     cost = {time.arm: time.cost for time in times}
-    assert cost == {"lstm": pytest.approx(40 * 3.6 / 3600), "gru": None}
+    assert cost == {"rnn=lstm": pytest.approx(40 * 3.6 / 3600), "rnn=gru": None}
 
 
 def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Path) -> None:
@@ -175,7 +179,7 @@ def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
     assert (contrast.p, contrast.low, contrast.detectable) == (None, None, None)
     assert contrast.p_pairs < 0.001
     assert verdict.outcome == "undecided"
-    assert verdict.sentence.startswith("undecided: gru against lstm +")
+    assert verdict.sentence.startswith("undecided: rnn=gru against rnn=lstm +")
     assert "but the noise of seeds is unknown" in verdict.sentence
 
 
@@ -189,7 +193,7 @@ def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None
         write_run(tmp_path, choice, noise=noise, change=change)
     code, hardware = compare([tmp_path / "sweep"], Options()).warnings
     assert "different code" in code
-    assert "fedcba98: gru/0" in code
+    assert "fedcba98: rnn=gru/0" in code
     assert "times cannot be compared" in hardware
     assert "1 × H: rnn/0" in hardware
 

@@ -80,7 +80,7 @@ def test_allow_compares_and_the_report_says_so() -> None:
     comparison = compared(runs, "batch.size")
     assert comparison.allowed == ["batch.size"]
     assert any("--allow" in line and "batch.size (8, 4)" in line for line in comparison.warnings)
-    assert [arm.name for arm in comparison.arms] == ["gru, batch.size=8", "lstm, batch.size=4"]
+    assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
 
 
 def with_behaviour(run: RunRecord, version: int) -> RunRecord:
@@ -92,7 +92,7 @@ def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> Non
     runs = [record("rnn=gru", ablation=RNN), with_behaviour(record("rnn=lstm", ablation=RNN), 2)]
     assert refused(runs) == {"behaviour": [1, 2]}
     comparison = compared(runs, "behaviour")
-    assert [arm.name for arm in comparison.arms] == ["gru, behaviour=1", "lstm, behaviour=2"]
+    assert [arm.name for arm in comparison.arms] == ["rnn=gru, behaviour=1", "rnn=lstm, behaviour=2"]
     assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in comparison.warnings)
     assert comparison.allowed == ["behaviour"]
 
@@ -212,7 +212,7 @@ def test_two_factors_may_be_declared() -> None:
     runs = [record(f"rnn={r}", f"precision={p}", ablation=both) for r in ("gru", "lstm") for p in (32, 16)]
     assert confounds(runs, declaration(runs).factor, differing(runs)) == {}
     assert [arm.name for arm in compared(runs).arms] == [
-        "gru, precision=32", "gru, precision=16", "lstm, precision=32", "lstm, precision=16",
+        "rnn=gru, precision=32", "rnn=gru, precision=16", "rnn=lstm, precision=32", "rnn=lstm, precision=16",
     ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def test_a_sweep_that_ran_as_declared_is_tested_once(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES)
     assert [procedure(sweep), procedure(sweep)] == ["fixed", "fixed"]
     (look,) = looks(sweep)
-    assert (look.arms, look.complete, look.set) == ({"gru": 3, "lstm": 3}, True, "test")
+    assert (look.arms, look.complete, look.set) == ({"rnn=gru": 3, "rnn=lstm": 3}, True, "test")
 
 
 def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path) -> None:

@@ -61,26 +61,26 @@ def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
     expected = {
         arm.name: sum(run.summary.sets["dev"].loss for run in arm.runs) / len(arm.runs) for arm in comparison.arms
     }
-    assert contrast.difference == pytest.approx(expected["gru"] - expected["lstm"])
+    assert contrast.difference == pytest.approx(expected["rnn=gru"] - expected["rnn=lstm"])
     rows = {(row["arm"], row["set"]): row for row in comparison.rows}
-    assert rows["gru", "dev"]["loss"] == pytest.approx(expected["gru"])
-    assert rows["gru", "dev"]["last_validation_loss"] == pytest.approx(4 * 0.3)  # of the curve
-    assert rows["gru", "dev"]["best_validation_loss"] == pytest.approx(4 * 0.25)
+    assert rows["rnn=gru", "dev"]["loss"] == pytest.approx(expected["rnn=gru"])
+    assert rows["rnn=gru", "dev"]["last_validation_loss"] == pytest.approx(4 * 0.3)  # of the curve
+    assert rows["rnn=gru", "dev"]["best_validation_loss"] == pytest.approx(4 * 0.25)
 
 
 def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
     comparison = compare([sweep], Options(metric="loss", baseline="lstm", targets=[1.5]))
     shown = {section.heading: section for section in sections(comparison)}
     errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
-    mean = next(row["loss"] for row in comparison.rows if (row["arm"], row["set"]) == ("gru", "dev"))
-    cells = {(row[0], row[1]): row for row in errors.rows}["gru", "dev"]
+    mean = next(row["loss"] for row in comparison.rows if (row["arm"], row["set"]) == ("rnn=gru", "dev"))
+    cells = {(row[0], row[1]): row for row in errors.rows}["rnn=gru", "dev"]
     assert mean is not None
     assert cells[errors.head.index("loss, nats")].split(" ± ")[0] == f"{mean:.4f}"
     times = shown["Until the median of three validations was at a loss"]
     assert times.head[1] == "target, nats"
     assert {row[1] for row in times.rows} == {"1.5"}
     equal = shown["Validation loss at equal cost"]
-    assert {row[2] for row in equal.rows if row[1] == "lstm"} == {"0.4000 ± 0.0000"}  # 4 nats a unit of WER, 0.1
+    assert {row[2] for row in equal.rows if row[1] == "rnn=lstm"} == {"0.4000 ± 0.0000"}  # 4 nats a unit of WER, 0.1
 
 
 def test_characters_over_the_longer_text(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_characters_over_the_longer_text(tmp_path: Path) -> None:
     comparison = compare([sweep], Options(metric="cer_longer", baseline="lstm"))
     (contrast,) = comparison.contrasts
     values = {row["arm"]: row["cer_longer"] for row in comparison.rows}
-    assert contrast.difference == pytest.approx(values["gru"] - values["lstm"])
-    assert values["gru"] < next(row["cer"] for row in comparison.rows if row["arm"] == "gru")
+    assert contrast.difference == pytest.approx(values["rnn=gru"] - values["rnn=lstm"])
+    assert values["rnn=gru"] < next(row["cer"] for row in comparison.rows if row["arm"] == "rnn=gru")
     shown = {section.heading: section for section in sections(comparison)}
     errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
     assert "CER (longer) %" in errors.head
@@ -210,7 +210,7 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     assert verdict.contrast.estimate is not None
     assert verdict.contrast.estimate.over_speakers is None
     assert "speakers left out, since there are no utterances" in verdict.sentence
-    assert verdict.sentence.startswith("gru is worse than lstm on test: 31.00 against 11.00 %, +20.00 WER (")
+    assert verdict.sentence.startswith("rnn=gru is worse than rnn=lstm on test: 31.00 against 11.00 %, +20.00 WER (")
 
 
 def test_runs_that_did_not_finish_are_named() -> None:

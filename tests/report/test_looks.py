@@ -26,7 +26,7 @@ from tests.helpers.invented_records import records
 from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
 from tests.helpers.wandb_file import read_run
 
-STATES = {"gru": "better", "rnn": "equivalent", "sru": "undecided", "fsmn": "worse"}
+STATES = {"rnn=gru": "better", "rnn=rnn": "equivalent", "rnn=sru": "undecided", "rnn=fsmn": "worse"}
 """By the rates of the arms: 10 points below, equal, 2 points above with a large noise, 15 points above."""
 
 
@@ -51,7 +51,7 @@ def test_the_arms_end_as_they_were_made(ended: Comparison, under_way: Comparison
 
 def test_a_row_per_question_and_look_until_it_was_decided(ended: Comparison) -> None:
     places = [(row["arm"], row["look"], row["seeds"]) for row in look_rows(ended)]
-    through = {"gru": 1, "rnn": 3, "sru": 3, "fsmn": 1}
+    through = {"rnn=gru": 1, "rnn=rnn": 3, "rnn=sru": 3, "rnn=fsmn": 1}
     assert places == [(arm, look, LOOKS[look - 1]) for arm, last in through.items() for look in range(1, last + 1)]
 
 
@@ -169,7 +169,7 @@ def test_the_figure_names_every_question_with_its_end(ended: Comparison, tmp_pat
     paths = write_figures(ended, tmp_path, [error_rates.draw_looks])
     assert {path.name for path in paths} == {"looks.png", "looks.svg", "looks.pdf"}
     text = (tmp_path / "looks.svg").read_text()
-    seeds = {"gru": 3, "rnn": 8, "sru": 8, "fsmn": 3}
+    seeds = {"rnn=gru": 3, "rnn=rnn": 8, "rnn=sru": 8, "rnn=fsmn": 3}
     assert all(f">{arm}: {state} at {seeds[arm]} seeds<" in text for arm, state in STATES.items())
     assert ">margin ± 3.00 WER<" in text
 

@@ -138,7 +138,7 @@ def test_runs_of_a_sweep(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="other: there is no such run; expected "):
         runs.metrics("other")
     (verdict,) = runs.compare().verdicts
-    assert re.match("gru is worse than lstm on test: ", verdict.sentence)
+    assert re.match("rnn=gru is worse than rnn=lstm on test: ", verdict.sentence)
     with pytest.raises(UsageError, match="there is no such folder"):
         aa.open(tmp_path / "absent")
 

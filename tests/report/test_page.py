@@ -186,7 +186,7 @@ def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkey
 def test_the_config_table_shows_what_differs(handmade: Comparison) -> None:
     shown = {row["key"]: row for row in content(handmade)["config"]}
     assert set(shown) == {"rnn._target_", "seed"}
-    assert shown["seed"]["arm gru"] == "0, 1, 2"
+    assert shown["seed"]["arm rnn=gru"] == "0, 1, 2"
 
 
 def test_environments_that_are_the_same_are_shown_once(handmade: Comparison) -> None:
@@ -257,14 +257,14 @@ def test_the_page_opens_without_an_error_or_a_request(browser: Any, file: Path) 
 
 def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
     text = visited.page.inner_text("body")
-    assert text.index("gru and lstm on test-clean") < text.index("Results") < text.index("Curves")
+    assert text.index("rnn=gru and rnn=lstm on test-clean") < text.index("Results") < text.index("Curves")
 
 
 def test_time_to_accuracy_has_the_metric_and_the_ratio(visited: SimpleNamespace) -> None:
     rows = visited.page.locator("#reached tbody tr").all_inner_texts()
     assert len(rows) == 9
     assert all(row.split("\t")[1] == "WER" for row in rows)
-    assert [row.split("\t")[4] for row in rows if row.startswith("lstm")] == ["1.00"] * 3
+    assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1.00"] * 3
 
 
 def test_scaling_is_shown_if_it_was_measured(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_the_looks_of_a_plan_are_drawn_with_a_row_each(browser: Any, visited: Si
                .map((trace) => [trace.name, [...trace.y]])"""
     )
     expected = {name: [float(row[3].replace("−", "-")) for row in rows if row[0] == name] for name, _ in drawn}
-    assert list(expected) == ["gru", "rnn", "sru", "fsmn"]
+    assert list(expected) == ["rnn=gru", "rnn=rnn", "rnn=sru", "rnn=fsmn"]
     assert all(points == pytest.approx(expected[name], abs=0.005) for name, points in drawn)
     (band,) = shown.page.evaluate("document.getElementById('looks-chart').layout.shapes")
     assert (band["y0"], band["y1"]) == (pytest.approx(-3), pytest.approx(3))
@@ -334,7 +334,7 @@ def test_an_arm_is_switched_off_and_on_with_the_keyboard(visited: SimpleNamespac
     before = [line["name"] for line in curves(page)]
     page.focus("#arms label:nth-child(2) input")
     page.keyboard.press("Space")
-    assert [line["name"] for line in curves(page)] == [name for name in before if name != "gru"]
+    assert [line["name"] for line in curves(page)] == [name for name in before if name != "rnn=gru"]
     page.keyboard.press("Space")
     assert [line["name"] for line in curves(page)] == before
 
@@ -371,7 +371,7 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
 def test_a_line_per_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
     visited.page.select_option("#resource", "gpu_percent")
     names = visited.page.evaluate("document.getElementById('utilisation').data.map((line) => line.name)")
-    assert [name for name in names if "lstm" in name] == ["lstm", "lstm, GPU 0", "lstm, GPU 1"]
+    assert [name for name in names if "lstm" in name] == ["rnn=lstm", "rnn=lstm, GPU 0", "rnn=lstm, GPU 1"]
     assert visited.page.locator("#resource option[value^=gpu_percent_]").count() == 0
 
 

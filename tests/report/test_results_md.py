@@ -36,8 +36,8 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type", "## Noise of seeds"]
     command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
     for part in (
-        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| gru | test | 3 |",
-        "- gru is ", "![differences](figures/rnn_type/differences.svg)", "Do not edit",
+        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| rnn=gru | test | 3 |",
+        "- rnn=gru is ", "![differences](figures/rnn_type/differences.svg)", "Do not edit",
     ):  # fmt: skip
         assert part in text, part
     assert (target.parent / "figures" / "rnn_type" / "differences.svg").exists()
@@ -73,7 +73,7 @@ def test_a_sweep_of_another_machine_joins_those_that_are_kept(
         "## rnn_type",
         "## Noise of seeds",
     ]
-    assert "| gru | test | 3 |" in text
+    assert "| rnn=gru | test | 3 |" in text
     assert "second/rnn_type: its record has runs that are not there, and stays" in capsys.readouterr().out
 
 
@@ -126,14 +126,16 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": True, "arms": {}})
     text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     assert "**Looks**\n\n| arm | look | seeds |" in text
-    row = next(line for line in text.splitlines() if line.startswith("| [planned](#planned): gru against lstm | +"))
+    row = next(
+        line for line in text.splitlines() if line.startswith("| [planned](#planned): rnn=gru against rnn=lstm | +")
+    )
     cells = [cell.strip() for cell in row.split("|")][1:-1]
     assert cells[5:] == ["worse", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
     assert cells[2] == "an4, 0 M, 5 epochs; test, 576 words, 12 speakers"
     assert re.fullmatch(r"\d\d\.\d\d, \d+\.\d\d", cells[3])
     assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[4])
     assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
-    assert re.search(r"\| gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
+    assert re.search(r"\| rnn=gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
     assert re.search(r"^4 runs, \d{4}-\d\d-\d\d: an4, .* Commits: 01234567\.$", text, re.MULTILINE)
     assert "Runs used: 4; 3 seeds of every arm would be 6." in text
     assert f"Training: {4 * 50 / 60:.2g} min." in text

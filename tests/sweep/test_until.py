@@ -99,10 +99,13 @@ def test_a_plan_of_listed_arms_has_their_names() -> None:
 def test_a_plan_names_its_arms_and_what_belongs_to_seeds() -> None:
     planned = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys(margin=1.5))
     plan = planned.plan
-    assert [(arm.name, arm.levels) for arm in plan.arms] == [("lstm", {"rnn": "lstm"}), ("gru", {"rnn": "gru"})]
-    assert (plan.baseline, plan.set, plan.metric, plan.margin) == ("lstm", "test", "wer", 0.015)
+    assert [(arm.name, arm.levels) for arm in plan.arms] == [
+        ("rnn=lstm", {"rnn": "lstm"}),
+        ("rnn=gru", {"rnn": "gru"}),
+    ]
+    assert (plan.baseline, plan.set, plan.metric, plan.margin) == ("rnn=lstm", "test", "wer", 0.015)
     assert (plan.looks, plan.seeds, plan.belongs) == ([3, 5, 8], list(range(8)), ["seed"])
-    assert [question.weights for question in planned.questions] == [{"gru": 1.0, "lstm": -1.0}]
+    assert [question.weights for question in planned.questions] == [{"rnn=gru": 1.0, "rnn=lstm": -1.0}]
     assert "seed" not in plan.arms[0].content
 
 
@@ -222,8 +225,8 @@ def ended() -> Comparison:
 def test_each_arm_has_look_seeds_and_state(ended: Comparison) -> None:
     arms = {name: (arm["look"], arm["seeds"], arm["state"]) for name, arm in of(ended)["arms"].items()}
     assert arms == {
-        "lstm": (3, 8, "decided"), "gru": (1, 3, "better"), "rnn": (3, 8, "equivalent"), "sru": (3, 8, "undecided"),
-        "fsmn": (1, 3, "worse"),
+        "rnn=lstm": (3, 8, "decided"), "rnn=gru": (1, 3, "better"), "rnn=rnn": (3, 8, "equivalent"),
+        "rnn=sru": (3, 8, "undecided"), "rnn=fsmn": (1, 3, "worse"),
     }  # fmt: skip
     assert of(ended)["ended"]
 
@@ -232,7 +235,7 @@ def test_under_way_the_baseline_is_open_with_its_questions() -> None:
     early = of(planned(LOOKS[0]))
     assert (early["look"], early["looks"], early["ended"]) == (1, 3, False)
     assert {name: arm["state"] for name, arm in early["arms"].items()} == {
-        "lstm": "open", "gru": "better", "rnn": "open", "sru": "open", "fsmn": "worse",
+        "rnn=lstm": "open", "rnn=gru": "better", "rnn=rnn": "open", "rnn=sru": "open", "rnn=fsmn": "worse",
     }  # fmt: skip
 
 
@@ -251,9 +254,9 @@ def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Pa
     for contrast in ended.course.contrasts:
         question = arms[contrast.arm]["questions"][contrast.arm]
         assert (question["low"], question["high"]) == (contrast.low, contrast.high)
-        assert question == arms["lstm"]["questions"][contrast.arm]
+        assert question == arms["rnn=lstm"]["questions"][contrast.arm]
     endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.contrasts]
     write_standing(tmp_path, ended.plan, replace(ended.course, contrasts=endless))
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]
-    assert arms["gru"]["questions"]["gru"]["low"] is None
+    assert arms["rnn=gru"]["questions"]["rnn=gru"]["low"] is None

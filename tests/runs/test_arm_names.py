@@ -1,0 +1,61 @@
+"""The name of an arm, and which arm a user means by a name."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.runs.arm_names import by_arm, find_arm, name_of
+from asr_ablations.runs.verdict_plan import PlannedArm, read_plan
+from asr_ablations.tools.files import write_json
+from tests.helpers.planned import plan
+
+NORMS = [{"norm": norm, "batch.size": size} for norm, size in (("none", "8"), ("batch", "8"), ("layer", "16"))]
+CROSSED = [{"order": order, "norm": norm} for order in ("shuffled", "sortagrad") for norm in ("none", "batch")]
+
+
+def arms(choices: list[dict[str, str]]) -> list[PlannedArm]:
+    return [PlannedArm(levels, [], {}) for levels in choices]
+
+
+def test_an_arm_is_named_by_its_keys_unless_somebody_named_it() -> None:
+    assert name_of({"norm": "none"}) == "norm=none"
+    assert name_of({"order": "shuffled", "norm": "none"}) == "order=shuffled, norm=none"
+    assert name_of({"arm": "no batch norm"}) == "no batch norm"
+    assert name_of({"system": "mine"}) == "mine"
+    assert name_of({}) == "all"
+
+
+@pytest.mark.parametrize(
+    ("choices", "name", "meant"),
+    [
+        (NORMS, "none", "norm=none, batch.size=8"),
+        (NORMS, "norm=none", "norm=none, batch.size=8"),
+        (NORMS, "norm=none, batch.size=8", "norm=none, batch.size=8"),
+        (NORMS, "batch.size=16", "norm=layer, batch.size=16"),
+        (NORMS, "8", None),  # two arms have it
+        (NORMS, "nones", None),
+        (NORMS, "", None),
+        (CROSSED, "sortagrad,batch", "order=sortagrad, norm=batch"),
+        (CROSSED, "norm=batch, order=sortagrad", "order=sortagrad, norm=batch"),
+        (CROSSED, "sortagrad", None),
+        ([{"data.train": "[clean100, clean360]"}, {"data.train": "[clean100]"}], "[clean100, clean360]",
+         "data.train=[clean100, clean360]"),
+    ],
+)  # fmt: skip
+def test_either_spelling_is_found(choices: list[dict[str, str]], name: str, meant: str | None) -> None:
+    found = find_arm(name, arms(choices))
+    assert (None if found is None else found.name) == meant
+
+
+def test_what_is_said_of_arms_is_found_by_their_names() -> None:
+    said = {"none": 1, "norm=layer": 2, "Kaldi": 3}
+    assert by_arm(said, arms(NORMS)) == {"norm=none, batch.size=8": 1, "norm=layer, batch.size=16": 2, "Kaldi": 3}
+
+
+def test_a_plan_may_name_its_arms_by_their_choices_alone(tmp_path: Path) -> None:
+    whole = plan(["lstm", "gru"])
+    short = {**whole.as_json(), "baseline": "lstm", "contrasts": ["gru"]}
+    write_json(tmp_path / "sweep.json", {"plan": short})
+    assert read_plan(tmp_path) == whole
+    assert replace(whole, baseline="lstm") != whole
