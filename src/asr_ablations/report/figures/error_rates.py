@@ -83,7 +83,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     panel.set_yticks(range(len(verdicts)), labels)
     panel.set_ylim(-0.6, len(verdicts) - 0.4)
     measured = f"{metric.label} difference to {comparison.baseline}, {metric.difference_unit}"
-    meaning = "interval at the level of the verdict; left is better"
+    meaning = "interval of the verdict; left is better"
     figure.supxlabel(f"{wrapped(panel, measured)}\n{wrapped(panel, meaning)}", fontsize=8)
     panel.grid(False, axis="y")
     return save(figure, folder, "differences")
