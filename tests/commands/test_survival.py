@@ -159,7 +159,7 @@ def test_an_early_ctrl_c_prints_no_traceback(corpora: Path, tmp_path: Path, seco
     os.killpg(sweep.pid, signal.SIGINT)
     code, _, errors = finish(sweep)
     assert code == 130
-    assert "interrupted\n" in errors
+    assert "interrupted; the same command continues\n" in errors
     assert "Traceback" not in errors
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import signal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import expect, start
 from tests.helpers.support import shared_data
+from tests.helpers.terminal import COLUMNS, in_a_terminal
 
 RECORD = {
     "checkpoints", "config.yaml", "data.json", "environment.json", "metrics.csv", "overrides", "status.json",
@@ -167,9 +169,31 @@ def test_ctrl_c_is_recorded(corpora, tmp_path):
         next(line for line in process.lines() if line.startswith("epoch "))
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
+        assert process.finish().stderr.splitlines()[-1] == "interrupted; the same command continues"
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["reason"]) == ("failed", "interrupted")
+
+
+def test_a_terminal_shows_the_evaluation_and_what_to_try_next(corpora, tmp_path):
+    options = [*SHRUNKEN, "logger=csv", f"outputs={tmp_path}/outputs"]
+    seen = in_a_terminal(["src/train.py", *options], clean_environment(corpora, tmp_path), tmp_path)
+    assert seen.exit_code == 0, seen.text
+    assert re.search(r"evaluating .* 0/72", seen.text)  # 24 utterances in each of three sets
+    epochs = [line for line in seen.last_lines if line.startswith("epoch ")]
+    assert len(epochs) == 2
+    assert max(map(len, epochs)) <= COLUMNS
+    assert "evaluating" not in "".join(seen.last_lines)
+    assert any(line.startswith("try next    python src/train.py -m") for line in seen.last_lines)
+
+
+def test_ctrl_c_leaves_no_bar_behind(corpora, tmp_path):
+    options = [*SHRUNKEN, "logger=csv", "max_epochs=1000", f"outputs={tmp_path}/outputs"]
+    environment = clean_environment(corpora, tmp_path)
+    seen = in_a_terminal(["src/train.py", *options], environment, tmp_path, interrupt_at="epoch 3/1000 loss")
+    assert seen.exit_code == 130, seen.text
+    assert seen.last_lines[-2:] == ["interrupted; the same command continues", ""]
+    assert not [line for line in seen.last_lines if " left " in line]
 
 
 def test_an4_is_read_in_place(corpora, tmp_path):

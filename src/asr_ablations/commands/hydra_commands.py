@@ -22,7 +22,7 @@ def benchmark(cfg: DictConfig) -> object:
     return measure(cfg)
 
 
-@entry("evaluation", check_requests)
+@entry("evaluation", check_requests, continues=True)
 def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
     from asr_ablations.evaluation.evaluate import evaluate
 
@@ -71,7 +71,7 @@ def make_language_model(cfg: DictConfig) -> object:
     return make(cfg)
 
 
-@entry("prepare")
+@entry("prepare", continues=True)
 def prepare(cfg: DictConfig) -> None:
     from asr_ablations.commands.prepare_corpus import prepare
 

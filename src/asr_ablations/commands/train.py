@@ -21,7 +21,7 @@ from asr_ablations.runs.status import DONE
 from asr_ablations.tools.errors import UsageError
 
 
-@entry("config")
+@entry("config", continues=True)
 def main(cfg: DictConfig) -> object:
     if HydraConfig.initialized():
         check_sweeper(cfg, HydraConfig.get())

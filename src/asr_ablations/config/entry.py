@@ -93,10 +93,11 @@ Task = Callable[[Any], object]
 Check = Callable[[Any], None]
 
 
-def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
+def entry(config_name: str, checked: Check = check, *, continues: bool = False) -> Callable[[Task], Task]:
     """Make `task(cfg)` a command line over conf/. Called with a config, it runs the task on it.
 
-    config_name: the file of conf/; checked: what checks a config, for configs that are no training config.
+    config_name: the file of conf/; checked: what checks a config, for configs that are no training config; continues:
+    the same command continues where it was interrupted.
     """
 
     def decorate(task: Task) -> Task:
@@ -128,10 +129,10 @@ def entry(config_name: str, checked: Check = check) -> Callable[[Task], Task]:
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
                 if (stop := _stop_before(error)) is not None:
-                    _end_as_asked(stop)
+                    _end_as_asked(stop, continues)
                 _stop(error)
             except (KeyboardInterrupt, Stopped) as error:
-                _end_as_asked(error)
+                _end_as_asked(error, continues)
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
@@ -193,8 +194,8 @@ def _stop_before(error: BaseException) -> BaseException | None:
     return before
 
 
-def _end_as_asked(stop: BaseException) -> NoReturn:
-    _say(f"{str(stop) or 'interrupted'}; the same command continues")
+def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:
+    _say(f"{str(stop) or 'interrupted'}{'; the same command continues' if continues else ''}")
     sys.exit(128 + getattr(stop, "signal_number", signal.SIGINT))
 
 

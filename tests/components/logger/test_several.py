@@ -1,8 +1,13 @@
 """Several loggers at once get what each of them takes."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
+import soundfile
 import wandb
 
 from asr_ablations.components.logger.several import several_loggers
@@ -11,7 +16,7 @@ from asr_ablations.config.compose import compose, several
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
-from asr_ablations.runs.record import SetResult, Summary
+from asr_ablations.runs.record import SetResult, Summary, UtteranceRow
 from asr_ablations.tools.files import CONF
 from tests.helpers.wandb_file import read_run
 
@@ -21,8 +26,8 @@ SUMMARY = Summary(
 )
 
 
-def record(folder: Path, choice: str) -> Run:
-    words = [f"outputs={folder}", "data=an4", "data.root=x", "sweep=s", "overrides=[]", choice]
+def record(folder: Path, *choices: str) -> Run:
+    words = [f"outputs={folder}", "data=an4", "data.root=x", "sweep=s", "overrides=[]", *choices]
     run = Run(compose(CONF, words, name="config", folder=None))
     run.folder.mkdir(parents=True)
     check_targets(run.cfg)
@@ -45,6 +50,48 @@ def test_each_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [row["train/loss"] for row in logged["history"] if "train/loss" in row] == [2.0]
     assert logged["summary"]["final/test/wer"] == 0.25
     assert logged["exit_code"] == 0
+
+
+RATE = 16_000
+SPOKEN = np.arange(-RATE, RATE, dtype=np.int16)
+"""Two seconds, of which each sample is another."""
+
+
+def spoken(folder: Path, set_: str, count: int) -> list[UtteranceRow]:
+    """Utterances of a set: the second half of a file each."""
+    rows = []
+    for number in range(count):
+        file = folder / f"{set_}-{number}.wav"
+        soundfile.write(file, SPOKEN + number, RATE, subtype="PCM_16")
+        row = {"set": set_, "id": file.stem, "reference": "a b", "hypothesis": "a"}
+        rows.append({**row, "audio": str(file), "offset": 1.0, "duration": 1.0})
+    return cast(list[UtteranceRow], rows)
+
+
+@pytest.mark.parametrize("choice", [("logger=wandb", "logger"), ("logger=[csv,wandb]", "logger.loggers.wandb")])
+def test_examples_can_be_heard(choice: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of each test set as were asked for; one whose file is gone is left out."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = record(tmp_path, choice[0], f"{choice[1]}.audio=2")
+    rows = [*spoken(tmp_path, "test", 3), *spoken(tmp_path, "other", 2)]
+    Path(rows[-1]["audio"]).unlink()
+    summary = replace(SUMMARY, sets=dict.fromkeys(("test", "other"), SUMMARY.sets["test"]), test_sets=["test", "other"])
+    logger = build(run.cfg.logger)(run)
+    log_result(logger, summary, rows)
+    finish(logger, 0)
+    wandb.teardown()
+    (file,) = run.folder.rglob("*.wandb")
+    (logged,) = (row for row in read_run(file)["history"] if "examples/path" in row)
+    table = json.loads((file.parent / "files" / logged["examples/path"]).read_text())
+    assert table["columns"] == ["set", "id", "reference", "hypothesis", "recording"]
+    heard = {row[1]: row[4] for row in table["data"]}
+    assert [name for name, recording in heard.items() if recording] == ["test-0", "test-1", "other-0"]
+    for number in (0, 1):
+        recording = heard[f"test-{number}"]
+        assert recording["_type"] == "audio-file"
+        samples, rate = soundfile.read(file.parent / "files" / recording["path"], dtype="int16")
+        assert rate == RATE
+        assert samples.tolist() == (SPOKEN[RATE:] + number).tolist()
 
 
 def test_none_but_csv_is_no_logger(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""A command in a terminal of 80 columns, as a user sees it."""
+
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from fcntl import ioctl
+from pathlib import Path
+
+from tests.helpers.interpreter import REPOSITORY
+
+COLUMNS, LINES = 80, 40
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Screen:
+    """What a command wrote to its terminal. codes: all of it; exit_code: once it has ended."""
+
+    def __init__(self) -> None:
+        self.codes, self.exit_code = "", -1
+
+    @property
+    def text(self) -> str:
+        """Without what moves the cursor and colours."""
+        return CODES.sub("", self.codes).replace("\r\n", "\n")
+
+    @property
+    def last_lines(self) -> list[str]:
+        """What is left to see: later writes stand over earlier ones, as a terminal shows them."""
+        lines, row, column = [""], 0, 0
+        for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", self.codes):
+            if part == "\n":
+                row, column = row + 1, 0
+                lines += [""] * (row + 1 - len(lines))
+            elif part == "\r":
+                column = 0
+            elif part.startswith("\x1b["):
+                count = int(re.sub(r"\D", "", part) or 1)
+                if part.endswith("A"):
+                    row = max(0, row - count)
+                elif part.endswith("K"):
+                    lines[row] = "" if part == "\x1b[2K" else lines[row][:column]
+            elif part:
+                line = lines[row].ljust(column)
+                lines[row], column = line[:column] + part + line[column + len(part) :], column + len(part)
+        return [line.rstrip() for line in lines]
+
+
+def in_a_terminal(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, interrupt_at: str | None = None
+) -> Screen:
+    """Run `python <words>` to its end; interrupt_at: Ctrl-C once the terminal shows this text."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    known = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, *(str(REPOSITORY / word) if word.startswith("src/") else word for word in words)],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env={**known, "TERM": "xterm-256color"},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    screen, interrupted = Screen(), interrupt_at is None
+    with open(ours, "rb", buffering=0) as stream:
+        while True:
+            try:
+                part = stream.read(2**16)
+            except OSError:  # the last one who could write has ended
+                break
+            if not part:
+                break
+            screen.codes += part.decode("utf-8", errors="replace")
+            if not interrupted and interrupt_at is not None and interrupt_at in screen.text:
+                process.send_signal(signal.SIGINT)
+                interrupted = True
+    screen.exit_code = process.wait()
+    return screen
