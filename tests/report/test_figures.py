@@ -15,6 +15,8 @@ from asr_ablations.comparison.derived_tables import loss_against_wer as loss_aga
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
+    FIGURES,
+    check_figures,
     training_curves,
     training_times,
     write_figures,
@@ -22,7 +24,8 @@ from asr_ablations.report.figures import (
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools import plotting
-from asr_ablations.tools.plotting import HATCHES, LINES, LOOK, MARKERS, legend, panels
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
@@ -55,6 +58,56 @@ def test_every_kind_is_written_as_png_and_svg(written: list[Path]) -> None:
             assert np.ptp(imread(path)[..., :3]) > 0.5, path
         elif path.suffix == ".svg":
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_each_is_as_wide_as_a_column_or_a_page_with_text_of_eight_points(written: list[Path]) -> None:
+    for path in (path for path in written if path.suffix == ".svg"):
+        text = path.read_text()
+        (width,) = re.findall(r'<svg[^>]* width="([\d.]+)pt"', text)
+        assert any(float(width) == pytest.approx(72 * inches, abs=0.01) for inches in (COLUMN, PAGE)), path
+        sizes = {float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)}
+        assert sizes <= {7.0, 8.0}, path
+
+
+def test_those_that_a_reader_wants_first_are_drawn_first(written: list[Path]) -> None:
+    assert list(dict.fromkeys(path.stem for path in written))[:3] == ["differences", "error_rates", "wer_by_epoch"]
+
+
+@pytest.mark.usefixtures("svg_alone")
+def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> None:
+    names = ["cer_longer_by_time", "differences"]
+    assert [path.name for path in write_figures(handmade, tmp_path, names)] == ["differences.svg"]
+    with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
+        check_figures(["wer_by_epoch", "differencs"])
+    assert check_figures(FIGURES) == [*FIGURES]
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([12, 105], "log"),
+        ([12, 95], "linear"),
+        ([20, 90], "linear"),
+        ([0.3, 4], "log"),
+        ([0, 90], "linear"),
+        ([], "linear"),
+    ],
+)
+def test_a_logarithmic_axis_has_three_labels_or_is_none(values: list[float], scale: str) -> None:
+    """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
+    _, (panel,) = panels(1)
+    log_scale(panel, values)
+    assert panel.get_yscale() == scale
+
+
+def test_many_panels_stand_below_each_other() -> None:
+    for count, (rows, columns) in {1: (1, 1), 3: (1, 3), 4: (2, 2), 5: (2, 3), 7: (3, 3)}.items():
+        figure, axes = grid(count)
+        assert len(axes) == len(figure.axes) == count
+        place = axes[0].get_subplotspec()
+        assert place is not None
+        assert (place.get_gridspec().nrows, place.get_gridspec().ncols) == (rows, columns)
+        assert figure.get_figwidth() == (COLUMN if columns == 1 else PAGE)
 
 
 def test_arms_can_be_distinguished_without_colour() -> None:
@@ -131,8 +184,8 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
 
 @pytest.mark.usefixtures("svg_alone")
 def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
-    """A dotted line per target."""
-    bare = replace(handmade, times_to_accuracy=[])
+    """A dotted line per target that was declared; those that the curves chose are no lines in them."""
+    bare = replace(handmade, times_to_accuracy=[replace(time, chosen=True) for time in handmade.times_to_accuracy])
     for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
         write_figures(drawn_comparison, folder, ["wer_by_epoch", "cer_by_epoch"])
     drawn = {

@@ -22,12 +22,13 @@ from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
 from asr_ablations.sweep.executors import Machine, this_machine
 from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
-from asr_ablations.sweep.live import LiveArms
+from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.sweep.runner import Runner
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import visible_gpus
+from tests.helpers.run_folders import write_run
 
 
 @pytest.mark.parametrize(
@@ -354,6 +355,28 @@ def test_a_terminal_gets_a_table_with_epoch_loss_error_rate_and_time_left(states
     shown = displayed(states, True, [(RUNNING, "")])
     assert all(cell in shown for cell in ("rnn=lstm", "running", "1.5/4", "0.500", "12.3", "1:05", "waiting"))
     assert "max_epochs" not in shown, "overrides that all arms share say nothing"
+
+
+def test_a_terminal_says_that_an_arm_is_evaluating(states: list[State]) -> None:
+    """Its training has ended: there is no epoch, and no time that is left of it."""
+    progress = {"epoch": 4, "epochs": 4, "batch": 0, "batches": 10, "loss": 0.5, "wer": 0.123, "seconds_left": 0.0}
+    (states[0].arm.folder / "progress.json").write_text(json.dumps({**progress, "phase": "evaluating"}))
+    shown = displayed(states, True, [(RUNNING, "")])
+    assert all(cell in shown for cell in ("evaluating", "0.500", "12.3"))
+    assert not any(cell in shown for cell in ("running", "4.0/4", "0:00"))
+
+
+def test_arms_are_to_be_compared_where_one_is_done(
+    states: list[State], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [state.arm.folder for state in states]
+    for folder in folders:
+        (folder / "overrides").write_text(f"rnn={folder.name}\n")
+    print_arms(folders)
+    assert "compare them" not in capsys.readouterr().out
+    done = write_run(tmp_path, "rnn=rnn")
+    print_arms([*folders, done])
+    assert "compare them  python src/compare.py" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"epoch": 1}', '{"epoch": "one", "epochs": 4}', "\x00"])
