@@ -92,7 +92,7 @@ def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> Non
         ([0, 90], "linear"),
         ([], "linear"),
     ],
-)
+)  # fmt: skip
 def test_a_logarithmic_axis_has_three_labels_or_is_none(values: list[float], scale: str) -> None:
     """Labels are 1, 2 and 5 times a power of ten: 20, 50 and 100 between 12 and 105, and two of them up to 95."""
     _, (panel,) = panels(1)
