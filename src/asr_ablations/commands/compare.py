@@ -30,6 +30,7 @@ from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, rea
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed
+from asr_ablations.tools.terminal import waiting
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.design import Options
@@ -204,7 +205,8 @@ def write_comparison(options: argparse.Namespace) -> int:
         comparison = compare_runs(fetched.records, settings, path.rpartition("/")[2], fetched.evidence)
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
-        comparison = compare([Path(folder) for folder in options.folders], settings)
+        with waiting("comparing"):
+            comparison = compare([Path(folder) for folder in options.folders], settings)
         folder = options.out or Path(first) / COMPARISON
     return write_report(options, comparison, folder)
 
@@ -221,7 +223,9 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     if options.long:
         from asr_ablations.comparison.comparison import compare
 
-        written += write_beside(comparison, compare([Path(options.long)], _settings(options)), folder)
+        with waiting("comparing the long runs"):
+            long = compare([Path(options.long)], _settings(options))
+        written += write_beside(comparison, long, folder)
     if figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
@@ -232,7 +236,8 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     if not options.no_page:
         from asr_ablations.report.page import write_page
 
-        inspected = inspect_single(comparison)
+        with waiting("drawing utterances"):
+            inspected = inspect_single(comparison)
         written += [*write_inspected(inspected, folder), *write_page(comparison, folder, inspected)]
     print("\nwrote", *_listed(written), sep="\n  ")
     if options.wandb_log:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -90,6 +90,12 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
     with Progress(*columns, console=terminal, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
+
+
+def waiting(title: str) -> AbstractContextManager[object]:
+    """On a terminal, a sign of life for as long as the block takes."""
+    terminal = console(stderr=True)
+    return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
 def _lines(title: str, total: float) -> Callable[[float], None]:
