@@ -62,11 +62,11 @@ def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path)
     rates = {"gradient=none": 0.1, "gradient=norm": 0.2, "gradient=noise": 0.3}
     comparison = compare([write_sweep(tmp_path, rates, seeds=2, ablation=GRADIENT)], Options())
     (lines,) = [section.lines for section in sections(comparison) if section.heading == "Keys that differ"]
-    assert "norm: gradient.limit 1.0 for null" in lines
-    assert any(line.startswith(NOISE) for line in lines)
+    assert "gradient=norm: gradient.limit 1.0 for null" in lines
+    assert any(line.startswith(f"gradient={NOISE}") for line in lines)
     (proposal,) = [line for line in comparison.warnings if "its own effect is the difference to" in line]
-    assert proposal.startswith("noise differs from none in all that norm does, and more (")
-    assert proposal.endswith("its own effect is the difference to norm (ablation.baseline=norm)")
+    assert proposal.startswith("gradient=noise differs from gradient=none in all that gradient=norm does, and more (")
+    assert proposal.endswith("its own effect is the difference to gradient=norm (ablation.baseline: gradient=norm)")
 
 
 def test_a_sweep_says_so_before_it_runs() -> None:
@@ -74,15 +74,15 @@ def test_a_sweep_says_so_before_it_runs() -> None:
     for cfg, name in zip(configs, ("none", "none", "norm", "norm", "noise", "noise"), strict=True):
         cfg.overrides = [f"gradient={name}"]
     lines = difference_lines(differences_of(configs))
-    assert lines[0] == "norm: gradient.limit 1.0 for null"
-    assert lines[1].startswith(NOISE)
-    assert lines[2].startswith("warning: noise differs from none in all that norm does")
+    assert lines[0] == "gradient=norm: gradient.limit 1.0 for null"
+    assert lines[1].startswith(f"gradient={NOISE}")
+    assert lines[2].startswith("warning: gradient=noise differs from gradient=none in all that gradient=norm does")
     assert len(lines) == 3
 
 
 FREE = {
-    "features": ["logmel40"],  # the source has features with cepstra, and none without
-    "optimizer": ["nesterov", "adamw"],  # the source's claim is about plain gradient descent
+    "features": ["features=logmel40"],  # the source has features with cepstra, and none without
+    "optimizer": ["optimizer=nesterov", "optimizer=adamw"],  # the source's claim is about plain gradient descent
 }
 """Arms of a sweep file that keep a baseline although another arm is nearer, with the reason."""
 

@@ -46,7 +46,7 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     runs(tmp_path, "newbob", [1, 2])
     runs(tmp_path, "one_cycle", [3, 4])
     assert warnings(tmp_path) == [
-        f"constant and newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in these runs"
+        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in these runs"
     ]
 
 
@@ -84,8 +84,12 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
     comparison = compare([tmp_path / "sweep"], Options())
     named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
     effects = [Effect("better"), Effect("equivalent", 1, 1)]
-    assert agreement(named["newbob"].contrast, effects, comparison.arms) == "cannot tell"
-    rows = [line for line in answers([("sweep", comparison)])[-1].splitlines() if "newbob against constant" in line]
+    assert agreement(named["schedule=newbob"].contrast, effects, comparison.arms) == "cannot tell"
+    rows = [
+        line
+        for line in answers([("sweep", comparison)])[-1].splitlines()
+        if "schedule=newbob against schedule=constant" in line
+    ]
     assert len(rows) == 1
     assert ": the choice did nothing | " in rows[0]
     assert "| cannot tell |" in rows[0]
@@ -123,7 +127,7 @@ def test_arms_of_several_sweeps_are_put_together(tmp_path: Path) -> None:
     squares = sum((len(values) - 1) * variance(values) for values in ([*lstm, *more], gru, none))
     assert found.deviation == pytest.approx(sqrt(squares / 19))
     assert found.correlations == {
-        ("batch_norm: batch", "batch_norm: none"): pytest.approx(correlation(more, none)),
+        ("batch_norm: norm=batch", "batch_norm: norm=none"): pytest.approx(correlation(more, none)),
         ("rnn_type: rnn=gru", "rnn_type: rnn=lstm"): pytest.approx(correlation(lstm, gru)),
     }
 

@@ -107,7 +107,7 @@ def test_an_expectation_of_no_question_is_said(tmp_path: Path) -> None:
     sweep = write_sweep(
         tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, ablation={**ABLATION, "expected": {"rgu": "worse"}}
     )
-    assert "ablation.expected: rgu is no question here; expected one of gru" in compare([sweep], Options()).warnings
+    assert "ablation.expected: rgu is no question here; expected one of rnn=gru" in compare([sweep], Options()).warnings
 
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
@@ -139,8 +139,8 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
     assert ratio is not None
     assert ratio.value == pytest.approx(((100 * 80) / (40 * 50)) ** 0.5)
     assert relative_time(times, "rnn=rnn", "rnn=lstm", 0.3) is None
-    (section,) = [section for section in sections(comparison) if "time / lstm" in section.head]
-    column = section.head.index("time / lstm")
+    (section,) = [section for section in sections(comparison) if "time / rnn=lstm" in section.head]
+    column = section.head.index("time / rnn=lstm")
     assert {row[0]: row[column] for row in section.rows} == {
         "rnn=lstm": "1.00",
         "rnn=gru": f"2.00 ({ratio.low:.2f} to {ratio.high:.2f})",
@@ -195,7 +195,7 @@ def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None
     assert "different code" in code
     assert "fedcba98: rnn=gru/0" in code
     assert "times cannot be compared" in hardware
-    assert "1 × H: rnn/0" in hardware
+    assert "1 × H: rnn=rnn/0" in hardware
 
 
 def test_a_run_that_continued_elsewhere_gives_a_warning(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from asr_ablations.comparison.training_times import (
     steady_seconds,
 )
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.figures.search import draw_search
 from asr_ablations.report.sections import sections
 from asr_ablations.report.tables import search_section
 from asr_ablations.report.terminal import print_answer
@@ -172,7 +171,7 @@ def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
 
 def test_a_search_has_a_panel_for_each_hyperparameter(search_arms: list[Arm], tmp_path: Path) -> None:
     compared = replace(comparison(tmp_path / "runs", seeds=1), arms=search_arms, factor=FACTOR)
-    assert [path.name for path in write_figures(compared, tmp_path, [draw_search])] == [
+    assert [path.name for path in write_figures(compared, tmp_path, ["search"])] == [
         "search.png",
         "search.svg",
         "search.pdf",

@@ -124,7 +124,7 @@ def test_characters_over_the_longer_text(tmp_path: Path) -> None:
                 by_speaker[1, int(row["speaker"])] += max(len(row["reference"]), len(row["hypothesis"]))
             ratios.append((draws @ by_speaker[0]) / (draws @ by_speaker[1]))
         drawn[arm.name] = np.mean(ratios, axis=0)
-    error = np.sqrt(12 / 11) * (drawn["gru"] - drawn["lstm"]).std()
+    error = np.sqrt(12 / 11) * (drawn["rnn=gru"] - drawn["rnn=lstm"]).std()
     assert contrast.estimate is not None
     assert contrast.estimate.over_speakers is not None
     assert contrast.estimate.over_speakers.standard_error == pytest.approx(error, rel=0.05)
