@@ -46,7 +46,8 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     runs(tmp_path, "newbob", [1, 2])
     runs(tmp_path, "one_cycle", [3, 4])
     assert warnings(tmp_path) == [
-        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in these runs"
+        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in "
+        "these runs"
     ]
 
 
