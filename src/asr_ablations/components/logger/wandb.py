@@ -99,7 +99,7 @@ def wandb_logger(
             data: list[list[str]],
             *,
             step: int | None = None,
-            recordings: Sequence[Recording] = (),
+            recordings: "Sequence[Recording]" = (),
         ) -> None:
             if logged.new({key: 0.0}, step):
                 table = with_recordings(columns, data, recordings, audio) if audio and recordings else (columns, data)
@@ -137,7 +137,7 @@ def wandb_logger(
 
 
 def with_recordings(
-    columns: list[str], data: list[list[str]], recordings: Sequence[Recording], audio: int
+    columns: list[str], data: list[list[str]], recordings: "Sequence[Recording]", audio: int
 ) -> tuple[list[str], list[list[Any]]]:
     """The table with a column of recordings, of the first `audio` rows of each set, whose name is in the first one."""
     counts: Counter[str] = Counter()
