@@ -22,7 +22,7 @@ BESIDE = 2
 MOST_COLUMNS = 7
 """Columns of a table in the appendix; what has more is cut, its first columns repeated."""
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|e[+-]\d)*")
+NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|inf|e[+-]\d)*")
 """A cell that stands at the right: a number, with its deviation or its interval."""
 
 
@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 def in_a_cell(text: str) -> str:
     """The text escaped, with a true minus before numbers."""
-    return re.sub(r"(?<![\w.)-])-(?=[\d.])", "$-$", escape(text))
+    return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
