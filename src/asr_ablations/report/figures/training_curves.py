@@ -153,7 +153,7 @@ def draw_throughput(comparison: Comparison, folder: Path) -> list[Path]:
         means.bar(number, values.mean() if of_arm else 0, 0.7, **bar(number))
         means.plot([number] * len(of_arm), values, "o", color="black", markersize=2.5)
     names = [arm.name for arm in comparison.arms]
-    slanted = {"rotation": 20, "ha": "right"} if sum(map(len, names)) > LETTERS else {}
+    slanted: Json = {"rotation": 20, "ha": "right"} if sum(map(len, names)) > LETTERS else {}
     means.set_xticks(range(len(rates)), names, **slanted)
     means.set_ylabel("seconds of audio per second")
     means.set_title(wrapped(means, "in the training step, a dot per seed"))
