@@ -52,7 +52,7 @@ def test_it_prints_and_writes(sweep, tmp_path):
 def test_full_prints_every_table(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--full", folder=tmp_path))
     assert all(
-        part in done.stdout for part in ("Differences to lstm", "matched pairs p", "to find a true difference of")
+        part in done.stdout for part in ("Differences to rnn=lstm", "matched pairs p", "to find a true difference of")
     )
 
 
@@ -65,8 +65,19 @@ def test_options(sweep, tmp_path):
     options = ["--baseline", "gru", "--metric", "cer", "--target", "0.2", "--out", tmp_path / "out", "--no-page"]
     expect(0, compare_command(sweep, *options, folder=tmp_path))
     told = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("gru", "cer", {0.2})
+    assert (told["baseline"], told["metric"], {one["target"] for one in told["reached"]}) == ("rnn=gru", "cer", {0.2})
     assert not (sweep / "comparison").exists()
+
+
+def test_figures_are_chosen_by_name(sweep, tmp_path):
+    done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
+    assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
+    drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
+    assert drawn == {"table.tex", "appendix.tex", *(f"differences.{kind}" for kind in ("png", "svg", "pdf"))}
+    (sweep / "looks.json").unlink()
+    done = expect(2, compare_command(sweep, "--figures", "differencs", folder=tmp_path))
+    assert done.stderr.startswith("error: figures=differencs: expected differences (the nearest), or one of ")
+    assert not (sweep / "looks.json").exists()  # a command that is refused is no look
 
 
 def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tmp_path):

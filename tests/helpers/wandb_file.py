@@ -31,10 +31,12 @@ def records(path: Path) -> list[Record]:
 
 def read_run(path: Path) -> dict[str, Any]:
     """id, group, name, job type, tags, notes, config, history (a list of rows), metrics (by name the axis and what the
-    summary keeps), artifacts (by type the names), summary and exit code of one offline run.
+    summary keeps), artifacts (by type the names), files (of an artifact by its name, where each lies), summary and exit
+    code of one offline run.
     """
     told: dict[str, Any] = {
-        "config": {}, "history": [], "summary": {}, "metrics": {}, "artifacts": {}, "exit_code": None,
+        "config": {}, "history": [], "summary": {}, "metrics": {}, "artifacts": {}, "files": {},
+        "exit_code": None,
     }  # fmt: skip
     for record in records(path):
         kind = record.WhichOneof("record_type")
@@ -56,6 +58,8 @@ def read_run(path: Path) -> dict[str, Any]:
             told["artifacts"].setdefault(artifact.type, []).append(artifact.name)
         elif kind == "artifact":
             told["artifacts"].setdefault(record.artifact.type, []).append(record.artifact.name)
+            entries = record.artifact.manifest.contents
+            told["files"][record.artifact.name] = {entry.path: Path(entry.local_path) for entry in entries}
         elif kind == "exit":
             told["exit_code"] = record.exit.exit_code
     return told

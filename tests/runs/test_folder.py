@@ -312,11 +312,11 @@ def planned_sweep(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("seed", "look"), [(0, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 3)])
 def test_a_run_is_counted_from_its_look_on(seed: int, look: int, planned_sweep: Path) -> None:
     """Looks at 3, 5 and 8 seeds."""
-    assert planned_run(planned_sweep / "run", config("rnn=gru", seed)) == PlannedRun(look, 3, "gru", "open")
+    assert planned_run(planned_sweep / "run", config("rnn=gru", seed)) == PlannedRun(look, 3, "rnn=gru", "open")
 
 
 def test_its_state_is_that_of_its_arm_after_the_look_before(planned_sweep: Path) -> None:
-    write_json(planned_sweep / STANDING, {"arms": {"lstm": {"state": "decided"}, "gru": {"state": "worse"}}})
+    write_json(planned_sweep / STANDING, {"arms": {"rnn=lstm": {"state": "decided"}, "rnn=gru": {"state": "worse"}}})
     states = {name: planned_run(planned_sweep / "run", config(f"rnn={name}", 3)) for name in ("lstm", "gru")}
     assert {name: run.state for name, run in states.items() if run} == {"lstm": "decided", "gru": "worse"}
 

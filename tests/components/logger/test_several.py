@@ -81,15 +81,15 @@ def test_examples_can_be_heard(choice: tuple[str, str], tmp_path: Path, monkeypa
     finish(logger, 0)
     wandb.teardown()
     (file,) = run.folder.rglob("*.wandb")
-    (logged,) = (row for row in read_run(file)["history"] if "examples/path" in row)
-    table = json.loads((file.parent / "files" / logged["examples/path"]).read_text())
+    (files,) = read_run(file)["files"].values()  # the table with its media is an artifact
+    table = json.loads(files["examples.table.json"].read_text())
     assert table["columns"] == ["set", "id", "reference", "hypothesis", "recording"]
     heard = {row[1]: row[4] for row in table["data"]}
     assert [name for name, recording in heard.items() if recording] == ["test-0", "test-1", "other-0"]
     for number in (0, 1):
         recording = heard[f"test-{number}"]
         assert recording["_type"] == "audio-file"
-        samples, rate = soundfile.read(file.parent / "files" / recording["path"], dtype="int16")
+        samples, rate = soundfile.read(files[recording["path"]], dtype="int16")
         assert rate == RATE
         assert samples.tolist() == (SPOKEN[RATE:] + number).tolist()
 
