@@ -64,6 +64,7 @@ def test_the_arms_of_every_sweep_file_are_as_hydra_composes_them(name: str) -> N
         assert OmegaConf.to_yaml(arms[0]) == OmegaConf.to_yaml(arms[1]), last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -121,6 +122,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield read
 
 
+@pytest.mark.slow
 def test_every_file_is_read_once_and_every_choice_of_files_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = Loader(search_path(SWEEPS))
     with counted(monkeypatch) as read:

@@ -64,6 +64,7 @@ def accepts(group: str, target: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", groups())
 def test_a_group_builds_what_its_files_name_and_nothing_else(group: str) -> None:
     everything = {*definitions(), *torch_callables(), *GADGETS}

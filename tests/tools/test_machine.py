@@ -69,6 +69,7 @@ print("trained")
 """
 
 
+@pytest.mark.slow
 def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
     """Without `listen`, it ended by SIGABRT each time, with torch 2.11 on a Xeon with AVX512."""
     settings = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
