@@ -93,7 +93,7 @@ def test_figures_are_chosen_by_name(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
     assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
     drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
-    assert drawn == {"table.tex", "appendix.tex", *(f"differences.{kind}" for kind in ("png", "svg", "pdf"))}
+    assert drawn == {"table.tex", "appendix.tex", "timing.json", *(f"differences.{kind}" for kind in ("png", "svg", "pdf"))}
     (sweep / "looks.json").unlink()
     done = expect(2, compare_command(sweep, "--figures", "differencs", folder=tmp_path))
     assert done.stderr.startswith("error: figures=differencs: expected differences (the nearest), or one of ")

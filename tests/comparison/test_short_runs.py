@@ -61,7 +61,7 @@ def test_two_sweeps_side_by_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"baseline": "rnn=gru"}, r"the baseline of the long runs=rnn=gru: expected lstm, that of the short ones"),
+        ({"baseline": "rnn=gru"}, r"the baseline of the long runs=rnn=gru: expected rnn=lstm, that of the short ones"),
         ({"set": "test-other"}, "on test-clean, the long ones by wer on test-other; expected the same"),
         ({"verdicts": []}, "have no arm in common"),
     ],

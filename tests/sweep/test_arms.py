@@ -142,9 +142,9 @@ RNNS: list[Any] = [
     ("ablation", "message"),
     [
         ({"factor": "dropout"}, "ablation.factor=dropout: expected what varies: rnn"),
-        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm is called so; nearest: lstm"),
-        ({"factor": "rnn", "expected": {"grru": "better"}}, "ablation.expected=grru: .*nearest: gru"),
-        ({"factor": "rnn", "published": {"gruu": {"test-clean": 5}}}, "ablation.published=gruu: .*nearest: gru"),
+        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm is called so; nearest: rnn=lstm"),
+        ({"factor": "rnn", "expected": {"grru": "better"}}, "ablation.expected=grru: .*nearest: rnn=gru"),
+        ({"factor": "rnn", "published": {"gruu": {"test-clean": 5}}}, "ablation.published=gruu: .*nearest: rnn=gru"),
     ],
 )
 def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[str, Any], message: str) -> None:

@@ -28,7 +28,7 @@ from asr_ablations.report.looks import hours
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, keep, unpack
-from asr_ablations.runs.layout import runs_in
+from asr_ablations.runs.layout import SUMMARY, runs_in
 from asr_ablations.runs.reader import read_standing, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
@@ -223,7 +223,8 @@ def keep_finished(outputs: Path, records: Path) -> list[Path]:
     """
     written = []
     for sweep in finished_sweeps(outputs):
-        if len(runs_in(sweep)) < 2:
+        results = [run for run in runs_in(sweep) if (run / SUMMARY).exists()]  # a benchmark has none
+        if len(results) < 2:
             continue
         if archive := keep(sweep, records):
             written.append(archive)
