@@ -52,7 +52,7 @@ def test_it_prints_and_writes(sweep, tmp_path):
 
 def test_equal_results_give_equal_bytes_whatever_the_times_and_paths(tmp_path):
     """The same sweep on a fast and on a slow machine, compared by a relative and by an absolute path."""
-    rates = {"rnn=lstm": 0.1, "rnn=gru": 0.4}
+    rates = {"rnn=gru": 0.4, "rnn=lstm": 0.1}  # by name as well: arms stand in the order of their starts, in seconds
     write_sweep(tmp_path / "fast", rates, ablation=RNN)
     slow = write_sweep(
         tmp_path / "slow", rates, ablation=RNN, seconds=31.0,
@@ -93,7 +93,12 @@ def test_figures_are_chosen_by_name(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
     assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
     drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
-    assert drawn == {"table.tex", "appendix.tex", "timing.json", *(f"differences.{kind}" for kind in ("png", "svg", "pdf"))}
+    assert drawn == {
+        "table.tex",
+        "appendix.tex",
+        "timing.json",
+        *(f"differences.{kind}" for kind in ("png", "svg", "pdf")),
+    }
     (sweep / "looks.json").unlink()
     done = expect(2, compare_command(sweep, "--figures", "differencs", folder=tmp_path))
     assert done.stderr.startswith("error: figures=differencs: expected differences (the nearest), or one of ")

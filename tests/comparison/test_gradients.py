@@ -43,7 +43,7 @@ def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(explod
 def test_the_table_and_the_figure_show_it(exploding: Comparison, tmp_path: Path) -> None:
     section = gradient_section(exploding)
     assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
-    write_figures(exploding, tmp_path, [training_curves.draw_gradient_norm])
+    write_figures(exploding, tmp_path, ["gradient_norm"])
     text = (tmp_path / "gradient_norm.svg").read_text()
     assert all(f">{arm.name}<" in text for arm in exploding.arms[:2])
     assert f">{exploding.arms[2].name}<" not in text

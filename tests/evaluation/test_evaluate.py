@@ -190,7 +190,8 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
     evaluate([request(run, "untrained=decode", *arm) for arm in arms])
     comparison = compare([run / "evaluations"], Options())
     assert comparison.factor == ["decoder"]
-    assert {arm.name for arm in comparison.arms} == {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
+    names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
+    assert {arm.name for arm in comparison.arms} == {f"decoder={name}" for name in names}
     assert {row["set"] for row in comparison.rows} == {"test"}
     assert len(comparison.contrasts) == 3
 

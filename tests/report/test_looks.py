@@ -161,7 +161,7 @@ def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) 
 
 
 def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -> None:
-    (path,) = [path for path in write_texts(ended, tmp_path) if path.suffix == ".json"]
+    (path,) = [path for path in write_texts(ended, tmp_path) if path.name == "comparison.json"]
     written = json.loads(path.read_text())
     assert written["plan"]["arms"] == [f"rnn={name}" for name in RATES]
     assert written["plan"]["looks"] == LOOKS

@@ -180,11 +180,11 @@ def test_validation_sets_have_rates_and_no_verdicts(text_comparison: Comparison)
 
 
 def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tmp_path: Path) -> None:
-    written = {path.suffix: path for path in write_texts(text_comparison, tmp_path / "new" / "folder")}
-    with written[".csv"].open() as file:
+    written = {path.name: path for path in write_texts(text_comparison, tmp_path / "new" / "folder")}
+    with written["table.csv"].open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["wer"]) for row in rows] == [row["wer"] for row in text_comparison.rows]
-    content = json.loads(written[".json"].read_text())
+    content = json.loads(written["comparison.json"].read_text())
     assert content["differences"][0]["difference"] == text_comparison.contrasts[0].difference
     assert [len(arm["runs"]) for arm in content["arms"]] == [2, 2]
     assert "utterances" not in content["arms"][0]["runs"][0]

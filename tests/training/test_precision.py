@@ -266,7 +266,7 @@ cfg = compose(*SMALL, *tiny_overrides(root), *options)
 data = assemble(cfg, build(cfg.data))[1]
 data.setup()
 data.trainer = task.trainer
-transcribed = transcribe_set(task, data, "dev", nullcontext)
+transcribed = transcribe_set(task, data, "dev", nullcontext, lambda _: None)
 (folder / (os.environ["RANK"] + ".json")).write_text(json.dumps(
     {{"ids": seen.ids, "statistics": seen.statistics, "metrics": seen.metrics,
       "rows": transcribed.rows, "loss": transcribed.loss}}))
@@ -294,7 +294,7 @@ def test_two_ranks_share_one_validation_and_one_evaluation(tiny_corpus: Path, tm
         assert statistics.count(statistics[0]) == len(statistics), "one model"
     last = torch.load(tmp_path / "epoch=1.ckpt", weights_only=True)["state_dict"]
     task.load_state_dict({key: value for key, value in last.items() if key.startswith("model.")}, strict=False)
-    alone = transcribe_set(task, data, "dev", nullcontext)
+    alone = transcribe_set(task, data, "dev", nullcontext, lambda _: None)
     assert first["rows"] == second["rows"] == alone.rows
     assert first["loss"] == second["loss"] == pytest.approx(alone.loss, rel=1e-5)
     assert first["metrics"]["validation/dev/loss"] == pytest.approx(alone.loss, rel=1e-5)

@@ -27,7 +27,7 @@ from asr_ablations.config.variants import use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, UsageError, installs
+from asr_ablations.tools.errors import Stopped, UsageError, installs, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
@@ -130,7 +130,7 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
-                if (stop := _stop_before(error)) is not None:
+                if (stop := stop_before(error)) is not None:
                     _end_as_asked(stop, continues)
                 _stop(error)
             except (KeyboardInterrupt, Stopped) as error:
@@ -177,16 +177,6 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 def _in_a_sweep_of_hydra() -> bool:
     """Return whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def _stop_before(error: BaseException) -> BaseException | None:
-    """The signal during whose handling an error arose: if it comes while a config is copied, it leaves half a copy, and
-    OmegaConf cannot put that one's flags back.
-    """
-    before: BaseException | None = error
-    while before is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
-        before = before.__cause__ or before.__context__
-    return before
 
 
 def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:

@@ -27,7 +27,7 @@ from asr_ablations.runs.status import (
     reason,
     status_of,
 )
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.errors import UsageError, stop_before
 from asr_ablations.tools.files import folder_name, free_name, remove_temporary, write, write_json
 from asr_ablations.tools.machine import iso, rank
 from asr_ablations.tools.typed_json import as_json
@@ -97,7 +97,7 @@ class Run:
         elif isinstance(error, Diverged):
             self._record_status(FAILED, reason=str(error), diverged=error.step)
         else:
-            self._record_status(FAILED, reason=reason(error))
+            self._record_status(FAILED, reason=reason(stop_before(error) or error))
         self._lease.release()
         return isinstance(error, Pruned)
 

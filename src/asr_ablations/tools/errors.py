@@ -47,6 +47,16 @@ class Stopped(BaseException):
         super().__init__("interrupted" if signal_number == signal.SIGINT else f"interrupted: {name}")
 
 
+def stop_before(error: BaseException) -> BaseException | None:
+    """The signal during whose handling an error arose; None without one. If it comes while a config is copied, it leaves
+    half a copy, and OmegaConf cannot put that one's flags back.
+    """
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
+        before = before.__cause__ or before.__context__
+    return before
+
+
 def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error means too little memory: it comes under a dozen names."""
     # the first is the dynamic linker's, of a library that does not fit into the address space

@@ -80,8 +80,10 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
             raise HTTPException(415, f"expected the type {BODY}")
         later, user = {"Retry-After": str(RETRY_SECONDS)}, user_of(request)
         if len(waiting) >= MOST:
+            await swallow(request)
             raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
         if (own := [*waiting.values()].count(user)) >= SHARE * MOST:
+            await swallow(request)
             raise HTTPException(429, f"{own} recordings of yours are waiting: try again later", later)
         waiting[request] = user
         try:
@@ -159,6 +161,24 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
+
+async def swallow(request: Request) -> None:
+    """Read a little of a body that is refused, for a little while: a connection that is closed with bytes unread is
+    reset, and the answer may be lost with it.
+    """
+    with suppress(asyncio.TimeoutError, ClientDisconnect):
+        await asyncio.wait_for(_read_a_little(request), SWALLOWED_SECONDS)
+
+
+async def _read_a_little(request: Request) -> None:
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > SWALLOWED_BYTES:
+            return
+
+
+SWALLOWED_SECONDS, SWALLOWED_BYTES = 1.0, 1 << 20
 
 HOST = "127.0.0.1"
 """The loopback address: there is no login, so no other machine may reach the page."""
