@@ -48,7 +48,7 @@ class Stopped(BaseException):
 
 
 def stop_before(error: BaseException) -> BaseException | None:
-    """The signal during whose handling an error arose; None without one. If it comes while a config is copied, it leaves
+    """The signal during whose handling an error arose; None without one. One that comes while a config is copied leaves
     half a copy, and OmegaConf cannot put that one's flags back.
     """
     before: BaseException | None = error
