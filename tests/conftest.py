@@ -37,6 +37,7 @@ LIGHTNING_WARNINGS = (
     "ignore:.*smaller than the logging interval",  # the tiny corpus has three batches
     "ignore:.*isinstance.treespec, LeafSpec",  # Lightning 2.6 under torch 2.11
     "ignore:.*Checkpoint directory .* exists",  # a run that goes on
+    "ignore:.*srun. command is available on your system",  # runs are started by a launcher, or by hand
     "ignore:.*GPU available but not used",  # the default suite is CPU only
     "ignore:The dirpath has changed",  # a resumed fit has a folder of its own
     "ignore:You're resuming from a checkpoint that ended before",  # the data goes on where it was by itself

@@ -49,6 +49,7 @@ def composed(name: str, overrides: list[str]) -> DictConfig:
     return cfg
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", [*ANSWERS])
 def test_a_wrong_word_is_one_line(typed: str) -> None:
     with pytest.raises(UsageError) as refused:

@@ -11,8 +11,8 @@ from getpass import getuser
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
-PLACES = ("/usr/sbin", "/opt/slurm/bin")
-"""Where they are beside the path: an srun on the path makes Lightning warn."""
+PLACES = ("/usr/sbin",)
+"""Where the daemons are beside the path."""
 CONFIG = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)

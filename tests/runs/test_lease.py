@@ -167,6 +167,7 @@ def test_without_locks_the_heartbeat_decides_even_when_the_clock_is_stepped(
     taken(folder).release()
 
 
+@pytest.mark.slow
 def test_a_step_of_the_clock_ends_no_arm(tmp_path: Path) -> None:
     """The time of the machine's start, which psutil adds to that of a process, moves by 30 s."""
     stat = tmp_path / "stat"

@@ -135,6 +135,7 @@ DAMAGES: list[tuple[str, str | bytes | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "content"), DAMAGES, ids=range(len(DAMAGES)))
 def test_a_damaged_run_is_named_with_its_file_and_left_out(
     name: str, content: str | bytes | None, tmp_path: Path

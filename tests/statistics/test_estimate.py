@@ -297,6 +297,7 @@ SHORT = [name for name, design in DESIGNS.items() if len(design.looks) < 10 and 
 """Without the longest: those that look at every seed, and the larger of two families."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_equal_arms_are_called_different_in_at_most_5_percent(name: str) -> None:
     """5 %, and two standard errors of so many sweeps. By chance one design in forty is above that: the seed is one at

@@ -89,6 +89,7 @@ def coverage(scenario: Scenario, speakers: int) -> float:
     return hits(scenario, speakers, TRIALS, seed=speakers) / TRIALS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speakers", [5, 10, 40])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_coverage_is_95_percent_within_2(name: str, speakers: int) -> None:

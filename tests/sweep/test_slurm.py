@@ -101,7 +101,7 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     done = subprocess.run(words, cwd=REPOSITORY, env=sweep.environment, capture_output=True, text=True, check=True)
     assert "not declared" not in done.stdout
     assert "rnn=gru" in done.stdout or "gru against lstm" in done.stdout
-    assert json.loads((tmp_path / "c" / "comparison.json").read_text())["baseline"] == "lstm"
+    assert json.loads((tmp_path / "c" / "comparison.json").read_text())["baseline"] == "rnn=lstm"
 
 
 def test_what_slurm_refuses_is_one_line(tmp_path: Path, slurm: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ def quiet() -> None:
         ".*does not have many workers.*",  # audio is in a cache after the first epoch
         ".*lr_scheduler.step.*before.*optimizer.step.*",  # a step with overflowed 16-bit gradients is skipped
         ".*GPU available but not used.*",
+        ".*srun. command is available on your system but is not used.*",  # a launcher asks Slurm for it
         ".*Checkpoint directory .* exists.*",  # a run that continues
         ".*your dataloader is not resumable.*",  # its order is: data/datamodule.py
         ".*smaller than the logging interval.*",  # epochs are logged too

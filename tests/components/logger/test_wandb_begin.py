@@ -58,6 +58,7 @@ def test_without_a_server_the_run_goes_on_offline(
     assert_goes_on_offline(tmp_path, capfd)
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_asked_once_and_the_run_goes_on_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_silent_server_is_asked_once_and_the_run_goes_on_offline(
         assert server.requests.count("GET") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_silent_when_a_run_begins_costs_no_run_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

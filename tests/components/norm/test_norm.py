@@ -217,6 +217,7 @@ def on_two_ranks(name: str, folder: Path) -> list[dict[str, Any]]:
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_two_ranks_are_one_process_with_the_doubled_batch(tmp_path: Path) -> None:
     expected, result = (
         step(synchronised_norm("batch_synchronised"), slice(None)),
