@@ -19,8 +19,9 @@ SPECIAL = {
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
 BESIDE = 2
 """Test sets beside each other; further ones stand below."""
-MOST_COLUMNS = 7
-"""Columns of a table in the appendix; what has more is cut, its first columns repeated."""
+MOST_CHARACTERS = 100
+"""In a line of the appendix, two beside each column: 17 cm at the size \\small. A wider table is cut, its first columns
+repeated."""
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|inf|e[+-]\d)*")
 """A cell that stands at the right: a number, with its deviation or its interval."""
@@ -154,13 +155,15 @@ def appendix(comparison: Comparison) -> str:
 
 
 def _pieces(section: Section) -> list[list[int]]:
-    """The columns of each part of a table that is cut into parts of MOST_COLUMNS, the names of the rows in each."""
-    count = len(section.head)
+    """The columns of each part of a table that is cut into parts of MOST_CHARACTERS, the names of the rows in each."""
+    widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
-    if count <= MOST_COLUMNS:
-        return [list(range(count))]
-    others, size = list(range(len(names), count)), MOST_COLUMNS - len(names)
-    return [[*names, *others[start : start + size]] for start in range(0, len(others), size)]
+    pieces = [[*names]]
+    for column in range(len(names), len(widths)):
+        if len(pieces[-1]) > len(names) and sum(widths[each] for each in [*pieces[-1], column]) > MOST_CHARACTERS:
+            pieces.append([*names])
+        pieces[-1].append(column)
+    return pieces
 
 
 def _long(section: Section, columns: Sequence[int]) -> str:
