@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences, keys_text
 from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.confounds import MISSING
 from asr_ablations.comparison.design import Options
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import ENDING, unpack
@@ -56,6 +57,12 @@ def test_a_rate_that_comes_with_an_optimizer_is_not_in_its_name() -> None:
 def test_a_choice_that_lacks_what_another_lacks_contains_nothing_of_it() -> None:
     found = of_choices("norm", "batch_convolutions", "layer", "none")
     assert [difference.better for difference in found.values()] == [[], []]
+
+
+def test_a_class_of_ones_own_is_named_and_its_source_only_where_the_name_is_equal() -> None:
+    mine = {"rnn._target_": ("variants.rnn.mine.Mine", "torch.nn.GRU"), "rnn._source_": ("9" * 64, MISSING)}
+    assert keys_text(mine) == "rnn Mine for GRU"
+    assert keys_text({"rnn._source_": ("9" * 64, "a" * 64)}) == "source of rnn 99999999 for aaaaaaaa"
 
 
 def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path) -> None:

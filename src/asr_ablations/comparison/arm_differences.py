@@ -15,6 +15,9 @@ from asr_ablations.runs.record import RunRecord
 TARGET = "_target_"
 """Last part of the keys that name a class: the choice itself."""
 
+SOURCE = "_source_"
+"""Last part of the keys that have the hash of a class of the user's own: it follows from the class."""
+
 Keys = dict[str, tuple[object, object]]
 """Values by dotted key: the arm's and the baseline's, MISSING where one has no such key."""
 
@@ -49,11 +52,19 @@ class ArmDifference:
 
 
 def keys_text(keys: Keys) -> str:
-    """The values of the arm for those of its baseline; of a class its name."""
-    return ", ".join(_key_text(key, *values) for key, values in keys.items()) or "nothing"
+    """The values of the arm for those of its baseline; of a class its name, or its source where the names are equal."""
+    parts = [
+        _key_text(key, *values)
+        for key, values in keys.items()
+        if not (key.endswith(f".{SOURCE}") and key.removesuffix(SOURCE) + TARGET in keys)
+    ]
+    return ", ".join(parts) or "nothing"
 
 
 def _key_text(key: str, own: object, base: object) -> str:
+    if key.endswith(f".{SOURCE}"):
+        own, base = (value[:8] if isinstance(value, str) else value for value in (own, base))
+        return f"source of {key.removesuffix(f'.{SOURCE}')} {_value(own)} for {_value(base)}"
     if key.endswith(f".{TARGET}"):
         own, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (own, base))
         key = key.removesuffix(f".{TARGET}")
