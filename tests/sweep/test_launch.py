@@ -528,3 +528,22 @@ def test_the_last_arms_start_longest_first(
     assert all(state.status == DONE for state in states)
     assert places.started[-len(last) :] == last
     assert places.started[: -len(last)] == names[: -len(last)]
+
+
+class InterruptedProcess(TimedProcess):
+    """Ctrl-C comes while it runs; it ends as one that finds its run in work elsewhere."""
+
+    def exit_code(self) -> int | None:
+        if super().exit_code() is not None:
+            return LEASE_HELD_EXIT_CODE
+        os.kill(os.getpid(), signal.SIGINT)
+        return None
+
+
+def test_a_sweep_that_is_stopped_waits_for_no_other_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
+    places = TimedPlaces(1)
+    places.start = lambda arm: InterruptedProcess(2)  # type: ignore[method-assign]
+    arm = FrozenArm("a", "1", tmp_path, tmp_path / "a", 0, 1, ())
+    (state,) = Runner([arm], places, timeout=None, fail_fast=False).run(lambda states: None)
+    assert (state.status, state.reason) == (STOPPED, "another launcher is running it")

@@ -138,6 +138,8 @@ class Runner:
             state.not_before = time.monotonic() + RETRY
             if state.status == DONE:
                 self._seconds[state.arm.kind] = process.seconds
+            if state.status == ELSEWHERE and self._stopping_since is not None:
+                state.status = STOPPED  # it is not tried again
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
