@@ -20,6 +20,7 @@ help:  ## this list
 # What `make train` needs is installed first, extras on top of it into the same environment, each once.
 # decode goes with every installation: pyctcdecode's beams are part of what the pages show.
 # By uv, which takes the overrides of pyproject.toml: pip would hold numpy below 2 for pyctcdecode.
+# KenLM 0.3 comes translated by a Cython that does not know Python 3.13: for that it is translated anew.
 EXTRAS ?=
 comma := ,
 empty :=
@@ -35,6 +36,15 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 		[ -e $(ENVIRONMENT)/installed-base ] || { rm -rf $(ENVIRONMENT); $(PYTHON) -m venv $(ENVIRONMENT); }; \
 		$(ENVIRONMENT)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt uv; \
 		export VIRTUAL_ENV=$(ENVIRONMENT); \
+		if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
+			work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+			$(ENVIRONMENT)/bin/uv pip install --quiet cython; \
+			$(ENVIRONMENT)/bin/python -m pip download --disable-pip-version-check --quiet --no-deps --no-binary kenlm \
+				-c constraints.txt -d "$$work" kenlm; \
+			tar xzf "$$work"/kenlm-*.tar.gz -C "$$work"; \
+			$(ENVIRONMENT)/bin/cython -3 --cplus "$$work"/kenlm-*/python/kenlm.pyx; \
+			$(ENVIRONMENT)/bin/uv pip install --quiet "$$work"/kenlm-*/; \
+		fi; \
 		$(ENVIRONMENT)/bin/uv pip install --quiet $(if $(TORCH_INDEX),--index $(TORCH_INDEX) --index-strategy unsafe-best-match) \
 			-c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
 		$(ENVIRONMENT)/bin/uv pip uninstall --quiet asr-ablations; \
