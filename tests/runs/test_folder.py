@@ -246,6 +246,8 @@ def test_an_arm_that_was_killed_before_it_began_is_not_damaged(cfg: DictConfig) 
     write_json(folder / "status.json", {"status": "failed", "reason": "killed by SIGTERM"})
     write(folder / "output.log", "printed")
     assert damage(folder) is None
+    write(folder / "config.yaml", "seed: 0")  # what a run writes first
+    assert damage(folder) is None
     with Run(cfg):
         pass
     (folder / "config.yaml").unlink()

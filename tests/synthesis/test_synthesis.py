@@ -1,5 +1,6 @@
 """What the built-in corpus is made of: speech, sentences and speakers."""
 
+import signal
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -57,6 +58,22 @@ def test_every_parameter_changes_the_speech(change):
     assert not np.array_equal(
         recordings.synthesize("one two three", **base), recordings.synthesize("one two three", **base | change)
     )
+
+
+def test_a_signal_while_a_word_is_spoken_ends_it_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception in what espeak-ng calls would be ignored, and the sound incomplete."""
+    taken, read = [], recordings.ctypes.string_at
+
+    def interrupted(*place):
+        signal.raise_signal(signal.SIGINT)
+        taken.append(place)
+        return read(*place)
+
+    monkeypatch.setattr(recordings.ctypes, "string_at", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        recordings.synthesize("hello", "en-us", 160, 50, 50)
+    assert taken
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_refusal_names_text_and_voice():

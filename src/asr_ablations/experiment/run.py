@@ -21,7 +21,7 @@ from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import ranks
-from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.layout import OUTPUT_LOG, last_checkpoint
 from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of
@@ -181,7 +181,11 @@ def _is_damaged(record: Run) -> bool:
     if (words := damage(record.folder)) is None:
         return False
     if not rank():
-        log.warning("%s; the run starts anew, and its folder is kept as %s", words, record.keep_previous())
+        kept = record.keep_previous()
+        log.warning("%s; the run starts anew, and its folder is kept as %s", words, kept)
+        if kept is not None and (printed := kept / OUTPUT_LOG).exists():  # into which this process is printing
+            record.folder.mkdir()
+            printed.rename(record.folder / OUTPUT_LOG)
     return True
 
 

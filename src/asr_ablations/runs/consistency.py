@@ -6,6 +6,7 @@ from pathlib import Path
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.reader import read_config, read_environment, readable
+from asr_ablations.runs.record import Status
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import RESULTS, fate, status_of
 from asr_ablations.tools.errors import UsageError
@@ -26,7 +27,7 @@ def damage(folder: Path) -> str | None:
         if status is not None and fate(status, folder).state in RESULTS:
             read_run(folder)
             return None
-        if not _has_begun(folder):
+        if not _has_begun(folder, status):
             return None
         for name, read in ((layout.CONFIG, read_config), (layout.ENVIRONMENT, read_environment)):
             if status is not None or (folder / name).exists():
@@ -42,11 +43,13 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def _has_begun(folder: Path) -> bool:
-    """True if the run itself has recorded anything: of an arm that was killed before, the launcher has written a
-    status.
+def _has_begun(folder: Path, status: Status | None) -> bool:
+    """True if the run itself has recorded anything of worth: of an arm that was killed before, its launcher has written
+    a status, and its config may be there.
     """
-    own = (layout.CONFIG, layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING)
+    own = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
+    if status is None or status.pid is not None:
+        own.append(layout.CONFIG)
     return any(os.path.lexists(folder / name) for name in own)
 
 

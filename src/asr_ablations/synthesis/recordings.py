@@ -17,6 +17,7 @@ import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.files import named, read_json, write
+from asr_ablations.tools.signals import deferred
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
     callback = _CALLBACK(collect)  # must outlive the synthesis
     values = {"rate": rate, "volume": 100, "pitch": pitch, "pitch_range": pitch_range, "word_gap": word_gap}
     encoded = text.encode()
-    with _fresh_library() as library:
+    with deferred(), _fresh_library() as library:
         library.espeak_ng_SetRandSeed(ctypes.c_long(_RANDOM_SEED))
         library.espeak_SetSynthCallback(callback)
         status = library.espeak_SetVoiceByName(voice.encode())

@@ -25,6 +25,28 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """A signal to stop is handled after this block: an exception in a function that a C library calls ends nothing, and
+    is lost with what the function was to do. The mask would not do, since another thread may take the signal.
+    """
+    came: list[int] = []
+    previous = (
+        {number: signal.getsignal(number) for number in STOPPING if callable(signal.getsignal(number))}
+        if threading.current_thread() is threading.main_thread()
+        else {}
+    )
+    for number in previous:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for received in came:
+            signal.raise_signal(received)
+
+
+@contextlib.contextmanager
 def let_in() -> Iterator[None]:
     """Processes that start in this block get every signal that asks them to stop, even if this process gets none."""
     with _mask(signal.SIG_UNBLOCK, *STOPPING):
