@@ -9,6 +9,7 @@ make campaign PARTS=same ARGS="--runs outputs/seeds"    one about runs of yours
 
 import argparse
 import math
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ FOLDER = REPOSITORY / "outputs" / "campaigns"
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0 if all passed, 1 if something failed, 2 for a mistake of the user's, 130 for Ctrl-C."""
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as of `timeout`: what there is is reported
     return exit_code(lambda: _run(options))
 
 

@@ -214,7 +214,9 @@ def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
     folder = status_file(outputs).parent
     losses = (folder / "losses.csv").read_text()
     (folder / name).write_text(damaged)
+    (folder / "output.log").write_text("printed by an arm\n")
     assert run(config(tiny_corpus, outputs)) == folder
+    assert (folder / "output.log").read_text() == "printed by an arm\n", "into which a launched arm goes on printing"
     kept = folder.with_name(f"{folder.name}.1")
     assert (kept / name).read_text() == damaged, "nothing is lost"
     assert (kept / "checkpoints" / "last.ckpt").exists()
