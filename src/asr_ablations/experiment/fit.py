@@ -20,6 +20,7 @@ from asr_ablations.runs.identity import Config
 from asr_ablations.runs.record import Summary, UtteranceRow
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
+from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.terminal import bar
@@ -35,6 +36,7 @@ from asr_ablations.training.callbacks.transcripts import Transcripts
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_ablations.training.checkpoints import best_checkpoint
 from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.ddp import gathered
 from asr_ablations.training.model_summary import drawing
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
@@ -56,7 +58,7 @@ class TrainingRun:
         stop: StopRequest,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self.cfg, self.record, self.task, self.data = cfg, record, task, data
+        self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
@@ -121,6 +123,9 @@ class TrainingRun:
                 raise
             raise failure from error
         self.record.phases["train"] = self.last.seconds
+        for received in gathered(self.stop.received):  # since the last batch: an evaluation may take long
+            if received:
+                raise Stopped(received)
 
     def _evaluate(self) -> None:
         with self._phase("evaluate"), self.utilisation.during("evaluate"):
