@@ -62,7 +62,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stopped after each batch of each epoch in turn; after the last of all, before the evaluation, which may be slow."""
+    """Stopped after each batch of each epoch in turn; after the last of all before the evaluation."""
     cfg = config(tiny_corpus, tmp_path)
     number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[sum(moment) % 3]
     with monkeypatch.context() as patched:
