@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import kenlm
 import numpy as np
-import torch
 
-from asr_ablations.components.decoder.beam_search import distance, finite, rows, width
+from asr_ablations.components.decoder.beam_search import LanguageModelSearch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
 
@@ -25,15 +24,12 @@ class Prefix(NamedTuple):
         return float(np.logaddexp(self.blank, self.symbol))
 
 
-class BeamCharLM:
+class BeamCharLM(LanguageModelSearch):
     """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, by log P_ctc + α log P_lm(characters) + β words.
 
     lm: an n-gram model whose words are single characters, with language_models.model.SPACE for the space; the rest as
     in BeamLM.
     """
-
-    searches = True
-    tuned = ("alpha", "beta", "prune_beams")
 
     def __init__(
         self,
@@ -46,18 +42,12 @@ class BeamCharLM:
         alpha: float,
         beta: float,
     ) -> None:
-        self.alphabet, self.letters = alphabet, alphabet.letters
-        self.beam_width = width(beam_width)
-        self.prune_beams = distance("prune_beams", prune_beams)
-        self.prune_symbols = distance("prune_symbols", prune_symbols)
-        self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
+        super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
+        self.letters = alphabet.letters
         self.model = load_characters(lm, alphabet)
         self.files = {"lm": self.model.file}
 
-    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        return [self._decode(row) for row in rows(log_probs, lengths, self.alphabet)]
-
-    def _decode(self, row: np.ndarray) -> str:
+    def best(self, row: np.ndarray) -> str:
         scores = Scores(self.model.ngrams, self.alpha, self.beta)
         beams = {"": Prefix(0.0, NEVER)}
         for frame in row:

@@ -1,24 +1,21 @@
 """Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (Ambroszczyk2019 §1.5, §2.2)."""
 
 import kenlm
-import torch
+import numpy as np
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.beam_search import best_text, distance, finite, prefix_search, rows, width
+from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_text, finite, prefix_search
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, WordModel, load_words
 
 
-class BeamLM:
+class BeamLM(LanguageModelSearch):
     """(log_probs (B, T, V) in nats, lengths (B,)) → B texts.
 
     lm: an ARPA file, a KenLM binary, or a folder that src/lm.py has written; alpha, beta: the weights α and β; unknown:
     nats that are added to log P_lm of a word that the model does not know; the rest as in Beam. Raises UsageError for
     values out of range and for a model that is missing, damaged, or of other letters.
     """
-
-    searches = True
-    tuned = ("alpha", "beta", "prune_beams")
 
     def __init__(
         self,
@@ -32,21 +29,14 @@ class BeamLM:
         beta: float,
         unknown: float,
     ) -> None:
-        self.alphabet = alphabet
-        self.beam_width = width(beam_width)
-        self.prune_beams = distance("prune_beams", prune_beams)
-        self.prune_symbols = distance("prune_symbols", prune_symbols)
-        self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
+        super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
         self.unknown = finite("unknown", unknown)
         self.model = load_words(lm, alphabet)
         self.files = {"lm": self.model.file}
         self.search = prefix_search(alphabet, Fusion(self))
 
-    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        return [
-            best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
-            for row in rows(log_probs, lengths, self.alphabet)
-        ]
+    def best(self, row: np.ndarray) -> str:
+        return best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
 
 
 class Fusion(AbstractLanguageModel):

@@ -1,6 +1,7 @@
 """Shared parts of the beam decoders: checks of their values, rows of a batch, prefixes."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
@@ -83,3 +84,28 @@ def best_texts(
     for text, _, _, log_probability, _ in beams_left:
         texts[text] = max(texts.get(text, -math.inf), log_probability)
     return texts
+
+
+class LanguageModelSearch(ABC):
+    """A search with a language model: (log_probs (B, T, V) in nats, lengths (B,)) → B texts. Raises UsageError for
+    values out of range.
+    """
+
+    searches = True
+    tuned = ("alpha", "beta", "prune_beams")
+
+    def __init__(
+        self, alphabet: Alphabet, beam_width: int, prune_beams: float, prune_symbols: float, alpha: float, beta: float
+    ) -> None:
+        self.alphabet = alphabet
+        self.beam_width = width(beam_width)
+        self.prune_beams = distance("prune_beams", prune_beams)
+        self.prune_symbols = distance("prune_symbols", prune_symbols)
+        self.alpha, self.beta = finite("alpha", alpha), finite("beta", beta)
+
+    def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
+        return [self.best(row) for row in rows(log_probs, lengths, self.alphabet)]
+
+    @abstractmethod
+    def best(self, row: np.ndarray) -> str:
+        """The best text of log-probabilities (T, V)."""
