@@ -17,6 +17,7 @@ from rich.console import Console
 
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.metrics.error_counts import align, word_errors
@@ -35,7 +36,8 @@ from asr_ablations.report.page.content import DEFINITIONS
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.report.tables import contrast_row, interval_text
-from asr_ablations.report.terminal import print_comparison
+from asr_ablations.report.terminal import print_answer, print_comparison
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
@@ -228,6 +230,18 @@ def test_no_cell_is_a_formula_and_no_row_an_argument(text_comparison: Comparison
     assert {row["wer"] for row in written} == {"-0.5"}  # a number is one
     assert not [line for line in files["appendix.tex"].read_text().splitlines() if line.startswith(("[", "*"))]
     assert "{[}1pt{]}" in files["appendix.tex"].read_text()
+
+
+def test_the_answer_shows_what_each_source_of_chance_gives(
+    text_comparison: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
+    printed = io.StringIO()
+    monkeypatch.setitem(vars(text_comparison), "noise_sources", sources)
+    print_answer(text_comparison, Console(file=printed, width=120))
+    lines = printed.getvalue().splitlines()
+    assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) -> None:

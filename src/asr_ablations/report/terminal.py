@@ -13,7 +13,7 @@ from asr_ablations.comparison.table_columns import TableRow, value_of
 from asr_ablations.report.looks import cost_line
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
-from asr_ablations.report.tables import interval_text, search_section
+from asr_ablations.report.tables import interval_text, noise_section, search_section
 from asr_ablations.tools.terminal import VERDICT_STYLES
 from asr_ablations.tools.terminal import console as standard_console
 
@@ -43,6 +43,10 @@ def print_answer(comparison: Comparison, console: Console | None = None) -> None
             _paragraph(console, f"{more} more runs: --full shows them")
     else:
         console.print(_answer_table(comparison), width=COLUMNS)
+    if (noise := noise_section(comparison)).rows:
+        console.print(_table(noise, Table(title=noise.heading, title_justify="left")), width=COLUMNS)
+        for text in noise.lines:
+            _paragraph(console, text)
     evidence = comparison.evidence
     if comparison.answer:
         _paragraph(console, f"{evidence.test}: {evidence.reason} (look {evidence.look}).")
