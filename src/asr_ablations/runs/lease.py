@@ -14,6 +14,7 @@ own, and where a file system has none, a heartbeat decides: the holder touches i
 import fcntl
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -62,14 +63,14 @@ class Lease:
         try:
             os.write(lock, json.dumps({**_this_process(), "locked": _locked(lock)}).encode())
             os.link(temporary, own)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # not found: who holds the run has cleared up
             os.close(lock)
             raise LeaseHeldError(f"{self._name}: another process was faster") from None
         except BaseException:
             os.close(lock)
             raise
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
             own.unlink(missing_ok=True)
             os.close(lock)
@@ -79,6 +80,10 @@ class Lease:
         os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # those no longer count
             (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
+        unfinished = re.compile(rf"\.{re.escape(self._name)}\.([0-9a-f]{{32}}|\d+\.\d+)")
+        for path in self._home.iterdir():  # of processes that were ended while they took or left the run
+            if unfinished.fullmatch(path.name):
+                path.unlink(missing_ok=True)
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
