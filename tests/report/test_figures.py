@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.image import imread
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.derived_tables import loss_against_wer as loss_against_wer_of
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
@@ -23,6 +24,7 @@ from asr_ablations.report.figures import (
 )
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.tools import plotting
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
@@ -238,6 +240,17 @@ def test_one_arm_is_a_strip_of_its_seeds(handmade: Comparison, tmp_path: Path) -
     text = (tmp_path / "seeds.svg").read_text()
     assert text.count("(n = 3)") == 6  # WER and both CERs on two test sets
     assert write_figures(handmade, tmp_path / "compared", ["seeds"]) == []
+
+
+def test_the_shares_of_sources_of_noise_are_drawn(
+    handmade: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert write_figures(handmade, tmp_path, ["sources_of_noise"]) == [], "its arms differ in more than seeds"
+    sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
+    monkeypatch.setitem(vars(handmade), "noise_sources", sources)
+    drawn = write_figures(handmade, tmp_path, ["sources_of_noise"])
+    assert {path.name for path in drawn} == {f"sources_of_noise.{kind}" for kind in ("png", "svg", "pdf")}
+    assert all(path.stat().st_size > 1000 for path in drawn)
 
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:

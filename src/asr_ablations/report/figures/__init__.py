@@ -9,7 +9,7 @@ from matplotlib import rc_context
 
 from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_rates, draw_seeds
+from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_noise, draw_rates, draw_seeds
 from asr_ablations.report.figures.search import draw_loss_against_wer, draw_search
 from asr_ablations.report.figures.training_curves import (
     draw_by,
@@ -36,6 +36,7 @@ FIGURES: dict[str, Draw] = {
     **CURVES,
     "looks": draw_looks,
     "seeds": draw_seeds,
+    "sources_of_noise": draw_noise,
     "time_to_accuracy": draw_time_to_accuracy,
     "loss_against_wer": draw_loss_against_wer,
     "training_loss": draw_training_loss,

@@ -107,6 +107,27 @@ def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], m
     panel.errorbar(middle, height, xerr=[[max(0.0, middle - low)], [max(0.0, high - middle)]], **look)
 
 
+def draw_noise(comparison: Comparison, folder: Path) -> list[Path]:
+    """sources_of_noise: the share of the variance of all sources together that each gives alone, with its interval."""
+    shares = [
+        (place, row.arm, row.share) for place, row in enumerate(comparison.noise_sources) if row.share is not None
+    ]
+    if not shares:
+        return []
+    labels = [arm for _, arm, _ in reversed(shares)]
+    figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(shares))
+    for height, (place, _, share) in enumerate(reversed(shares)):
+        ends = [[share.value - share.low], [share.high - share.value]]
+        panel.errorbar(share.value, height, xerr=ends, **{**marker(place), "linestyle": "-", "capsize": 3})
+    panel.axvline(1, color="#333333", linewidth=1)
+    panel.set_xscale("log")
+    panel.set_yticks(range(len(shares)), labels)
+    panel.set_ylim(-0.6, len(shares) - 0.4)
+    figure.supxlabel(wrapped(panel, f"share of the variance of {comparison.baseline}, 95 % interval"), fontsize=8)
+    panel.grid(False, axis="y")
+    return save(figure, folder, "sources_of_noise")
+
+
 def draw_rates(comparison: Comparison, folder: Path) -> list[Path]:
     """error_rates: a panel per metric; whiskers are the standard deviation over seeds."""
     arms = comparison.arms
