@@ -26,6 +26,7 @@ from asr_ablations.tools.plotting import (
     line,
     marker,
     panels,
+    plain_numbers,
     save,
     whole_legend,
     width_for,
@@ -121,6 +122,7 @@ def draw_noise(comparison: Comparison, folder: Path) -> list[Path]:
         panel.errorbar(share.value, height, xerr=ends, **{**marker(place), "linestyle": "-", "capsize": 3})
     panel.axvline(1, color="#333333", linewidth=1)
     panel.set_xscale("log")
+    plain_numbers(panel.xaxis, (1, 3))
     panel.set_yticks(range(len(shares)), labels)
     panel.set_ylim(-0.6, len(shares) - 0.4)
     figure.supxlabel(wrapped(panel, f"share of the variance of {comparison.baseline}, 95 % interval"), fontsize=8)
