@@ -11,7 +11,7 @@ DESCRIPTION = "how often a verdict of each grade comes again with fresh seeds, o
 BLOCK, BLOCKS = 25, 120
 """Questions of a block, and the most blocks of each prior."""
 STATED = {
-    "beyond the margin": (98, 100), "size unclear": (88, 91), "less than the margin": (47, 58), "equivalent": (57, 74),
+    "beyond the margin": (100, 100), "size unclear": (88, 93), "less than the margin": (53, 67), "equivalent": (60, 76),
 }  # fmt: skip
 """Percent, as docs/statistics.md states, over the priors."""
 ALLOWED = 5.0

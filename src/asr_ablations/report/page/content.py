@@ -56,8 +56,8 @@ DEFINITIONS = {
     "repeated interval": "The interval at a planned look, wide enough to hold at all looks at once (Jennison & "
     "Turnbull 1984).",
     "margin": "The difference that would not matter, named before the first run.",
-    "grade": "How large a shown difference is: its interval beyond the margin (the same again in 98 to 100 % of "
-    "cases), measured beyond it (88 to 91 %), or measured within (47 to 58 %).",
+    "grade": "How large a shown difference is: its interval beyond the margin (the same again in 100 % of "
+    "cases), measured beyond it (88 to 93 %), or measured within (53 to 67 %).",
     "equivalent": "No difference is shown, and the repeated interval for equality lies within ± the margin: two "
     "one-sided tests, each at α over the number of questions.",
     "open": "Neither different nor equivalent at the latest planned look: further seeds are added.",
