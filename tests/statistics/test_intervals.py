@@ -19,7 +19,7 @@ from asr_ablations.statistics.distributions import (
 from asr_ablations.statistics.intervals import shared_variance, speaker_interval
 from asr_ablations.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_ablations.statistics.sample import Sample, mean_and_deviation
-from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, Scenario, hits
+from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, SPEAKERS_DRAWN, Scenario, hits
 
 
 def corpus(generator: np.random.Generator, speakers: int, utterances: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -100,6 +100,11 @@ def test_coverage_is_95_percent_within_2(name: str, speakers: int) -> None:
 def test_a_difference_that_few_speakers_carry_is_covered_less_often(speakers: int) -> None:
     """The known limit that the docstring names: no interval of so few units can know the speaker that is missing."""
     assert 0.84 <= coverage(CARRIED_BY_FEW, speakers) <= 0.94
+
+
+def test_speakers_of_one_unit_are_no_independent_draws() -> None:
+    """By units the interval holds what it promises; by speakers it is too narrow, which is why units have a key."""
+    assert coverage(SPEAKERS_DRAWN, 10) < 0.88
 
 
 @pytest.mark.parametrize("seed", range(20))
