@@ -47,8 +47,9 @@ class Sweep:
         return slurm_cluster.output(list(words), self.environment)
 
     def queue(self) -> dict[str, str]:
-        """The state of each job by its number."""
-        return dict(line.split() for line in self.slurm("squeue", "--noheader", "--format=%A %T").splitlines())
+        """The state of each task by its number."""
+        listed = self.slurm("squeue", "--array", "--noheader", "--sort=i", "--format=%F_%K %T")
+        return dict(line.split() for line in listed.splitlines())
 
 
 def until(holds: Callable[[], object], seconds: float = 120) -> None:
@@ -61,31 +62,35 @@ def until(holds: Callable[[], object], seconds: float = 120) -> None:
 def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm: dict[str, str]) -> None:
     (tmp_path / "corpora").mkdir()
     sweep = Sweep(tmp_path, slurm)
-    first = sweep.begin("hydra.launcher.detach=true")
+    first = sweep.begin("hydra.launcher.detach=true", "hydra.launcher.minutes=plan")
     printed, _ = first.communicate(timeout=200)
     assert first.returncode == 0, printed
-    ids = re.search(r"squeue --jobs=(\d+),(\d+) shows them, scancel \1 \2 ends them", printed)
-    assert ids is not None, printed
-    assert {*sweep.queue()} == {ids[1], ids[2]}
+    said = re.search(r"squeue --array --jobs=(\d+) shows them, scancel \1 ends them", printed)
+    assert said is not None, printed
+    tasks = [f"{said[1]}_{number}" for number in range(2)]
+    assert [*sweep.queue()] == tasks, "one array"
+    limit = re.search(r"time limit of a job: (\d+) minutes", printed)
+    assert limit is not None, printed
+    assert f"TimeLimit=00:{int(limit[1]):02d}:00 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[1])
 
     second = sweep.begin()
     lines: list[str] = []
     assert second.stdout is not None
     for line in second.stdout:
         lines.append(line)
-        if all(re.search(rf"job {id_}\b", "".join(lines)) for id_ in ids.groups()):
+        if all(re.search(rf"job {task}\b", "".join(lines)) for task in tasks):
             break  # attached to both; the first may end before the second begins
     second.send_signal(signal.SIGINT)
     rest, _ = second.communicate(timeout=60)
     assert second.returncode == 130, "".join(lines) + rest
     assert "left with Slurm: 2 jobs; the same command attaches again" in rest
-    assert {*sweep.queue()} == {ids[1], ids[2]}, "Ctrl-C leaves them"
+    assert [*sweep.queue()] == tasks, "Ctrl-C leaves them"
 
     # as before a time limit: it writes a checkpoint and is queued again
     (cut,) = (sweep.outputs / "queued").glob("rnn-lstm*")
     until(lambda: (cut / "checkpoints" / "last.ckpt").exists())
-    sweep.slurm("scancel", "--signal=USR1", "--batch", ids[1])
-    until(lambda: "Restarts=1 " in sweep.slurm("scontrol", "show", "job", "--oneliner", ids[1]))
+    sweep.slurm("scancel", "--signal=USR1", "--batch", tasks[0])
+    until(lambda: "Restarts=1 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[0]))
 
     third = sweep.begin()
     printed, _ = third.communicate(timeout=400)

@@ -1,5 +1,6 @@
 """A table of the cost of a sweep on this machine. Every arm runs a few measured steps; nothing is trained."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,10 @@ class Cost:
         return self.gpus * self.seconds / 3600
 
 
+RESERVE = 0.5
+"""What a time limit has beyond the measured time, as a share of it: machines differ, and others share them."""
+START = 120
+"""Seconds until an arm trains: imports, and its data."""
 STEPS = 5
 """Batches that are timed, evenly spread over the durations of the training set, after one that is not timed."""
 
@@ -145,6 +150,15 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> list[Cost |
     costs = [None if is_ended else next(measured) for is_ended in ended]
     _print(arms, costs, jobs)
     return costs
+
+
+def minutes_of(arms: Sequence[FrozenArm], threads: int) -> int:
+    """Minutes that the longest of the arms takes at most, by a few steps of it with so many threads, and RESERVE of
+    that, and the START.
+    """
+    one_of_each = {arm.kind: arm for arm in arms}.values()  # seeds take as long
+    seconds = max(cost.seconds for cost in measure_arms([*one_of_each], threads))
+    return math.ceil((seconds * (1 + RESERVE) + START) / 60)
 
 
 def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:

@@ -19,17 +19,17 @@ SLURM_OPTIONS: dict[str, Any] = {
     **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # those are Slurm's own
     **PASSED_ON,
     "cpus": 1,  # of each rank of an arm, and its threads
-    "minutes": None,  # time limit of a job, which is queued again at its end; by default the partition's
+    "minutes": None,  # time limit of a job, which is queued again at its end; plan measures it; null: the partition's
     "sbatch": [],  # further options of sbatch, as [--exclude=node7]
     "detach": False,  # true: queue the arms and end; the same command attaches again
 }
 
 
 class SlurmLauncher(ProcessesLauncher):
-    """Freezes the arms as its base does, and queues each as a job. The options are those of SLURM_OPTIONS."""
+    """Freezes the arms as its base does, and queues them as a job array. The options are those of SLURM_OPTIONS."""
 
     def __init__(
-        self, *, cpus: int, minutes: float | None, sbatch: Sequence[str], detach: bool, **options: Any
+        self, *, cpus: int, minutes: float | str | None, sbatch: Sequence[str], detach: bool, **options: Any
     ) -> None:
         self.cpus, self.minutes, self.sbatch, self.detach = cpus, minutes, sbatch, detach
         self.passed_on = {name: options.pop(name) for name in PASSED_ON}
@@ -40,6 +40,7 @@ class SlurmLauncher(ProcessesLauncher):
 
         return Slurm(
             Path(sys.argv[0]).resolve(),
+            arms,
             jobs=self.jobs,
             cpus=self.cpus,
             minutes=self.minutes,
