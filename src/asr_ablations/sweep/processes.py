@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -19,6 +19,7 @@ from typing import TypeAlias, TypeVar
 from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
 from asr_ablations.sweep.arm import FrozenArm, memory_kills
 from asr_ablations.tools.signals import STOPPING, held_back
+from asr_ablations.tools.terminal import waiting
 
 PRELOAD = [
     "asr_ablations.commands",  # first: it keeps what nobody uses out of the others
@@ -157,7 +158,8 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
     """
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
-    _start(process)
+    with _sign_of_life():
+        _start(process)
     theirs.close()
     try:
         result: Result | BaseException = ours.recv()
@@ -170,6 +172,16 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
     if isinstance(result, BaseException):
         raise result
     return result
+
+
+_has_server = False
+
+
+def _sign_of_life() -> AbstractContextManager[object]:
+    """On a terminal, while the server of the processes starts, which takes seconds; nothing later."""
+    global _has_server
+    first, _has_server = not _has_server, True
+    return waiting("checking") if first else nullcontext()
 
 
 def _send_result(
