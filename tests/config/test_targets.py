@@ -131,6 +131,7 @@ def test_options_may_be_parts_of_a_chain_and_of_a_cache() -> None:
     assert not named("augment").below(chain, "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", group_options("benchmark"))
 def test_a_benchmark_may_put_options_of_other_groups_below_its_keys(name: str) -> None:
     words = [f"benchmark={name}", "overrides=[]"]

@@ -34,6 +34,7 @@ def record(folder: Path, *choices: str) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_each_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = record(tmp_path, "logger=[wandb,tensorboard,csv]")

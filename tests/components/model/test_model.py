@@ -161,6 +161,7 @@ def test_dropout_is_alive_in_training_and_off_in_evaluation(name: str, dropout: 
         assert torch.equal(first, second) == (not (noisy and training))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "key"), knobs("model"))
 def test_no_dead_knobs(name: str, key: str) -> None:
     """Another number in the yaml is another shape of weights or another output in training."""
