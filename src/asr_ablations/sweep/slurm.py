@@ -173,6 +173,8 @@ class Slurm:
 
     def _submit(self, arms: Sequence[FrozenArm]) -> None:
         """Queue arms that need as much as the first."""
+        gpus = self._gpus(arms[0])
+        minutes = self._limit(arms, gpus)  # before anything is written: it may be refused
         sweep = arms[0].folder.parent.absolute()
         (sweep / ARRAYS).mkdir(parents=True, exist_ok=True)
         links = Path(mkdtemp(dir=sweep / ARRAYS))
@@ -195,9 +197,9 @@ class Slurm:
             "cpus-per-task": self.cpus * arms[0].ranks,
             **{("mem" if name == "memory" else name): value for name, value in self.options.items()},
         }
-        if gpus := self._gpus(arms[0]):
+        if gpus:
             words["gres"] = f"gpu:{gpus}"
-        if (minutes := self._limit(arms, gpus)) is not None:
+        if minutes is not None:
             words["time"] = minutes
         flags = [f"--{name}={value}" for name, value in words.items()]
         script = SCRIPT.format(launcher=LAUNCHER, cases="\n".join(cases), grace=int(GRACE))
