@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.component_arguments import by_key
 from asr_ablations.config.option_names import plain_config
@@ -17,7 +17,7 @@ from tests.helpers.support import compose, group_options
 def test_null_is_taken_where_the_class_has_a_use_for_it() -> None:
     node = compose("until=verdict").until
     verdict = build(node)()
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, UntilVerdict)
     assert (verdict.margin, verdict.looks) == (None, None)
     node.paired = None
     with pytest.raises(UsageError, match=r"^until\.paired=null: expected a value, as true or false$"):

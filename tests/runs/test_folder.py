@@ -24,7 +24,7 @@ MACHINE = {
     "progress": False, "force": True, "plan": True, "threads": 2, "checkpoint_minutes": 1,
     "utilisation_seconds": 0.03, "transcripts.every": 50, "transcripts.utterances": 1,
     "pruning": {"_target_": "asr_ablations.components.pruning.median.MedianStopping"},
-    "until": {"_target_": "asr_ablations.components.until.verdict.Verdict"}, "arms": [{}, {"norm": "none"}],
+    "until": {"_target_": "asr_ablations.components.until.verdict.UntilVerdict"}, "arms": [{}, {"norm": "none"}],
     "arm": "full", "hardware.price_per_hour": 2.5, "data.root": "elsewhere",
     "data.download": {"address": "elsewhere"},
 }  # fmt: skip

@@ -410,10 +410,18 @@ def test_wrong_options_of_scoring(scoring: dict[str, Any], message: str) -> None
         Scoring(**scoring)
 
 
+def with_references(**texts: str) -> list[Texts]:
+    return [Texts(name, "json", {"a": entries.Entry("a", "x", reference)}) for name, reference in texts.items()]
+
+
+def test_a_message_shows_forty_characters_of_a_text() -> None:
+    files = with_references(p=40 * "x", q=41 * "y")
+    with pytest.raises(UsageError, match=f"is '{37 * 'y'}[.]{{3}}', and '{40 * 'x'}' in another file"):
+        score("test", None, files, Scoring())
+
+
 def test_references_that_differ_between_files() -> None:
-    files = [
-        Texts(name, "json", {"a": entries.Entry("a", "x", reference)}) for name, reference in (("p", "x"), ("q", "y"))
-    ]
+    files = with_references(p="x", q="y")
     with pytest.raises(UsageError, match="q: the reference of a is 'y', and 'x' in another file"):
         score("test", None, files, Scoring())
     scored = score("test", given(a="x"), files, Scoring())

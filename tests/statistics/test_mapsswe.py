@@ -102,6 +102,10 @@ def test_p_is_the_normals() -> None:
     assert matched_pairs(values.tolist()).p == pytest.approx(expected)
 
 
+def test_two_segments_are_enough_and_one_is_not() -> None:
+    assert matched_pairs([1.0, 2.0]).z == pytest.approx(1.5 / (0.5**0.5 / 2**0.5))  # mean over its standard error
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0], [0.0] * 9])
 def test_without_spread_the_test_decides_nothing(values: list[float]) -> None:
     assert (matched_pairs(values).z, matched_pairs(values).p) == (0, 1)

@@ -9,14 +9,14 @@ import pytest
 from omegaconf import DictConfig
 
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
-from asr_ablations.sweep.until.planning import Variant, continued, make_plan, never_trained
+from asr_ablations.sweep.until.planning import ArmConfigs, continued, make_plan, never_trained
 from asr_ablations.sweep.until.start import arms_and_seeds
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, write_json
@@ -30,8 +30,8 @@ KEYS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def keys(**changed: Any) -> Verdict:
-    return Verdict(**{**KEYS, **changed})
+def keys(**changed: Any) -> UntilVerdict:
+    return UntilVerdict(**{**KEYS, **changed})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_seeds_beyond_the_budget_are_named() -> None:
 def test_the_set_of_a_plan_has_the_name_of_its_results(tmp_path: Path) -> None:
     """The config of a manifest has its path."""
     data = ["data=manifest", f"data.root={tmp_path}"]
-    arms = [Variant([f"rnn={name}"], *(compose(*data, f"rnn={name}", f"seed={seed}") for seed in (0, 1)))
+    arms = [ArmConfigs([f"rnn={name}"], *(compose(*data, f"rnn={name}", f"seed={seed}") for seed in (0, 1)))
             for name in ("lstm", "gru")]  # fmt: skip
     assert make_plan(arms, [0], 8, keys(margin=1.5)).plan.set == "test"
 
@@ -96,8 +96,8 @@ def config(*overrides: str) -> DictConfig:
     return cfg
 
 
-def variant(*overrides: str) -> Variant:
-    return Variant(list(overrides), config(*overrides, "seed=0"), config(*overrides, "seed=1"))
+def variant(*overrides: str) -> ArmConfigs:
+    return ArmConfigs(list(overrides), config(*overrides, "seed=0"), config(*overrides, "seed=1"))
 
 
 def test_a_plan_of_listed_arms_has_their_names() -> None:

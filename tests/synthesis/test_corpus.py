@@ -155,7 +155,7 @@ def test_interrupted_run_continues_to_the_same_bytes(
 ) -> None:
     whole, count = recordings.generate_speaker, 0
 
-    def stop_in_the_second_split(job: recordings.Job) -> float:
+    def stop_in_the_second_split(job: recordings.SpeakerJob) -> float:
         nonlocal count
         count += 1
         if count == 4:

@@ -16,7 +16,7 @@ from asr_ablations.synthesis import recordings, speakers
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
-from asr_ablations.synthesis.recordings import Job, utterances
+from asr_ablations.synthesis.recordings import SpeakerJob, utterances
 from asr_ablations.synthesis.request import SPLITS
 from asr_ablations.synthesis.sentences import (
     LENGTHS,
@@ -263,7 +263,7 @@ def test_reverberation_decays_by_60_db_in_its_time():
 
 
 def test_polish_is_spoken(tmp_path):
-    job = Job(tmp_path, language="pl", words=300, seed=0, split="train", index=0, seconds=1.0, utterances=None)
+    job = SpeakerJob(tmp_path, language="pl", words=300, seed=0, split="train", index=0, seconds=1.0, utterances=None)
     sentence, samples = next(utterances(job))
     assert set(sentence) <= letters("pl") | {" "}
     assert 0.5 < len(samples) / SAMPLE_RATE < 15

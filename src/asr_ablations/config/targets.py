@@ -25,7 +25,7 @@ BORROWED = re.compile(r"/(\w+)@")
 
 
 @dataclass(frozen=True)
-class Named:
+class GroupTargets:
     """The targets in the files of a group. options: the targets of its options; parts: the targets that may stand
     below a key of a target; loose: the targets of its subfolders, which its files put below own keys; borrowed: the
     options of other groups that they put there, as `/rnn@model.layer: lstm` does.
@@ -82,7 +82,7 @@ def _check(node: object, place: str, allowed: frozenset[str]) -> None:
 
 
 @cache
-def named(group: str) -> Named:
+def named(group: str) -> GroupTargets:
     """Read from the files of conf/<group>, at most once."""
     nodes = options_of(group)
     options = frozenset(str(node["_target_"]) for node in nodes)
@@ -101,7 +101,7 @@ def named(group: str) -> Named:
     }
     others = {match[1] for entry in _entries(group) if (match := BORROWED.match(entry))}
     borrowed = (options if other == group else named(other).options for other in others)
-    return Named(options, parts, frozenset(loose), frozenset().union(*borrowed))
+    return GroupTargets(options, parts, frozenset(loose), frozenset().union(*borrowed))
 
 
 def _entries(group: str) -> Iterator[str]:

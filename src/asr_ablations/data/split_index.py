@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from asr_ablations.data import alphabet, audio, audio_checks
-from asr_ablations.data.utterances import MISSING, Columns, FileState, Texts, Utterances
+from asr_ablations.data.utterances import MISSING, Columns, FileState, PackedTexts, Utterances
 from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
 
@@ -77,7 +77,7 @@ class SplitIndex:
                 arrays = {name: file[name] for name in file.files}  # the format has a checksum of each
             if str(arrays["code"]) != self.code:
                 return None
-            sources = Texts(arrays["sources_content"].tobytes(), arrays["sources_ends"])
+            sources = PackedTexts(arrays["sources_content"].tobytes(), arrays["sources_ends"])
             columns = Columns.from_arrays(arrays)
         except UNREADABLE:
             return None
@@ -98,7 +98,7 @@ class SplitIndex:
 
     def store(self, utterances: Utterances, sources: dict[str, FileState], begun: int) -> None:
         """Keep what was read from `begun` on, a time in ns, unless something had changed just before."""
-        names = Texts.of(sources)
+        names = PackedTexts.of(sources)
         states = np.array([(state.size, state.changed) for state in sources.values()], np.int64).reshape(-1, 2)
         (columns,) = utterances.blocks
         if max(states[:, 1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
@@ -127,7 +127,7 @@ def now() -> int:
     return time.time_ns()
 
 
-def _as_before(paths: Texts, states: np.ndarray) -> bool:
+def _as_before(paths: PackedTexts, states: np.ndarray) -> bool:
     """Return whether files have their states, of sizes and times (2, N). A repeated file is looked at once."""
     sizes, changes = states.tolist()
     previous = None

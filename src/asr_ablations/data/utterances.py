@@ -42,18 +42,18 @@ CHUNK = 4096
 """Rows whose texts are in memory at a time."""
 
 
-class Texts:
+class PackedTexts:
     """Strings behind one another in one buffer of UTF-8: an object each would take more than the characters do."""
 
     def __init__(self, content: bytes, ends: np.ndarray) -> None:
         self.content, self.ends = content, ends
 
     @staticmethod
-    def of(strings: Iterable[str]) -> "Texts":
+    def of(strings: Iterable[str]) -> "PackedTexts":
         # a file may have a name that is no UTF-8, which Python keeps as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return Texts(b"".join(encoded), ends)
+        return PackedTexts(b"".join(encoded), ends)
 
     def __getitem__(self, row: int) -> str:
         return self.content[self.ends[row] : self.ends[row + 1]].decode("utf-8", "surrogatepass")
@@ -62,7 +62,7 @@ class Texts:
 class Columns:
     """Fields of N utterances: `texts` and `numbers` by name. size, changed: state of the audio file, as FileState."""
 
-    def __init__(self, texts: Mapping[str, Texts], numbers: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray]) -> None:
         self.texts, self.numbers = dict(texts), dict(numbers)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Columns:
         states = states or [MISSING] * len(utterances)
         sources = {name: states if name in ("size", "changed") else utterances for name in NUMBERS}
         return Columns(
-            {name: Texts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
+            {name: PackedTexts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
             {name: np.array([getattr(x, name) for x in sources[name]], dtype) for name, dtype in NUMBERS.items()},
         )
 
@@ -85,7 +85,7 @@ class Columns:
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Columns":
         """Return what `arrays` has been made of."""
-        texts = {name: Texts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"]) for name in TEXTS}
+        texts = {name: PackedTexts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"]) for name in TEXTS}
         return Columns(texts, {name: arrays[name] for name in NUMBERS})
 
     def utterance(self, row: int) -> Utterance:

@@ -29,10 +29,10 @@ from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
 from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
-from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.transcripts import Transcripts
+from asr_ablations.training.callbacks.transcripts import ExampleTranscripts
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_ablations.training.checkpoints import best_checkpoint
 from asr_ablations.training.contracts import Checkpoint
@@ -75,7 +75,7 @@ class TrainingRun:
         """All callbacks but the one that has to be the first and the one that has to be the last."""
         first = self.data.corpus.validation[0]
         best = best_checkpoint(self.record.checkpoints, first, self.cfg.best)
-        losses, progress = StepLosses(self.record.folder), Progress(self.cfg.progress, self.record.folder)
+        losses, progress = StepLosses(self.record.folder), ProgressBar(self.cfg.progress, self.record.folder)
         own = [*self._transcripts(), self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
         own.append(LargestBatch())
         if self.cfg.pruning is not None:
@@ -85,7 +85,7 @@ class TrainingRun:
     def _transcripts(self) -> list[pl.Callback]:
         """Before the others: its time counts as a step's, and not as a wait for data."""
         every, utterances = self.cfg.transcripts.every, self.cfg.transcripts.utterances
-        return [] if every is None else [Transcripts(self.record.folder, every, utterances)]
+        return [] if every is None else [ExampleTranscripts(self.record.folder, every, utterances)]
 
     def run(self) -> None:
         """Train, evaluate, record. Raises Pruned for a run that is not worth continuing, Diverged for one that cannot

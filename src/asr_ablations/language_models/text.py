@@ -13,7 +13,7 @@ from asr_ablations.language_models.ngram import open_text
 from asr_ablations.tools.errors import UsageError, choices
 
 
-class Source(TypedDict):
+class TextSource(TypedDict):
     """One source of text: a set of the corpus or a file. held_out: it is a development or test set."""
 
     source: str
@@ -28,7 +28,7 @@ class Text:
     """Sentences as words, and a description of each source for the record."""
 
     sentences: list[list[str]]
-    sources: list[Source]
+    sources: list[TextSource]
 
 
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
@@ -76,7 +76,7 @@ def _read_text(path: Path, alphabet: Alphabet) -> list[str]:
     return kept
 
 
-def _describe(name: str, sentences: list[str], held_out: bool) -> Source:
+def _describe(name: str, sentences: list[str], held_out: bool) -> TextSource:
     return {
         "source": name,
         "sentences": len(sentences),

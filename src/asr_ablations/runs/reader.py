@@ -23,11 +23,11 @@ from asr_ablations.runs.record import (
     Environment,
     EvaluationRecord,
     LogProbsRecord,
-    Manifest,
     Progress,
     Seeded,
     Status,
     Summary,
+    SweepManifest,
     UtteranceRow,
 )
 from asr_ablations.tools.errors import UsageError
@@ -175,7 +175,7 @@ def read_progress(folder: Path) -> Progress:
 
 def read_sweep(folder: Path) -> Config:
     """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP, Manifest)
+    return _json(folder / layout.SWEEP, SweepManifest)
 
 
 def read_standing(folder: Path) -> Config:

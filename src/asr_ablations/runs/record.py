@@ -384,17 +384,17 @@ class Seeded(Declared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedArm:
+class ManifestArm:
     """An arm in a manifest."""
 
     id: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class SweepManifest:
     """The keys of a sweep's manifest that its readers rely on."""
 
-    arms: list[NamedArm] = field(default_factory=list)
+    arms: list[ManifestArm] = field(default_factory=list)
     launches: list[Config] = field(default_factory=list)
     ablation: Config | None = None
     space: Config | None = None

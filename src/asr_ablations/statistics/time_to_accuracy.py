@@ -23,7 +23,7 @@ def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) 
 
     Raises ValueError for a value that is not above 0.
     """
-    if min(arm, default=1.0) <= 0 or min(baseline, default=1.0) <= 0:
+    if any(value <= 0 for value in (*arm, *baseline)):
         raise ValueError(f"times must be above 0, not {min([*arm, *baseline])}")
     if min(len(arm), len(baseline)) < 2:
         return None

@@ -68,7 +68,7 @@ exit "$code"
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmTask:
     """A task in the queue. id: as 17_3; folder: of the run; reason: why it waits, as Slurm words it."""
 
     id: str
@@ -110,7 +110,7 @@ class Slurm:
         self._to_start = {arm.id: arm for arm in arms}
         self._tasks: dict[str, str] = {}  # by the arm's id: of arms that were queued with another
         self._running: dict[str, SlurmArm] = {}
-        self._queue: dict[str, Job] = {}
+        self._queue: dict[str, SlurmTask] = {}
         self._folders: dict[Path, str] = {}
         self._looked = -float("inf")
         self._has_gpus: bool | None = None
@@ -153,7 +153,7 @@ class Slurm:
         alive = [job for job in self.queue().values() if job.folder == folder and job.state in (*WAITS, *GOES_ON)]
         return alive[-1].id if alive else None
 
-    def queue(self) -> dict[str, Job]:
+    def queue(self) -> dict[str, SlurmTask]:
         """The user's tasks by id, those that have ended lately among them. An old answer where none comes."""
         if time.monotonic() - self._looked > SECONDS:
             user = f"--user={getuser()}"
@@ -163,13 +163,13 @@ class Slurm:
             self._looked = time.monotonic()
         return self._queue
 
-    def _read(self, line: str) -> Job:
+    def _read(self, line: str) -> SlurmTask:
         """A line of squeue. A job of another origin has no folder."""
         array, task, state, reason, links = (*line.split("|", 4), "", "", "", "")[:5]
         link = Path(links, task)
         if link not in self._folders and link.is_symlink():
             self._folders[link] = str(Path(os.readlink(link)).parent)
-        return Job(f"{array}_{task}", state, reason, self._folders.get(link, ""))
+        return SlurmTask(f"{array}_{task}", state, reason, self._folders.get(link, ""))
 
     def _submit(self, arms: Sequence[FrozenArm]) -> None:
         """Queue arms that need as much as the first."""
@@ -213,7 +213,7 @@ class Slurm:
         array = done.stdout.strip().partition(";")[0]
         for task, arm in enumerate(arms):
             self._tasks[arm.id] = f"{array}_{task}"
-            self._queue[f"{array}_{task}"] = Job(f"{array}_{task}", "PENDING", "", str(arm.folder.absolute()))
+            self._queue[f"{array}_{task}"] = SlurmTask(f"{array}_{task}", "PENDING", "", str(arm.folder.absolute()))
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
         """The time limit in minutes; None for the partition's. Raises UsageError where it cannot be measured here."""

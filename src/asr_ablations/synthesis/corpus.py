@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, Job, generate_speaker
+from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, amount, read_json
@@ -24,7 +24,7 @@ SPEED = 200  # seconds of speech per second and core: for plans only
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more than it saves
 
 
-def do_all(work: Callable[[Job], object], jobs: list[Job], title: str) -> None:
+def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: str) -> None:
     """Apply `work` to every job without a record, with progress; in one process per core if that is worth it."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
@@ -38,7 +38,9 @@ def do_all(work: Callable[[Job], object], jobs: list[Job], title: str) -> None:
             _do_in_processes(work, open_jobs, advance, processes)
 
 
-def _do_in_this_process(work: Callable[[Job], object], jobs: list[Job], advance: Callable[[float], None]) -> None:
+def _do_in_this_process(
+    work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None]
+) -> None:
     import torch
 
     threads = torch.get_num_threads()
@@ -52,7 +54,7 @@ def _do_in_this_process(work: Callable[[Job], object], jobs: list[Job], advance:
 
 
 def _do_in_processes(
-    work: Callable[[Job], object], jobs: list[Job], advance: Callable[[float], None], processes: int
+    work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int
 ) -> None:
     # spawn: the parent may hold threads or CUDA, which a fork would break.
     own = os.getpid(), start_of(os.getpid())
@@ -146,7 +148,7 @@ def _in_the_making(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}")
 
 
-def plan(root: Path, request: Request, split: str) -> list[Job]:
+def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
     """Return the jobs of the speakers of a split. Its size changes how many speakers and utterances there are, not what
     speaker k says in utterance n: a larger dev or test split contains the smaller one.
     """
@@ -158,7 +160,7 @@ def plan(root: Path, request: Request, split: str) -> list[Job]:
     else:
         speakers, utterances = request.evaluation(split)
     return [
-        Job(
+        SpeakerJob(
             folder=_in_the_making(folder),
             language=request.language,
             words=request.words,
@@ -172,7 +174,7 @@ def plan(root: Path, request: Request, split: str) -> list[Job]:
     ]
 
 
-def _finish(folder: Path, jobs: list[Job]) -> None:
+def _finish(folder: Path, jobs: list[SpeakerJob]) -> None:
     """Write SPEAKERS.TXT and split.json of a split whose speakers are complete, and move it to its own name."""
     from asr_ablations.synthesis import recordings
 

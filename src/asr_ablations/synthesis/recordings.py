@@ -100,7 +100,7 @@ SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
 
 
 @dataclass(frozen=True)
-class Job:
+class SpeakerJob:
     """One speaker's recordings: until `seconds` of speech, or `utterances` if that is given.
 
     folder: where the split is in the making; it ends with the split's completion.
@@ -164,7 +164,7 @@ def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
     return SentenceSampler(language, words), resample.double()
 
 
-def utterances(job: Job) -> "Iterator[tuple[str, np.ndarray]]":
+def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
     """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
     import torch
 
@@ -189,7 +189,7 @@ def utterances(job: Job) -> "Iterator[tuple[str, np.ndarray]]":
         yield sentence, people.record(speaker, dry, rng)
 
 
-def generate_speaker(job: Job) -> float:
+def generate_speaker(job: SpeakerJob) -> float:
     """Write a speaker's folder as a whole, then the record that marks it as complete, and return its seconds."""
     from asr_ablations.synthesis import speakers as people
 
@@ -205,7 +205,7 @@ def generate_speaker(job: Job) -> float:
     return totals["seconds"]
 
 
-def _write_chapters(job: Job, speaker: int, folder: Path) -> Totals:
+def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Totals:
     """Write the recordings and transcripts of a speaker's chapters to <folder>/<chapter>."""
     import soundfile
 

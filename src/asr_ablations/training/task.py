@@ -40,7 +40,7 @@ Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
 NOTHING = torch.zeros(()), torch.zeros((), dtype=torch.int64)
 
 
-class Scored(NamedTuple):
+class ScoredBatch(NamedTuple):
     """A training batch with its loss () in nats; log_probs (B, T, V), lengths (B,) and labels are those of chunks where
     utterances are cut.
     """
@@ -134,7 +134,7 @@ class CTCTask(pl.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
 
-    def scored(self, batch: Batch) -> Scored:
+    def scored(self, batch: Batch) -> ScoredBatch:
         """The loss of a training batch, as augmented in this epoch, and what it is computed from."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
@@ -145,7 +145,7 @@ class CTCTask(pl.LightningModule):
             chunks = Chunks(self.cutting, self.loss, batch, features, lengths)
             log_probs, lengths = self.log_probs(chunks.features, chunks.lengths)
             batch = chunks.labelled(lengths, log_probs.shape[1])
-        return Scored(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
+        return ScoredBatch(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
         """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""

@@ -23,7 +23,7 @@ from asr_ablations.tools.checks import is_whole, number, whole
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_benchmarks.tables import Result
 
@@ -106,7 +106,7 @@ def _train(cfg: DictConfig, corpus: Corpus, steps: int, callbacks: Sequence[pl.C
     task, data = assemble(cfg, corpus)
     data.setup()
     with TemporaryDirectory() as folder:
-        watching = [Throughput(), Progress(False, quiet=True), *callbacks]
+        watching = [Throughput(), ProgressBar(False, quiet=True), *callbacks]
         loggers = [CSVLogger(folder, name="", version="")]
         fitter = trainer(
             cfg, device_count(cfg), loggers, watching, max_epochs=1, limit_train_batches=steps, limit_val_batches=0

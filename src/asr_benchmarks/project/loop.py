@@ -16,7 +16,7 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_ablations.training.callbacks.progress import Progress
+from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_benchmarks.project.bare_step import update
 from asr_benchmarks.tables import Result
@@ -61,7 +61,7 @@ def _through_lightning(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     data.setup()
     clock = Clock()
     with TemporaryDirectory() as folder:
-        callbacks = [Throughput(), Progress(False, quiet=True), clock]
+        callbacks = [Throughput(), ProgressBar(False, quiet=True), clock]
         loggers = [CSVLogger(folder, name="", version="")]
         fitter = trainer(
             *(cfg, device_count(cfg), loggers, callbacks), max_epochs=1, limit_train_batches=steps, limit_val_batches=0

@@ -26,7 +26,7 @@ from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import Utilisation
-from asr_ablations.training.task import Scored
+from asr_ablations.training.task import ScoredBatch
 from tests.helpers.processes import wait_for
 from tests.helpers.support import compose, tiny_overrides
 
@@ -137,6 +137,37 @@ def test_the_first_step_of_a_process_is_dated_and_no_later_one(monkeypatch):
         throughput.on_train_batch_end(fitter, module, None, SimpleNamespace(lengths=torch.tensor([16000])), number)
         clock[0] += 5
     assert throughput.first_step == 100.0
+
+
+def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monkeypatch):
+    """Two epochs of two batches of one second, 2 s a batch; then the rest of a third in another process."""
+    clock, logged = [100.0], {}
+    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.device_clock", lambda device: clock[0])
+    module = SimpleNamespace(device="cpu", log=lambda name, value, **_: logged.update({name: value}))
+    fitter = SimpleNamespace(world_size=2, optimizers=[SimpleNamespace(param_groups=[{"lr": 0.25}])])
+
+    def step(throughput, last):
+        clock[0] += 2
+        fitter.is_last_batch = last
+        throughput.on_train_batch_end(fitter, module, None, SimpleNamespace(lengths=torch.tensor([8000, 8000])), 0)
+
+    first, second = Throughput(), Throughput()
+    for _ in range(2):
+        first.on_train_epoch_start(fitter, module)
+        step(first, last=False)
+        step(first, last=True)
+    epoch = 2 * 2 / 3600  # hours: two batches of a second on each of two ranks
+    assert logged["train/audio_hours_per_second"] == pytest.approx(epoch / 4)
+    assert (logged["train/epoch_seconds"], logged["train/learning_rate"]) == (4.0, 0.25)
+    assert (first.audio_hours, first.train_seconds) == (pytest.approx(2 * epoch), 8.0)
+    first.on_train_epoch_start(fitter, module)
+    step(first, last=False)
+    second.load_state_dict(first.state_dict())
+    step(second, last=True)
+    assert (second.audio_hours, second.train_seconds) == (pytest.approx(3 * epoch), 12.0)
+    assert second.rate == pytest.approx(epoch / 4)
+    assert Throughput().rate == 0.0
 
 
 def test_waiting_is_logged_every_epoch(recorded):
@@ -287,8 +318,8 @@ def assembled(corpus: Path, *overrides: str) -> Any:
     return task.train(), data
 
 
-def with_memory_for(utterances: int, scored: Callable[[Batch], Scored]) -> Callable[[Batch], Scored]:
-    def limited(batch: Batch) -> Scored:
+def with_memory_for(utterances: int, scored: Callable[[Batch], ScoredBatch]) -> Callable[[Batch], ScoredBatch]:
+    def limited(batch: Batch) -> ScoredBatch:
         if len(batch) > utterances:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return scored(batch)

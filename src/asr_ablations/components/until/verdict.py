@@ -16,7 +16,7 @@ FEWEST = 2
 
 
 @dataclass(frozen=True)
-class Verdict:
+class UntilVerdict:
     """The plan of a sweep, as the user states it; conf/until/verdict.yaml describes the keys. margin: in points, or in
     percent of the rate, as 5%.
 

@@ -12,7 +12,7 @@ from asr_ablations.comparison.contrast import Question
 from asr_ablations.comparison.declaration import margin_on
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.metrics import margin_text
-from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
@@ -28,7 +28,7 @@ from asr_ablations.tools.machine import iso
 
 
 @dataclass(frozen=True)
-class Variant:
+class ArmConfigs:
     """An arm as it is to run: its overrides without those of the seed, and its configs with two seeds."""
 
     overrides: list[str]
@@ -45,7 +45,7 @@ class Planned:
     design: Design
 
 
-def make_plan(variants: Sequence[Variant], seeds: Sequence[int], most: int, wanted: Verdict) -> Planned:
+def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
     """seeds: those that the sweep names, in their order; the plan goes on from the largest of them.
 
     Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
@@ -151,7 +151,7 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
 
 
-def _record(number: int, variant: Variant) -> RunRecord:
+def _record(number: int, variant: ArmConfigs) -> RunRecord:
     """A run of the arm as if it had one, so that what is asked is read as it will be read of the runs."""
     config = _plain(variant.first)
     corpus: Corpus = build(variant.first.data)  # which names its sets: the config of a manifest has paths
@@ -164,7 +164,7 @@ def _record(number: int, variant: Variant) -> RunRecord:
     )
 
 
-def _belonging_to_seeds(variants: Sequence[Variant]) -> list[str]:
+def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:
     """Dotted keys that differ between two seeds of an arm."""
     keys = {"seed"}
     for variant in variants:

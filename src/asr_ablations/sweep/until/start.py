@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from asr_ablations.comparison.planned_looks import follow, planned_arms
 from asr_ablations.comparison.verdict import verdict
-from asr_ablations.components.until.verdict import Verdict
+from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.layout import runs_in
@@ -25,7 +25,7 @@ from asr_ablations.sweep.launch import freeze
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
-from asr_ablations.sweep.until.planning import Planned, Variant, forecast, make_plan, never_trained
+from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.sweep.until.terminal import print_end, print_plan
 from asr_ablations.tools.files import folder_name
 
@@ -48,7 +48,7 @@ def run_until(sweep: Sweep) -> None:
     arms, named = arms_and_seeds(sweep.runs)
     first = sweep.compose(sweep.runs[0])
     check(first)
-    wanted: Verdict = build(first.until)()
+    wanted: UntilVerdict = build(first.until)()
     wanted.stated_margin()  # before anything that takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     compose = _plain(sweep.compose)
@@ -90,7 +90,7 @@ class _Budget:
     another measurement would end in another plan.
     """
 
-    def __init__(self, wanted: Verdict, arms: int, hours_per_run: Callable[[], float]) -> None:
+    def __init__(self, wanted: UntilVerdict, arms: int, hours_per_run: Callable[[], float]) -> None:
         self.wanted, self.arms, self.hours_per_run = wanted, arms, cache(hours_per_run)
 
     def seeds_in(self, folder: Path) -> int:
@@ -128,9 +128,9 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
     return composed
 
 
-def _variant(words: Sequence[str], seeds: Sequence[int], compose: Compose) -> Variant:
+def _variant(words: Sequence[str], seeds: Sequence[int], compose: Compose) -> ArmConfigs:
     first, second = (compose([*words, f"seed={seed}"]) for seed in (seeds[0], seeds[0] + 1))
-    return Variant(list(words), first, second)
+    return ArmConfigs(list(words), first, second)
 
 
 def _hours_per_run(sweep: Sweep, arms: Sequence[Sequence[str]], seeds: Sequence[int], compose: Compose) -> float:

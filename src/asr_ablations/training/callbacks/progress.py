@@ -24,7 +24,7 @@ SECONDS_BETWEEN_BARS = 0.25
 """Seconds between two updates of the bar: reading the loss waits for the device."""
 
 
-class Progress(pl.Callback):
+class ProgressBar(pl.Callback):
     """Shows a progress bar where the output is a terminal, and the losses and error rates after each epoch.
 
     folder: where progress.json is kept current; None for no such file.

@@ -20,7 +20,7 @@ from asr_ablations.training.task import task_of
 COLUMNS = ["batches", "id", "reference", "hypothesis"]
 
 
-class Transcripts(pl.Callback):
+class ExampleTranscripts(pl.Callback):
     """Decodes the same `utterances` of the training set after every `every` batches, with the run's decoder. Writes
     transcripts.csv into `folder`, and a table `transcripts` where a logger shows tables.
 
