@@ -9,7 +9,15 @@ from scipy import stats
 
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
-from asr_ablations.statistics.power import Anytime, found, found_in_four_of_five, levers, seeds_for, speakers_for
+from asr_ablations.statistics.power import (
+    Anytime,
+    found,
+    found_in_four_of_five,
+    levers,
+    seeds_for,
+    speakers_for,
+    with_seeds,
+)
 from asr_ablations.statistics.time_to_accuracy import (
     Validation,
     at_budget,
@@ -110,6 +118,12 @@ def test_the_numbers_proposed_are_enough_and_one_fewer_is_not() -> None:
     assert speakers is not None
     assert found(sized(runs, 20), 0.05) <= 0.03 < found(sized(runs - 1, 20), 0.05)
     assert found(sized(4, speakers), 0.05) <= 0.052 < found(sized(4, speakers - 1), 0.05)
+
+
+def test_more_seeds_have_the_degrees_of_their_mean_or_trimmed_mean() -> None:
+    plain = design(0.02, 4)
+    assert with_seeds(plain, 10).degrees == pytest.approx(2 * 9)  # Welch's, of two equal arms
+    assert with_seeds(replace(plain, trimmed=True), 10).degrees == pytest.approx(2 * 5)  # two runs off either end
 
 
 def test_one_model_gets_no_seeds() -> None:
