@@ -122,6 +122,19 @@ def write_run(
     return run.folder
 
 
+def write_evaluation(
+    run: Path, name: str, rows: list[Row], ablation: dict[str, Any] | None = None, **decoder: Any
+) -> None:
+    """The evaluation of a run by the decoder `name` with these keys; rows: what it recognised of the set test."""
+    folder = run / "evaluations"
+    folder.mkdir(exist_ok=True)
+    stem = "-".join([name, *map(str, decoder.values())])
+    write_csv(folder / f"{stem}.utterances.csv", rows)
+    decoder = {"name": name, "decoder": {"name": name, **decoder}, "checkpoint": "last.ckpt"}
+    results = {"sets": {"test": as_json(rates(rows))}, "test_sets": ["test"], "ablation": ablation}
+    write_json(folder / f"{stem}.json", {**decoder, "files": {}, "tuning": None, **results})
+
+
 def write_sweep(
     outputs: Path, rates_by_choice: dict[str, float], seeds: int = 3, declared: bool = True, **more: Any
 ) -> Path:

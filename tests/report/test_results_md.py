@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.report.results_md import HEADING, is_open, write_results
+from asr_ablations.report.results_md import is_open, write_results
+from asr_ablations.report.seed_noise import HEADING
 from asr_ablations.runs.archive import unpack
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.verdict_plan import PlannedArm, arm_content
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
 from tests.helpers.planned import plan
-from tests.helpers.run_folders import write_run, write_sweep
+from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
 
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
@@ -55,6 +56,29 @@ def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
     assert write_results(None, target)[0] == target
     assert target.read_text(encoding="utf-8") == text
     assert figure.read_bytes() == drawn
+
+
+def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: Path) -> None:
+    """Five models, searched with and without a language model; the records alone make the same page."""
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+    declared = {"question": "What does a model of words bring?", "factor": "decoder", "baseline": "beam"}
+    for seed in range(5):
+        run = write_run(outputs, f"seed={seed}", rate=0.3, noise=seed, sweep="seeds")
+        for number, (name, rate) in enumerate({"beam_lm": 0.1, "beam": 0.3}.items()):
+            write_evaluation(run, name, utterances("test", rate, 10 * seed + number), ablation=declared)
+    text = text_of(outputs, target)
+    assert [line for line in text.splitlines() if line.startswith("## ")][:2] == ["## seeds", "## seeds_decoders"]
+    (row,) = (line for line in text.splitlines() if line.startswith("| [seeds_decoders]"))
+    assert "decoder=beam_lm against decoder=beam" in row
+    assert "| better |" in row
+    assert "    python src/compare.py outputs/seeds/*/evaluations" in text
+    shutil.rmtree(outputs)
+    assert write_results(None, target)[0] == target
+    assert target.read_text(encoding="utf-8") == text
+    (sweep,) = unpack([target.parent / "records" / "seeds.tar.xz"], tmp_path / "again")
+    shutil.rmtree(next(sweep.glob("*/evaluations")))
+    text_of(tmp_path / "again", target)
+    assert target.read_text(encoding="utf-8") == text  # the record has an evaluation that is not there, and stays
 
 
 def test_a_sweep_of_another_machine_joins_those_that_are_kept(

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
-from tests.helpers.run_folders import edit, write_run
+from tests.helpers.run_folders import edit, utterances, write_evaluation, write_run
 
 
 def diverge(folder: Path) -> None:
@@ -249,16 +248,15 @@ def test_what_a_search_proposed_is_marked_and_what_was_declared_before_is_not(tm
 
 def test_an_evaluation_is_a_run_with_another_decoder(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
-    (folder / "evaluations").mkdir()
-    sets = json.loads((folder / "summary.json").read_text())["sets"]
-    for name, width in (("first", 8), ("second", 16)):
-        content = {"name": "beam", "decoder": {"width": width}, "files": {}, "checkpoint": "best.ckpt", "tuning": None}
-        write_json(folder / "evaluations" / f"{name}.json", {**content, "sets": sets, "test_sets": ["test"]})
-        shutil.copy(folder / "utterances.csv", folder / "evaluations" / f"{name}.utterances.csv")
+    rows = utterances("test", 0.2, 0)
+    for width in (16, 32):
+        write_evaluation(folder, "beam", rows, width=width)
     trained, runs = read_run(folder), load([folder / "evaluations"]).runs
-    assert [run.overrides for run in runs] == [[*trained.overrides, f"decoder=beam-width-{width}"] for width in (8, 16)]
-    assert [run.config["decoder"]["width"] for run in runs] == [8, 16]
-    assert all((run.metrics, run.utterances) == ([], trained.utterances) for run in runs)
+    assert [run.overrides for run in runs] == [
+        [*trained.overrides, f"decoder=beam-width-{width}"] for width in (16, 32)
+    ]
+    assert [run.config["decoder"]["width"] for run in runs] == [16, 32]
+    assert all((run.metrics, len(run.utterances)) == ([], len(rows)) for run in runs)
 
 
 def test_the_record_is_read_as_numbers(tmp_path: Path) -> None:

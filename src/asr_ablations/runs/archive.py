@@ -1,9 +1,9 @@
 """Records of sweeps as they are kept in git: one small archive a sweep, from which it is compared again anywhere.
 
 An archive <sweep>.tar.xz holds, under <sweep>/<run>/, what comparisons read of each run that has a result: config,
-circumstances, rates, validations, and what was recognised of every utterance, 7 kB a run of 1,000. Left out are the
-weights, the losses of single steps, and what says where a machine keeps its files. A run that was taken over from
-another sweep is a link to it, and lies in the archive too.
+circumstances, rates, validations, what was recognised of every utterance, 7 kB a run of 1,000, and evaluations with
+other decoders. Left out are the weights, the losses of single steps, and what says where a machine keeps its files. A
+run that was taken over from another sweep is a link to it, and lies in the archive too.
 """
 
 import csv
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from asr_ablations.runs import layout
+from asr_ablations.runs.evaluations import utterances_of
 from asr_ablations.runs.reader import UnreadableFileError, readable
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import RESULTS, fate_of
@@ -89,17 +90,28 @@ def _of_sweep(sweep: Path) -> Iterator[tuple[str, bytes | PurePosixPath]]:
         for name in OF_RUN:
             if (own / name).exists():
                 yield f"{own.parent.name}/{own.name}/{name}", _reduced(own / name).encode()
+        for path in evaluations_in(own):
+            yield f"{own.parent.name}/{own.name}/{layout.EVALUATIONS}/{path.name}", _reduced(path).encode()
+
+
+def evaluations_in(run: Path) -> list[Path]:
+    """The files of a run's evaluations that comparisons read."""
+    folder = run / layout.EVALUATIONS
+    return sorted([*folder.glob("*.json"), *folder.glob(utterances_of(Path("*.json")).name)])
 
 
 def _runs(files: Files) -> Iterator[str]:
-    """Identities of the runs: the letters behind the last hyphen of their folders' names."""
-    return (name.split("/")[1].rpartition("-")[2] for name in files if name.endswith(f"/{layout.STATUS}"))
+    """Identities of the runs, the letters behind the last hyphen of their folders' names, and their evaluations."""
+    for name in files:
+        _, run, *rest = name.split("/")
+        if rest and (rest == [layout.STATUS] or rest[0] == layout.EVALUATIONS):
+            yield "/".join([run.rpartition("-")[2], *rest])
 
 
 def _reduced(path: Path) -> str:
     """The part of a run's file that is kept."""
     text = path.read_text(encoding="utf-8")
-    if path.name == layout.UTTERANCES:
+    if path.name == layout.UTTERANCES or path.match(f"{layout.EVALUATIONS}/*.csv"):
         return _table(_without_places(csv.DictReader(io.StringIO(text, newline=""))))
     if path.name == layout.METRICS:
         return _table(_validations(csv.DictReader(io.StringIO(text, newline=""))))
@@ -187,7 +199,8 @@ def _unpressed(content: bytes) -> bytes:
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | PurePosixPath:
     place, target = PurePosixPath(member.name), PurePosixPath(member.linkname)
-    inside = not place.is_absolute() and ".." not in place.parts and 2 <= len(place.parts) <= 3
+    deep = 2 <= len(place.parts) <= 3 or place.parts[2:-1] == (layout.EVALUATIONS,)
+    inside = deep and not place.is_absolute() and ".." not in place.parts
     if inside and member.isfile():
         content = tar.extractfile(member)
         assert content is not None
