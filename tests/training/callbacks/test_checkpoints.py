@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,6 +184,16 @@ def test_ranks_agree_every_two_seconds(seconds: float, steps: int) -> None:
     assert resume.steps_until(seconds) == steps
 
 
+@pytest.mark.parametrize(("ranks", "saves"), [(1, False), (2, True)])
+def test_several_ranks_save_before_a_first_validation_that_may_be_long(ranks: int, saves: bool, tmp_path: Path) -> None:
+    trainer: Any = SimpleNamespace(
+        world_size=ranks, is_last_batch=True, strategy=SimpleNamespace(broadcast=lambda decided: decided)
+    )
+    callback = resume.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
+    callback.setup(trainer, None, "fit")  # type: ignore[arg-type]
+    assert callback._agreed(trainer, BATCHES) == (saves, None)
+
+
 def _validations(folder: Path) -> list[dict[str, Any]]:
     return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
 
@@ -329,6 +340,19 @@ def test_a_checkpoint_of_a_gpu_is_read_onto_the_cpu(tmp_path: Path, monkeypatch:
     content = AtomicCheckpointIO().load_checkpoint(path)
     assert content["a"].device.type == "cpu"
     assert content["a"].tolist() == [1, 1]
+
+
+def test_the_random_state_of_a_gpu_is_left_alone_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.cuda, "set_rng_state", states.append)
+    own = {"cpu": torch.Generator().manual_seed(5).get_state(), "cuda": torch.zeros(16, dtype=torch.uint8)}
+    restored = resume.RestoreState({"ranks": [{"random": own, "means": {}, "sums": {}}]})
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")))
+    task: Any = SimpleNamespace()
+    with torch.random.fork_rng(devices=[]):
+        restored.on_train_start(trainer, task)
+        assert torch.equal(torch.get_rng_state(), own["cpu"])
+    assert (states, task.sums) == ([], {})
 
 
 def test_a_checkpoint_that_is_there_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Utilisation, and the largest batch."""
 
 import csv
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
+from rich.console import Console
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, Count, Seconds
@@ -24,6 +26,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
+from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_ablations.training.task import ScoredBatch
@@ -168,6 +171,23 @@ def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monke
     assert (second.audio_hours, second.train_seconds) == (pytest.approx(3 * epoch), 12.0)
     assert second.rate == pytest.approx(epoch / 4)
     assert Throughput().rate == 0.0
+
+
+def test_a_run_that_fails_leaves_no_bar_on_the_terminal(monkeypatch):
+    """A bar that goes on hides the cursor, and draws over the message."""
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr("asr_ablations.training.callbacks.progress.console", lambda **_: terminal)
+    progress = ProgressBar(bar=True)
+    module = SimpleNamespace(parameters=lambda: [torch.zeros(3)], device=torch.device("cpu"))
+    data = SimpleNamespace(sets={"train": SimpleNamespace(durations=torch.ones(2))})
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=0))
+    fitter = SimpleNamespace(
+        datamodule=data, num_training_batches=2, max_epochs=1, precision="32-true", current_epoch=0, fit_loop=loop
+    )
+    progress.on_train_start(fitter, module)
+    progress.on_exception(fitter, module, RuntimeError("out of memory"))
+    drawn = terminal.file.getvalue()
+    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is shown again
 
 
 def test_waiting_is_logged_every_epoch(recorded):
