@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +427,22 @@ def test_references_that_differ_between_files() -> None:
         score("test", None, files, Scoring())
     scored = score("test", given(a="x"), files, Scoring())
     assert any("q: its own references differ in 1 id (a): made counts" in warning for warning in scored.warnings)
+
+
+@pytest.mark.parametrize(
+    ("names", "seeds"),
+    [
+        (["run/7/hyp.txt", "run/12/hyp.txt"], [7, 12]),
+        (["gru2-s30.txt", "gru2-s31.txt"], [30, 31]),  # the number in which they differ
+        (["2026-01-s3.txt", "2025-02-s3.txt"], [0, 1]),  # they differ in two
+        (["s03.txt", "s3.txt"], [0, 1]),  # one number twice
+        (["a.txt", "b1.txt"], [0, 1]),
+    ],
+)
+def test_seeds_are_the_numbers_in_which_the_names_of_files_differ(names: list[str], seeds: list[int]) -> None:
+    files = [replace(given(**SPOKEN), source=name) for name in names]
+    records = to_records({"base": {"": files}}, {"": given(**SPOKEN)}, Scoring(), {})
+    assert [run.seed for run in records.runs] == seeds
 
 
 def test_utt2spk(tmp_path: Path) -> None:
