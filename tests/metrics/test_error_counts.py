@@ -7,7 +7,17 @@ import re
 import jiwer
 import pytest
 
-from asr_ablations.metrics.error_counts import Errors, align, character_errors, count_errors, word_errors
+from asr_ablations.metrics.error_counts import (
+    COLUMNS,
+    Errors,
+    align,
+    character_errors,
+    count_errors,
+    recorded_errors,
+    sum_errors,
+    total_errors,
+    word_errors,
+)
 from tests.helpers.support import shared_data
 
 CASES = [
@@ -92,6 +102,19 @@ def test_swapping_the_texts_swaps_deletions_and_insertions() -> None:
 def test_rates_add_up_over_utterances_not_over_rates() -> None:
     """1 error in 1 word and 0 in 9 are 10 %, not the mean of 100 % and 0 %."""
     assert (word_errors("a", "b") + word_errors("c " * 9, "c " * 9)).rate == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("metric", list(COLUMNS))
+def test_the_errors_of_a_table_are_those_of_its_rows(metric: str) -> None:
+    """Also over the longer text, where an insertion lengthens an utterance and a deletion shortens no other."""
+    rows = []
+    for reference, hypothesis in (("ab", "abcd"), ("abcdef", "a"), ("ab", "bc"), ("", "abc")):
+        words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
+        named = dict(zip(COLUMNS["cer"], counts(characters), strict=True))
+        rows.append({**named, **dict(zip(COLUMNS["wer"], counts(words), strict=True))})
+    assert total_errors(rows, metric) == sum_errors(recorded_errors(row, metric) for row in rows)
+    expected = {"wer": (3, 3, 0, 1), "cer": (10, 0, 6, 6), "cer_longer": (15, 0, 6, 6)}
+    assert counts(total_errors(rows, metric)) == expected[metric]
 
 
 def test_insertions_into_an_empty_reference_are_not_lost() -> None:

@@ -166,6 +166,11 @@ def _refused(tmp_path: Path, content: bytes, words: str) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_the_hash_of_runs_has_sixteen_digits_and_no_order() -> None:
+    assert evidence(["a", "b"]) == evidence(iter(["b", "a"])) != evidence(["a", "bb"])
+    assert len(evidence([])) == 16
+
+
 LOOK = Look("2026-01-01T00:00:00+00:00", {"lstm": 3, "gru": 2}, evidence(["a", "b"]), True, "lstm", "wer", "test", "t")
 
 
