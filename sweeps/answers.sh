@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The papers' questions on the built-in corpus, of trainings to their end, each with seeds added until it has its verdict:
-# `make answers`.
+# The papers' questions, of trainings to their end, on the built-in corpus, each with seeds added until it has its verdict:
+# `make answers`. AN4=<folder> make answers asks some of them on real speech, too.
 #
 # Stated before any of these arms was trained:
 # - Recipe: conf/config.yaml as it is, to its end (six epochs, 8 to 10 % WER on the development speakers), with products in
@@ -34,15 +34,29 @@ answer() { # <sweep file> <first seed> [overrides]
 	train "$1" "${plan[@]}" "seed=range($2,$(($2 + 3)))" "${@:3}"
 }
 
+# <sweep> [overrides of its corpus]: its models searched without a language model, with one of words, with one of letters
+decoders() {
+	local sweep=$1 words letters
+	shift
+	echo "== $sweep, decoders"
+	words=$(.venv/bin/python src/lm.py "$@") && letters=$(.venv/bin/python src/lm.py lm.unit=character lm.order=5 "$@") &&
+		.venv/bin/python src/evaluate.py -m -cd sweeps -cn language_models run="outputs/$sweep" gpus=0 models.words="$words" \
+			models.letters="$letters" || failed+=("decoders of $sweep")
+	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
+}
+
 train short_runs sweep=short_runs_at_2 max_epochs=2
-answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 train short_runs
+answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 train rnn_rates
 answer dropout 240 dropout=0,0.1 max_epochs=14
 answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
 answer batch_norm_bare 280
 answer sortagrad 300
 answer l2 320
+[ -z "${AN4:-}" ] || train real_speech "data.root=$AN4"
+train seeds sweep=unknown_words data.words=3000 'seed=range(600,605)'
+decoders unknown_words data.words=3000
 answer rnn_type 340
 answer rnn_activation 360
 answer optimizer 380 optimizer=adamw,adam,momentum,sgd
