@@ -32,11 +32,15 @@ def planned_records(setting: Setting, seed: int, runs: int | None = None, order:
     return Records([run for run in all_ if run.diverged_at is None], [run for run in all_ if run.diverged_at])
 
 
-@pytest.mark.parametrize(("effect", "outcome"), [(0.05, "worse"), (-0.05, "better"), (0.0, "equivalent")])
-def test_a_clear_answer_is_given_at_the_first_look(effect: float, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("effect", "outcome", "again"),
+    [(0.05, "worse", "100 %"), (-0.05, "better", "100 %"), (0.0, "equivalent", "60 to 76 %")],
+)
+def test_a_clear_answer_is_given_at_the_first_look(effect: float, outcome: str, again: str) -> None:
     setting = Setting(replace(QUIET, effects=(0.0, effect)))
     course = follow(setting.plan(), invented(setting, np.random.default_rng(0)), setting.questions())
-    assert [contrast.outcome for contrast in course.contrasts] == [outcome]
+    assert [(contrast.outcome, contrast.again) for contrast in course.contrasts] == [(outcome, again)]
+    assert replace(course.contrasts[0], look=None).again is None  # not of a plan
     assert [look.runs for look in course.looks] == [3]
     assert course.ended
     assert course.runs(setting.plan()) == {"arm 0": 3, "arm 1": 3}

@@ -39,7 +39,16 @@ EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")
 
 Grade = Literal["beyond the margin", "size unclear", "less than the margin"]
 """How large a difference that is shown is: the whole interval is beyond the margin; it is measured beyond it, and the
-interval is not; it is measured within. docs/statistics.md says how often each comes again.
+interval is not; it is measured within.
+"""
+AGAIN = {
+    "beyond the margin": "100 %",
+    "size unclear": "88 to 93 %",
+    "less than the margin": "53 to 67 %",
+    "equivalent": "60 to 76 %",
+}
+"""How often a planned verdict is the same when the plan asks once more with fresh seeds: by its grade, and of equality.
+Simulated (docs/statistics.md, How large).
 """
 
 
@@ -173,6 +182,13 @@ class Contrast:
         if abs(found.value) < self.margin:
             return "less than the margin"
         return "beyond the margin" if min(abs(found.low), abs(found.high)) >= self.margin else "size unclear"
+
+    @property
+    def again(self) -> str | None:
+        """How often the verdict is the same when its plan asks once more; None where that was not measured."""
+        if self.look is None or self.immaterial:
+            return None
+        return AGAIN.get(self.grade or self.outcome)
 
     @property
     def immaterial(self) -> bool:

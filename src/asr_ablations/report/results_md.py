@@ -53,9 +53,11 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
         "with other sweeps. Each sweep allows 5 % of false claims; sweeps that share runs of a baseline err together.",
         scale.EXPLANATION,
-        "Agreement goes by the interval; *not comparable*: the claim is about other runs than these. *Asked before*: "
-        "the answer of a first round, whose runs are lost, by speakers. *With*: keys in which the arms differ, too, "
-        "beside what their names say. *Open*: by voices the plan asks for further runs.",
+        "*Again*: how often such a plan, asked once more with fresh seeds, gives the same verdict "
+        "([simulated](../docs/statistics.md#how-large-against-what-matters)). Agreement goes by the interval; *not "
+        "comparable*: the claim is about other runs than these. *Asked before*: the answer of a first round, whose "
+        "runs are lost, by speakers. *With*: keys in which the arms differ, too, beside what their names say. *Open*: "
+        "by voices the plan asks for further runs.",
         scale.summary([comparison for _, comparison in comparisons]),
         table(ANSWERS_HEAD, rows),
     ]
@@ -94,8 +96,9 @@ def _outcome(verdict: Verdict, comparison: Comparison) -> str:
         return f"withdrawn: {reason}"
     nothing = did_nothing(verdict.contrast.question, comparison.arms)
     outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
-    earlier = comparison.earlier.get(name)
-    return f"{outcome} (asked before: {earlier})" if earlier else outcome
+    again, earlier = None if nothing else verdict.contrast.again, comparison.earlier.get(name)
+    notes = [f"again in {again}" if again else "", f"asked before: {earlier}" if earlier else ""]
+    return f"{outcome} ({'; '.join(filter(None, notes))})" if any(notes) else outcome
 
 
 def _difference(contrast: Contrast) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.contrast import AGAIN
 from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
@@ -56,8 +57,9 @@ DEFINITIONS = {
     "repeated interval": "The interval at a planned look, wide enough to hold at all looks at once (Jennison & "
     "Turnbull 1984).",
     "margin": "The difference that would not matter, named before the first run.",
-    "grade": "How large a shown difference is: its interval beyond the margin (the same again in 100 % of "
-    "cases), measured beyond it (88 to 93 %), or measured within (53 to 67 %).",
+    "grade": "How large a shown difference is: its interval beyond the margin (the same again in "
+    f"{AGAIN['beyond the margin']} of cases), measured beyond it ({AGAIN['size unclear']}), or measured within "
+    f"({AGAIN['less than the margin']}).",
     "equivalent": "No difference is shown, and the repeated interval for equality lies within ± the margin: two "
     "one-sided tests, each at α over the number of questions.",
     "open": "Neither different nor equivalent at the latest planned look: further seeds are added.",
