@@ -17,7 +17,7 @@ from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.transcription.recogniser import Piece, Word, align, cut
 from asr_ablations.transcription.sources import Source
-from asr_ablations.transcription.transcribe import Stream, writer
+from asr_ablations.transcription.transcribe import Folder, Stream, writer
 from asr_ablations.transcription.transcript import Transcript, as_srt, doubt, subtitles
 from tests.helpers.support import shared_data
 
@@ -58,6 +58,12 @@ def test_subtitles_of_several_files_need_a_folder(tmp_path: Path) -> None:
     both = [Source(Path("a.wav"), Path("a.wav")), Source(Path("b.wav"), Path("b.wav"))]
     with pytest.raises(UsageError, match="expected output=<folder>/"):
         writer(None, "srt", both, False)
+
+
+def test_a_folder_is_one_that_is_there_or_is_typed_with_a_slash(tmp_path: Path) -> None:
+    one = [Source(Path("a.wav"), Path("a.wav"))]
+    assert [type(writer(name, "text", one, True)) for name in (f"{tmp_path}", f"{tmp_path}/new/")] == [Folder, Folder]
+    assert type(writer(f"{tmp_path}/new.txt", "text", one, True)) is Stream
 
 
 def test_output_goes_through_links_and_into_devices_and_replaces_neither(tmp_path: Path) -> None:
