@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from asr_ablations.reproduction.evidence import (
     environment_causes,
     refuse_damaged,
 )
-from asr_ablations.reproduction.original import Original, announce, load_original
+from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -38,7 +39,7 @@ from asr_ablations.reproduction.verdict import (
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import load_frozen
-from asr_ablations.runs.record import Environment
+from asr_ablations.runs.record import Code, Environment
 from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_json
@@ -339,6 +340,29 @@ new file mode 100644
 @@ -0,0 +1 @@
 +import os
 """
+
+
+def test_a_checkout_has_the_recorded_commit_and_its_uncommitted_changes(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(tmp_path), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "kept.py").write_text("before")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=a")
+    commit = git("rev-parse", "HEAD")
+    (tmp_path / "kept.py").write_text("after")
+    for diff, added in (("", False), (CHANGE, True)):
+        with checked_out(tmp_path, Code(commit=commit, dirty_diff=diff)) as tree:
+            assert (tree / "kept.py").read_text() == "before"
+            assert (tree / "src" / "evil.py").exists() == added
+        assert not tree.exists()
+    with (
+        pytest.raises(UsageError, match="uncommitted changes do not apply"),
+        checked_out(tmp_path, Code(commit=commit, dirty_diff=CHANGE.replace("new file", "old file"))),
+    ):
+        raise AssertionError("the code of another state was run")
 
 
 def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
