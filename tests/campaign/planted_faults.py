@@ -79,8 +79,9 @@ class Copy:
         command = [*own_process_ids(), ".venv/bin/python", "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
         command += [*options, f"--basetemp={self._temporary}", "-o", f"faulthandler_timeout={HANGING}", *arguments]
         variables = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "500"}
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # relative: another tree's
         process = self._process = subprocess.Popen(
-            command, cwd=self.root, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+            command, cwd=self.root, env={**own, **variables}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
         try:

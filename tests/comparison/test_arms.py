@@ -19,8 +19,9 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import SetNoise, noise_of_runs
 from asr_ablations.report.formats import markdown
-from asr_ablations.report.results_md import answers, noise_section
+from asr_ablations.report.results_md import answers
 from asr_ablations.report.sections import sections
+from asr_ablations.report.seed_noise import seed_noise_section
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
@@ -156,11 +157,13 @@ def test_one_training_under_two_names_counts_once(tmp_path: Path) -> None:
 
 
 def test_the_section_of_the_page(tmp_path: Path) -> None:
-    assert noise_section([]) == []
+    assert seed_noise_section([]) == []
     arm(tmp_path, "rnn_type", "rnn=lstm", range(5))
     arm(tmp_path, "rnn_type", "rnn=gru", range(5), noise=100)
     (found,) = noise(tmp_path)
-    heading, _, deviations, _, correlations = noise_section([("rnn_type", compare([tmp_path / "rnn_type"], Options()))])
+    heading, _, deviations, _, correlations = seed_noise_section(
+        [("rnn_type", compare([tmp_path / "rnn_type"], Options()))]
+    )
     assert heading == "## Noise of seeds"
     least, greatest = sorted(arm.deviation for arm in found.arms)
     row = deviations.splitlines()[-1]
