@@ -3,9 +3,8 @@
 # `make answers`. AN4=<folder> make answers asks some of them on real speech, too.
 #
 # Stated before any of these arms was trained:
-# - Recipe: conf/config.yaml as it is, to its end (six epochs, 8 to 10 % WER on the development speakers), with products in
-#   bfloat16 (precision=bf16), for which the native library needs half the time. A question about long training has its own
-#   number of epochs.
+# - Recipe: conf/config.yaml as it is, to its end (six epochs, 8 to 10 % WER on the development speakers). A question about
+#   long training has its own number of epochs.
 # - A difference of 1 point of WER would not matter. At most 8 seeds of each arm, looks at 3, 5 and 8; 5 seeds where the
 #   order of nine arms is asked for.
 # - Each question has seeds of its own, from 200 on, its baseline's among them, so that the errors of no two answers go
@@ -22,11 +21,10 @@ failed=()
 more=("$@")
 
 train() { # <sweep file> [overrides]
-	local sweep=$1 precision=(precision=bf16)
+	local sweep=$1
 	shift
-	[ "$sweep" != mixed_precision ] || precision=()
 	echo "== $sweep $*"
-	.venv/bin/python src/train.py -m -cd sweeps -cn "$sweep" "${recipe[@]}" ${precision[@]+"${precision[@]}"} "$@" ${more[@]+"${more[@]}"} || failed+=("$sweep")
+	.venv/bin/python src/train.py -m -cd sweeps -cn "$sweep" "${recipe[@]}" "$@" ${more[@]+"${more[@]}"} || failed+=("$sweep")
 	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
 }
 
