@@ -360,3 +360,12 @@ def test_a_whole_declaration() -> None:
 def test_mistakes_are_one_line(node: object, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(node)
+
+
+def test_mean_counts_of_errors_are_shown_as_whole_numbers(tmp_path: Path) -> None:
+    comparison = compare([write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.4}, seeds=3)], Options())
+    means = [row["substitutions"] for row in comparison.rows]
+    assert any(isinstance(mean, float) for mean in means)  # of three runs
+    (table,) = (section for section in sections(comparison) if section.heading.startswith("Error rates of the last"))
+    place = table.head.index("S")
+    assert [row[place] for row in table.rows] == [f"{mean:.0f}" for mean in means]
