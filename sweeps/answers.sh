@@ -53,7 +53,7 @@ answer batch_norm_bare 280
 answer sortagrad 300
 answer l2 320
 [ -z "${AN4:-}" ] || train real_speech "data.root=$AN4"
-train seeds sweep=unknown_words data.words=3000 'seed=range(600,605)'
+train seeds sweep=unknown_words data.words=3000 'seed=range(610,615)'
 decoders unknown_words data.words=3000
 answer rnn_type 340
 answer rnn_activation 360
@@ -61,7 +61,7 @@ answer optimizer 380 optimizer=adamw,adam,momentum,sgd
 answer gradient_treatments 400 gradient=none,norm,noise
 answer features 420 features=logmel40,logmel_mfcc,spectrogram
 answer training_size 440 data.hours=1,2 ablation.baseline=1
-answer batch_size 460 batch.size=8,16,32
+train batch_steps
 answer pretraining 480
 answer newbob 500
 answer polish 520
