@@ -1,5 +1,6 @@
 """Exchange between the ranks of distributed training (DDP), and Lightning's warnings that are silenced."""
 
+import atexit
 import logging
 import warnings
 from typing import Any, TypeVar, cast
@@ -25,6 +26,13 @@ def quiet() -> None:
         ".*isinstance.treespec, LeafSpec.*",  # Lightning 2.6 under torch 2.11
     ):
         warnings.filterwarnings("ignore", message)
+
+
+@atexit.register
+def _leave_the_group() -> None:
+    """End gloo's threads before the process ends: they live on in it otherwise, and once in many runs abort it."""
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+        distributed.destroy_process_group()
 
 
 Value = TypeVar("Value")

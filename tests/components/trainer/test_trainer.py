@@ -1,6 +1,7 @@
 """Trainers, averaged weights, and debug modes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
 from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import SOURCE
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.interpreter import expect
@@ -368,3 +370,20 @@ def test_profile_leaves_a_table_and_a_trace_of_its_steps(tiny_corpus: Path, tmp_
 def test_a_wrong_value_is_refused(name: str, key: str, value: Any) -> None:
     with pytest.raises(UsageError, match=rf"debug\.{key}={value}: expected"):
         component("debug", name, **{key: value})(None)
+
+
+ENDS = """
+import atexit, sys
+import torch.distributed as distributed
+atexit.register(lambda: print("in the group:", distributed.is_initialized()))  # the first to register comes last
+import asr_ablations.training.ddp
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+"""
+
+
+def test_a_rank_has_left_its_group_before_it_ends(tmp_path: Path) -> None:
+    """Threads of gloo that are still there then abort the process, once in many runs."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", ENDS, str(tmp_path / "store")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "in the group: False\n"), done.stderr
