@@ -65,9 +65,9 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     first = sweep.begin("hydra.launcher.detach=true", "hydra.launcher.minutes=plan")
     printed, _ = first.communicate(timeout=200)
     assert first.returncode == 0, printed
-    said = re.search(r"squeue --array --jobs=(\d+) shows them, scancel \1 ends them", printed)
-    assert said is not None, printed
-    tasks = [f"{said[1]}_{number}" for number in range(2)]
+    shown = re.search(r"squeue --array --jobs=(\d+) shows them, scancel \1 ends them", printed)
+    assert shown is not None, printed
+    tasks = [f"{shown[1]}_{number}" for number in range(2)]
     assert [*sweep.queue()] == tasks, "one array"
     limit = re.search(r"time limit of a job: (\d+) minutes", printed)
     assert limit is not None, printed

@@ -1,8 +1,8 @@
 """Records of sweeps as they are kept in git: one small archive a sweep, from which it is compared again anywhere.
 
 An archive <sweep>.tar.xz holds, under <sweep>/<run>/, what comparisons read of each run that has a result: config,
-circumstances, rates, validations, what was recognised of every utterance, 7 kB a run of 1,000, and evaluations with
-other decoders. Left out are the weights, the losses of single steps, and what says where a machine keeps its files. A
+circumstances, rates, validations, hypotheses of all utterances (7 kB a run of 1,000), and evaluations with
+other decoders. Left out are the weights, the losses of single steps, and paths of the machine. A
 run that was taken over from another sweep is a link to it, and lies in the archive too.
 """
 
