@@ -154,7 +154,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
         line for line in text.splitlines() if line.startswith("| [planned](#planned): rnn=gru against rnn=lstm | +")
     )
     cells = [cell.strip() for cell in row.split("|")][1:-1]
-    assert cells[5:] == ["worse", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
+    assert cells[5:] == ["worse (again in 100 %)", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
     assert cells[2] == "an4, 0 M, 5 epochs; test, 576 words, 12 speakers"
     assert re.fullmatch(r"\d\d\.\d\d, \d+\.\d\d", cells[3])
     assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[4])
