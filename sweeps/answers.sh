@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The papers' questions, of trainings to their end, on the built-in corpus, each with seeds added until it has its verdict:
-# `make answers`. AN4=<folder> make answers asks some of them on real speech, too.
+# `make answers`. AN4=<folder> SPEECHOCEAN762=<folder> make answers asks some of them on real speech, too.
 #
 # Stated before any of these arms was trained:
 # - Recipe: conf/config.yaml as it is, to its end (six epochs, 8 to 10 % WER on the development speakers). A question about
@@ -10,7 +10,8 @@
 # - Each question has seeds of its own, from 200 on, its baseline's among them, so that the errors of no two answers go
 #   together. Nothing below 200 was used for the choice of the recipe but 100 to 102, on the development speakers.
 # - test-clean decides, test-other describes.
-# - Everything runs, whatever comes out: what is here is published. Where time is short, the last questions are dropped.
+# - Everything runs, whatever comes out: what is here is published. Where time is short, the last questions are dropped, so
+#   real speech stands before what the short runs answer in part.
 # The same command continues where it stopped. A line ends when each of its questions has its end; the records are written
 # into sweeps/records/ after every line.
 set -uo pipefail
@@ -43,25 +44,30 @@ decoders() {
 	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
 }
 
-train short_runs sweep=short_runs_at_2 max_epochs=2
 train short_runs
-answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
-train rnn_rates
-answer dropout 240 dropout=0,0.1 max_epochs=14
-answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
-answer batch_norm_bare 280
-answer sortagrad 300
-answer l2 320
-[ -z "${AN4:-}" ] || train real_speech "data.root=$AN4"
+train short_runs sweep=short_runs_at_2 max_epochs=2
 train seeds sweep=unknown_words data.words=3000 'seed=range(610,615)'
 decoders unknown_words data.words=3000
+[ -z "${AN4:-}" ] || train real_speech "data.root=$AN4"
+if [ -n "${SPEECHOCEAN762:-}" ]; then
+	held_out=()
+	[ ! -d "$SPEECHOCEAN762/dev" ] || held_out=(data.held_out=null)
+	train accented_speech "data.root=$SPEECHOCEAN762" ${held_out[@]+"${held_out[@]}"}
+fi
+answer batch_norm_bare 280
+answer l2 320
+train rnn_rates
+train batch_steps
+answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 answer rnn_type 340
+answer dropout 240 dropout=0,0.1 max_epochs=14
+answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
+answer sortagrad 300
 answer rnn_activation 360
 answer optimizer 380 optimizer=adamw,adam,momentum,sgd
 answer gradient_treatments 400 gradient=none,norm,noise
 answer features 420 features=logmel40,logmel_mfcc,spectrogram
 answer training_size 440 data.hours=1,2 ablation.baseline=1
-train batch_steps
 answer pretraining 480
 answer newbob 500
 answer polish 520

@@ -20,7 +20,7 @@ from asr_ablations.synthesis.request import SPLITS
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import expect, python
 from tests.helpers.small_models import bigrams
-from tests.helpers.support import CONF, shared_data
+from tests.helpers.support import CONF, component, shared_data
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
 
 every_sweep = pytest.mark.parametrize("name", NAMES)
@@ -43,10 +43,24 @@ def few_of_an4(folder: Path) -> Path:
     return folder
 
 
+def few_of_speechocean762(folder: Path) -> Path:
+    """A sentence of some speakers of each set, as a corpus of its own."""
+    source, few = (
+        component("data", "speechocean762", root=str(root), held_out=None)
+        for root in (shared_data("speechocean762"), folder)
+    )
+    for split in ("train", "dev", "test"):
+        utterances = list(source.read(split))
+        few.write(split, utterances[:: len(utterances) // 6])
+    return folder
+
+
 def speech(cfg: Any, folder: Path) -> list[str]:
     """Overrides that leave little speech: of the built-in corpus, or of genuine speech under its sets' names."""
     if cfg.data._target_.endswith(".AN4"):
         return [f"data.root={few_of_an4(folder / 'an4')}", "data.folds=4", "data.held_out=1"]
+    if cfg.data._target_.endswith(".SpeechOcean762"):
+        return [f"data.root={few_of_speechocean762(folder / 'speechocean762')}", "data.held_out=null"]
     if not on_librispeech(cfg):
         return SHORT_SPEECH
     named = "data.named={clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"

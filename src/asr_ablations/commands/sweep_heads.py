@@ -36,8 +36,8 @@ other work as cores (docs/results.md).
 DEFAULT_SPEECH = 2 * 6
 """Hours of speech that it trained on."""
 
-AN4_RUN, AN4_SPEECH = 544, 0.63
-"""Seconds of a run of data=an4 on one core: docs/results.md; and hours of speech of an epoch."""
+REAL = {"AN4": (0.63, 544), "SpeechOcean762": (1.68, 1200)}
+"""Hours of speech of an epoch, and seconds of a run on one core, by the class of the corpus: docs/results.md."""
 
 LIBRISPEECH = {"clean100": 100, "clean460": 460, "full960": 960}
 """Hours of speech in LibriSpeech's training sets, as their names have it (Panayotov et al. 2015)."""
@@ -134,9 +134,10 @@ def _estimates(cfg: DictConfig, trainings: Sequence[Training], times: float) -> 
             f"That much of the default run{shared} takes {_hours(hours)} on two cores of an Intel Xeon, at {clocks} "
             "minutes for each."
         )
-    if all(one.data == "AN4" for one in trainings):
-        of_a_core = _hours([times * len(trainings) * AN4_RUN / 3600])
-        yield f"At {AN4_RUN // 60}:{AN4_RUN % 60:02d} minutes for each, {of_a_core} of one core."
+    if trainings[0].data in REAL:
+        _, seconds = REAL[trainings[0].data]
+        of_a_core = _hours([times * len(trainings) * seconds / 3600])
+        yield f"At {seconds // 60}:{seconds % 60:02d} minutes for each, {of_a_core} of one core."
         return
     precisions = {one.precision for one in trainings}
     words = [] if len(precisions) > 1 else ["precision=16"]
@@ -181,8 +182,10 @@ def training(cfg: DictConfig, arm: Mapping[str, str]) -> Training:
     def value(key: str) -> str:
         return arm.get(key, str(OmegaConf.select(cfg, key)))
 
-    hours = {"Synthetic": lambda: float(value("data.hours")), "AN4": lambda: AN4_SPEECH}
-    speech = hours.get(data, lambda: float(LIBRISPEECH[value("data.train")]))()
+    if data in REAL:
+        speech, _ = REAL[data]
+    else:
+        speech = float(value("data.hours") if data == "Synthetic" else LIBRISPEECH[value("data.train")])
     processes = value("ranks")
     return Training(
         data,
