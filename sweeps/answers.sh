@@ -33,12 +33,16 @@ answer() { # <sweep file> <first seed> [overrides]
 	train "$1" "${plan[@]}" "seed=range($2,$(($2 + 3)))" "${@:3}"
 }
 
+folder() { # [overrides]: the folder of the language model that they describe
+	.venv/bin/python src/lm.py "$@" | tee >(cat >&2) | sed -n 's/^language model *//p'
+}
+
 # <sweep> [overrides of its corpus]: its models searched without a language model, with one of words, with one of letters
 decoders() {
 	local sweep=$1 words letters
 	shift
 	echo "== $sweep, decoders"
-	words=$(.venv/bin/python src/lm.py "$@") && letters=$(.venv/bin/python src/lm.py lm.unit=character lm.order=5 "$@") &&
+	words=$(folder "$@") && letters=$(folder lm.unit=character lm.order=5 "$@") &&
 		.venv/bin/python src/evaluate.py -m -cd sweeps -cn language_models run="outputs/$sweep" gpus=0 models.words="$words" \
 			models.letters="$letters" || failed+=("decoders of $sweep")
 	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
