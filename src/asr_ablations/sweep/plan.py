@@ -169,9 +169,7 @@ def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
 
 
 def _measure(request: tuple[Path, int]) -> Cost:
-    """Runs in a subprocess: torch is imported there, and not in the launcher."""
-    pass
-
+    """Runs in a subprocess: torch is set up there, and not in the launcher."""
     return measure(*request)
 
 
