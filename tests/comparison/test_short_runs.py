@@ -36,12 +36,12 @@ def test_reversed_differences_have_the_opposite_order() -> None:
 
 
 def test_the_interval_of_the_slope_holds_the_truth_as_often_as_it_says() -> None:
-    """120 worlds with five seeds each: a percentile bootstrap of five values is a little narrow."""
+    """120 worlds with five seeds each."""
     held = 0
     for world in range(120):
         found = transfer(rates(1.0, 0.01, world), rates(0.6, 0.01, 1000 + world), "base").slope
         held += found.low <= 0.6 <= found.high
-    assert 0.82 <= held / 120 <= 1.0
+    assert 0.9 <= held / 120 <= 1.0
 
 
 def test_two_sweeps_side_by_side(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whether short runs tell what long ones do: the arms of one sweep beside the same arms, trained longer."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,13 @@ from scipy.stats import kendalltau
 from asr_ablations.comparison.contrast import SHOWN, Verdict
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.statistics.noise import over_seeds, run_noise
 from asr_ablations.tools.errors import UsageError, choices
 
 DRAWS = 2000
-"""Draws of seeds for an interval."""
+"""Draws of seeds for the interval of τ."""
 
 OPPOSITE = {"better", "worse"}
 
@@ -92,22 +95,24 @@ def _rates(runs: Sequence[RunRecord], set_: str, metric: str) -> NDArray[np.floa
 
 
 def transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
-    """Both have the same arms. The intervals are percentiles over DRAWS in which the seeds of each arm are drawn anew,
-    in short and long runs apart; the arms are those that were asked about, and are not drawn.
+    """Both have the same arms, each with two runs or more. The interval of τ has the percentiles over DRAWS in which
+    the seeds of each arm are drawn anew, in short and long runs apart; that of the slope is Student's (delta method):
+    draws of five seeds held 88 % where they should hold 95. The arms are those that were asked about, and are not
+    drawn.
     """
     arms = [baseline, *(arm for arm in short if arm != baseline)]
     before, after = (np.array([rates[arm].mean() for arm in arms]) for rates in (short, long))
     random = np.random.default_rng(0)
-    taus, slopes = [], []
+    taus = []
     for _ in range(DRAWS):
         drawn = [
             np.array([random.choice(rates[arm], len(rates[arm])).mean() for arm in arms]) for rates in (short, long)
         ]
         taus.append(_tau(*drawn))
-        slopes.append(_slope(*drawn))
+    tau = _tau(before, after)
     return Transfer(
-        tau=_range(_tau(before, after), taus),
-        slope=_range(_slope(before, after), slopes),
+        tau=Range(tau, *map(float, np.nanpercentile(taus, [2.5, 97.5]))),
+        slope=_slope(before, after, [rates[arm] for rates in (short, long) for arm in arms]),
         kept=int(np.sum(np.sign(before[1:] - before[0]) == np.sign(after[1:] - after[0]))),
         arms=len(arms) - 1,
     )
@@ -117,11 +122,15 @@ def _tau(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
     return float(kendalltau(before, after).statistic)
 
 
-def _slope(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+def _slope(before: NDArray[np.float64], after: NDArray[np.float64], rates: Sequence[NDArray[np.float64]]) -> Range:
+    """From the arms' means (arms,), the baseline's first, in short and in long runs, and the rates (runs,) of each."""
     x, y = before[1:] - before[0], after[1:] - after[0]
-    return float(x @ y / (x @ x)) if np.any(x) else float("nan")
-
-
-def _range(value: float, drawn: list[float]) -> Range:
-    low, high = np.nanpercentile(drawn, [2.5, 97.5])
-    return Range(value, float(low), float(high))
+    square = float(x @ x)
+    if not square:
+        return Range(math.nan, math.nan, math.nan)
+    slope = float(x @ y) / square
+    by_short, by_long = (y - 2 * slope * x) / square, x / square  # what a mean's change does to the slope
+    weights = np.array([-by_short.sum(), *by_short, -by_long.sum(), *by_long])
+    noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, rates, strict=True)])
+    half = t_bound(0.025, noise.degrees) * noise.standard_error
+    return Range(slope, slope - half, slope + half)
