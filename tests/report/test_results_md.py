@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.report.results_md import is_open, write_results
+from asr_ablations.report.results_md import DECODERS, is_open, questions, write_results
 from asr_ablations.report.seed_noise import HEADING
 from asr_ablations.runs.archive import unpack
 from asr_ablations.runs.reader import read_config, read_sweep
@@ -183,7 +183,7 @@ def answers(text: str, name: str) -> list[str]:
 def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Path) -> None:
     """But for those whose questions are open."""
     sweeps = unpack((PUBLISHED / "records").glob("*.tar.xz"), tmp_path)
-    names = {sweep.name for sweep in sweeps if not is_open(sweep)}
+    names = {name for sweep in sweeps if not is_open(sweep) for name in questions(sweep)}
     assert names
     assert sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8")).keys() == names | {HEADING}
 
@@ -196,11 +196,14 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     for archive in archives[:FEW]:
         shutil.copy(archive, tmp_path / "records")
-        shutil.copy(PUBLISHED / f"{archive.name.removesuffix('.tar.xz')}.yaml", tmp_path)
+        asked = PUBLISHED / f"{archive.name.removesuffix('.tar.xz')}.yaml"
+        if asked.exists():  # a sweep may have its name from the command
+            shutil.copy(asked, tmp_path)
     write_results(None, tmp_path / "RESULTS.md")
     anew, page = ((folder / "RESULTS.md").read_text(encoding="utf-8") for folder in (tmp_path, PUBLISHED))
     compared = {name: content for name, content in sections(anew).items() if name != HEADING}  # that is about all
-    assert len(compared) == FEW
+    chosen = [archive.name.removesuffix(".tar.xz") for archive in archives[:FEW]]
+    assert compared.keys() == {name for name in published if name.removesuffix(DECODERS) in chosen}
     for name, content in compared.items():
         assert content == published[name]
         assert answers(anew, name) == answers(page, name)

@@ -200,7 +200,7 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     compared: list[tuple[str, Comparison]] = []
     terminal = console(stderr=True)
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
-        for name, folders in _questions(sweep).items():
+        for name, folders in questions(sweep).items():
             try:
                 comparison = compare(folders, Options(commentary=_commentary(target.parent / f"{name}.yaml")))
             except UsageError as error:
@@ -215,7 +215,7 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     return parts, figures, compared
 
 
-def _questions(sweep: Path) -> dict[str, list[Path]]:
+def questions(sweep: Path) -> dict[str, list[Path]]:
     """The folders to compare, by the name of their section: the sweep's, and those of its runs' other decoders."""
     decoded = [run / EVALUATIONS for run in runs_in(sweep) if evaluations_in(run)]
     return {sweep.name: [sweep], **({f"{sweep.name}{DECODERS}": decoded} if decoded else {})}
