@@ -199,6 +199,7 @@ def test_a_plan_tells_steps_time_memory_and_disk_of_what_is_still_to_run(corpora
     assert float(disk) == pytest.approx(checkpoints, abs=1)
     again = run([*SWEEP, "plan=true"], corpora, tmp_path)
     assert rows(again.stdout)["rnn=lstm"][0] == "done"
+    assert "docs/short_runs.md" in again.stdout
     assert "to run: 1 of 2" in again.stdout
     assert len(list((tmp_path / "s" / "arms").iterdir())) == 1
 

@@ -6,9 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asr_ablations.comparison.comparison import compare
+from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.short_runs import short_runs, transfer
 from asr_ablations.report.short_runs import short_runs_section, write_short_runs
+from asr_ablations.runs.archive import unpack
+from asr_ablations.sweep.plan import FEWER_EPOCHS
 from asr_ablations.tools.errors import UsageError
+from tests.helpers.command import REPOSITORY
 from tests.helpers.comparison import comparison
 
 MEANS = {"base": 0.30, "a": 0.34, "b": 0.28, "c": 0.45, "d": 0.31}
@@ -70,3 +75,17 @@ def test_what_cannot_be_set_beside_is_one_line(change: dict[str, object], messag
     short = comparison(tmp_path)
     with pytest.raises(UsageError, match=message):
         short_runs(short, replace(short, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_the_page_and_the_plan_say_what_the_records_show(tmp_path: Path) -> None:
+    records = REPOSITORY / "sweeps" / "records"
+    unpack([records / "short_runs_at_2.tar.xz", records / "short_runs.tar.xz"], tmp_path)
+    short, long = (compare([tmp_path / name], Options()) for name in ("short_runs_at_2", "short_runs"))
+    both = short_runs(short, long)
+    markdown, _ = write_short_runs(both, tmp_path)
+    assert markdown.read_text(encoding="utf-8") in (REPOSITORY / "docs" / "short_runs.md").read_text(encoding="utf-8")
+    again = sum(before.outcome == after.outcome for before, after in both.shown)
+    assert f"of {len(both.shown)} verdicts after a third of them {again} came again" in FEWER_EPOCHS
+    assert {arm.runs[0].config["max_epochs"] for arm in short.arms} == {2}
+    assert {arm.runs[0].config["max_epochs"] for arm in long.arms} == {6}

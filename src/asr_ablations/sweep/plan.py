@@ -52,6 +52,11 @@ RESERVE = 0.5
 """What a time limit has beyond the measured time, as a share of it: machines differ, and others share them."""
 START = 120
 """Seconds until an arm trains: imports, and its data."""
+FEWER_EPOCHS = (
+    "fewer epochs cost less and tell less: of 7 verdicts after a third of them 4 came again after all, on the built-in "
+    "corpus (docs/short_runs.md)"
+)
+"""What the records short_runs_at_2 and short_runs show."""
 STEPS = 5
 """Batches that are timed, evenly spread over the durations of the training set, after one that is not timed."""
 
@@ -187,6 +192,8 @@ def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], jobs: int) -
         terminal.print(warning, soft_wrap=True)
     if to_run:
         terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
+    if len({arm.kind for arm in arms}) > 1:
+        terminal.print(FEWER_EPOCHS, soft_wrap=True)
 
 
 def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
