@@ -72,6 +72,8 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     limit = re.search(r"time limit of a job: (\d+) minutes", printed)
     assert limit is not None, printed
     assert f"TimeLimit=00:{int(limit[1]):02d}:00 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[1])
+    until(lambda: set(sweep.queue().values()) == {"RUNNING"})
+    sweep.slurm("scontrol", "suspend", shown[1])  # else they may end before another command has begun
 
     second = sweep.begin()
     lines: list[str] = []
@@ -79,12 +81,13 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     for line in second.stdout:
         lines.append(line)
         if all(re.search(rf"job {task}\b", "".join(lines)) for task in tasks):
-            break  # attached to both; the first may end before the second begins
+            break
     second.send_signal(signal.SIGINT)
     rest, _ = second.communicate(timeout=60)
     assert second.returncode == 130, "".join(lines) + rest
     assert "left with Slurm: 2 jobs; the same command attaches again" in rest
-    assert [*sweep.queue()] == tasks, "Ctrl-C leaves them"
+    assert sweep.queue() == dict.fromkeys(tasks, "SUSPENDED"), "Ctrl-C leaves them"
+    sweep.slurm("scontrol", "resume", shown[1])
 
     # as before a time limit: it writes a checkpoint and is queued again
     (cut,) = (sweep.outputs / "queued").glob("rnn-lstm*")
