@@ -36,7 +36,7 @@ other work as cores (docs/results.md).
 DEFAULT_SPEECH = 2 * 6
 """Hours of speech that it trained on."""
 
-REAL = {"AN4": (0.63, 544), "SpeechOcean762": (1.68, 1200)}
+REAL = {"AN4": (0.63, 544), "SpeechOcean762": (1.68, 2000)}
 """Hours of speech of an epoch, and seconds of a run on one core, by the class of the corpus: docs/results.md."""
 
 LIBRISPEECH = {"clean100": 100, "clean460": 460, "full960": 960}
