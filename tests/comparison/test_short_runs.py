@@ -50,6 +50,12 @@ def test_the_interval_of_the_slope_holds_the_truth_as_often_as_it_says(monkeypat
     assert held / 1000 == pytest.approx(0.95, abs=0.02)
 
 
+def test_of_single_runs_the_slope_has_no_interval() -> None:
+    found = transfer(rates(1.0, 0.01, 0, runs=1), rates(0.6, 0.01, 1, runs=1), "base").slope
+    assert found.value == pytest.approx(0.6, abs=0.3)
+    assert np.isnan([found.low, found.high]).all()
+
+
 def test_two_sweeps_side_by_side(tmp_path: Path) -> None:
     short = comparison(tmp_path / "short")
     both = short_runs(short, replace(short, title="long"))

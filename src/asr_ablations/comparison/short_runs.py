@@ -95,10 +95,10 @@ def _rates(runs: Sequence[RunRecord], set_: str, metric: str) -> NDArray[np.floa
 
 
 def transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
-    """Both have the same arms, each with two runs or more. The interval of τ has the percentiles over DRAWS in which
+    """Both have the same arms. The interval of τ has the percentiles over DRAWS in which
     the seeds of each arm are drawn anew, in short and long runs apart; that of the slope is Student's (delta method):
-    draws of five seeds held 88 % where they should hold 95. The arms are those that were asked about, and are not
-    drawn.
+    draws of five seeds held 88 % where they should hold 95. It is nan where an arm has a single run. The arms are those
+    that were asked about, and are not drawn.
     """
     arms = [baseline, *(arm for arm in short if arm != baseline)]
     before, after = (np.array([rates[arm].mean() for arm in arms]) for rates in (short, long))
@@ -129,6 +129,8 @@ def _slope(before: NDArray[np.float64], after: NDArray[np.float64], rates: Seque
     if not square:
         return Range(math.nan, math.nan, math.nan)
     slope = float(x @ y) / square
+    if min(map(len, rates)) < 2:
+        return Range(slope, math.nan, math.nan)
     by_short, by_long = (y - 2 * slope * x) / square, x / square  # what a mean's change does to the slope
     weights = np.array([-by_short.sum(), *by_short, -by_long.sum(), *by_long])
     noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, rates, strict=True)])

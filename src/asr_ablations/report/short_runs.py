@@ -1,5 +1,6 @@
 """Short runs beside long ones, in the terminal and as a file."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def _verdicts(both: ShortRuns) -> str:
 
 
 def _range(range_: Range) -> str:
+    if math.isnan(range_.low):
+        return f"{range_.value:.2f}"
     return f"{range_.value:.2f} ({range_.low:.2f} to {range_.high:.2f})"
 
 

@@ -53,8 +53,8 @@ RESERVE = 0.5
 START = 120
 """Seconds until an arm trains: imports, and its data."""
 FEWER_EPOCHS = (
-    "fewer epochs cost less and tell less: of 7 verdicts after a third of them 4 came again after all, on the built-in "
-    "corpus (docs/short_runs.md)"
+    "fewer epochs cost less and decide less: of 7 verdicts after a third of them 4 came again after all, on the "
+    "built-in corpus (docs/short_runs.md)"
 )
 """What the records short_runs_at_2 and short_runs show."""
 STEPS = 5

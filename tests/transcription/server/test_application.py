@@ -161,7 +161,7 @@ def test_an_upload_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def quick(monkeypatch: pytest.MonkeyPatch, recognise: Any, header_seconds: float = 60.0) -> Iterator[int]:
-    """Yield the port of a server, which must end within a second or two of being told to. A short time for the head
+    """Yield the port of a server, which must end within a second or two of its signal. A short time for the head
     closes connections of a busy machine, too: their clients see a reset.
     """
     monkeypatch.setattr(server_module, "HEADER_SECONDS", header_seconds)
