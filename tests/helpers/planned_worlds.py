@@ -9,6 +9,7 @@ import numpy as np
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import SHOWN, Contrast, Outcome, Question
+from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.planned_looks import follow
 from asr_ablations.comparison.questions import against_baseline
 from asr_ablations.comparison.sequential_result import Course
@@ -16,6 +17,7 @@ from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.record import NO_SUMMARY, RunRecord, SetResult, Summary
 from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
 from asr_ablations.statistics.alpha_spending import planned_looks
+from asr_ablations.statistics.power import FixedLength
 from tests.helpers.worlds import World
 
 SET = "test"
@@ -195,21 +197,48 @@ PRIORS = {
 
 def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tuple[Contrast, Contrast]]:
     """Questions of two arms, each answered twice by the same plan (3, 5, 8 seeds, ± 2 points) with fresh seeds on one
-    test set of 40 speakers. The deviations of the arms follow those of the published runs: 3.3 % of the WER, and 6.8
-    degrees of freedom (a scaled inverse χ²).
+    test set of 40 speakers.
     """
     generator = np.random.default_rng(seed)
     pairs = []
     for _ in range(questions):
-        deviations = 0.24 * 0.033 * np.sqrt(6.8 / generator.chisquare(6.8, 2))
-        world = World(
-            seeds=tuple(deviations), effects=(0.0, PRIORS[prior](generator)), speakers=40, words=146, rate=0.24,
-            arm_speaker=0.012, run_speaker=0.012,
-        )  # fmt: skip
-        setting = Setting(world, most=8)
+        setting = Setting(_published_like(prior, generator), most=8)
         test_set, ends = int(generator.integers(2**31)), []
         for _ in range(2):
             arms = invented(setting, generator, test_set)
             ends.append(follow(setting.plan(), arms, setting.questions(), describe=False).contrasts[0])
         pairs.append((ends[0], ends[1]))
     return pairs
+
+
+def repeated_without_plan(
+    prior: str, runs: int, questions: int, seed: int | Sequence[int]
+) -> list[tuple[Outcome, float, bool]]:
+    """The same questions of so many runs of each arm: the first verdict, the chance that was predicted of the same one,
+    and whether it came.
+    """
+    generator = np.random.default_rng(seed)
+    found: list[tuple[Outcome, float, bool]] = []
+    for _ in range(questions):
+        setting = Setting(_published_like(prior, generator), most=runs)
+        test_set, ends = int(generator.integers(2**31)), []
+        for describe in (True, False):
+            baseline, arm = invented(setting, generator, test_set)
+            family = Family(
+                [baseline, arm], baseline, setting.questions(), FixedLength(), margin=setting.margin, describe=describe
+            )
+            ends.append(contrasts(family, [SET], SET, "wer")[0][0])
+        assert ends[0].repeated is not None
+        found.append((ends[0].outcome, ends[0].repeated, ends[0].outcome == ends[1].outcome))
+    return found
+
+
+def _published_like(prior: str, generator: np.random.Generator) -> World:
+    """Two arms whose deviations follow those of the published runs: 3.3 % of the WER, and 6.8 degrees of freedom (a
+    scaled inverse χ²).
+    """
+    deviations = 0.24 * 0.033 * np.sqrt(6.8 / generator.chisquare(6.8, 2))
+    return World(
+        seeds=tuple(deviations), effects=(0.0, PRIORS[prior](generator)), speakers=40, words=146, rate=0.24,
+        arm_speaker=0.012, run_speaker=0.012,
+    )  # fmt: skip

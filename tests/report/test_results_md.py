@@ -70,7 +70,7 @@ def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: P
     assert [line for line in text.splitlines() if line.startswith("## ")][:2] == ["## seeds", "## seeds_decoders"]
     (row,) = (line for line in text.splitlines() if line.startswith("| [seeds_decoders]"))
     assert "decoder=beam_lm against decoder=beam" in row
-    assert "| better |" in row
+    assert "| better (again in 100 %) |" in row
     assert "    python src/compare.py outputs/seeds/*/evaluations" in text
     shutil.rmtree(outputs)
     assert write_results(None, target)[0] == target
@@ -220,9 +220,7 @@ def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path
     (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": after}), encoding="utf-8")
     text = text_of(outputs, target)
     assert "misread" not in text
-    assert (
-        "| worse (asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
-    )
+    assert "; asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
     withdrawn = {**after, "withdrawn": {"01234567": {"gru": "the baseline clips"}}}
     (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": withdrawn}), encoding="utf-8")
     assert "| withdrawn: the baseline clips | 3 | – | – |" in text_of(outputs, target)

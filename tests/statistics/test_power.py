@@ -11,9 +11,11 @@ from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
 from asr_ablations.statistics.power import (
     Anytime,
+    FixedLength,
     found,
     found_in_four_of_five,
     levers,
+    repetition,
     seeds_for,
     speakers_for,
     with_seeds,
@@ -84,6 +86,66 @@ def test_a_difference_found_in_four_of_five_is(runs: int) -> None:
     unit = replace(design(1.0, runs), standard_error=1.0)
     differences = generator.normal(found(unit, 0.05), 1, 100_000)
     assert np.mean(np.abs(differences) / errors > stats.t.ppf(0.975, degrees)) == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("kind", "fewest"), [("shown", 2000), ("neither", 250)])
+def test_a_repetition_is_predicted_where_every_truth_is_as_likely(kind: str, fewest: int) -> None:
+    """True differences over a range that is wide beside the noise, and deviations of a run over a factor of ten."""
+    generator = np.random.default_rng(0)
+    asked = [
+        one
+        for _ in range(3000)
+        if (one := _asked_twice(generator.uniform(-12, 12), 10 ** generator.uniform(-0.5, 0.5), generator))[0] == kind
+    ]
+    assert len(asked) > fewest
+    assert np.mean([chance for _, chance, _ in asked]) == pytest.approx(np.mean([same for *_, same in asked]), abs=0.04)
+
+
+def test_where_all_arms_are_equal_a_shown_difference_comes_again_less_often_than_is_predicted() -> None:
+    """In 2.5 %: 5 % are shown, half of them with the same sign."""
+    generator = np.random.default_rng(0)
+    asked = [one for _ in range(3000) if (one := _asked_twice(0.0, 1.0, generator))[0] == "shown"]
+    assert np.mean([chance for _, chance, _ in asked]) > 0.5
+    assert np.mean([same for *_, same in asked]) < 0.1
+
+
+def _asked_twice(truth: float, deviation: float, generator: np.random.Generator) -> tuple[str, float, bool]:
+    """What a sweep of two arms of five runs shows, the chance that it shows it again, and whether it does."""
+    (first, estimate), (second, _) = (_asked(truth, deviation, 5, 2.0, generator) for _ in range(2))
+    chances = repetition(estimate, 0.05, 2.0, 0.1)
+    assert chances is not None
+    of = {"above": chances.above, "below": chances.below, "equal": chances.equal}
+    kind = "shown" if first in ("above", "below") else first
+    return kind, of.get(first, 1 - sum(of.values())), first == second
+
+
+def _asked(
+    truth: float, deviation: float, runs: int, margin: float, generator: np.random.Generator
+) -> tuple[str, Estimate]:
+    """What a sweep of two arms shows, and its estimate."""
+    variances = deviation**2 * generator.chisquare(runs - 1, 2) / (runs - 1)
+    arms = tuple(RunNoise(runs, runs - 1, float(variance)) for variance in variances)
+    noise = combined(arms, None)
+    value = float(truth + deviation * generator.normal(0, np.sqrt(2 / runs)))
+    estimate = replace(
+        design(1.0, runs), value=value, standard_error=noise.standard_error, degrees=noise.degrees, arms=arms,
+        over_seeds=over_seeds(arms),
+    )  # fmt: skip
+    if FixedLength().p(estimate) <= 0.05:
+        return ("above" if value > 0 else "below"), estimate
+    return ("equal" if abs(value) + FixedLength().half_width(estimate, 0.1) < margin else "neither"), estimate
+
+
+def test_a_repetition_is_not_predicted_of_one_model() -> None:
+    single = replace(design(0.02, 5, (0.01, 10)), arms=(), over_seeds=None, models=1, standard_error=0.01, degrees=9)
+    assert repetition(single, 0.05, 0.02, 0.1) is None
+
+
+def test_endless_effects_come_again_and_no_margin_shows_no_equality() -> None:
+    far = repetition(replace(design(0.02, 5), value=-1.0), 0.05, None, 0.1)
+    assert far is not None
+    assert (far.above, far.equal) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-12))
+    assert far.below == pytest.approx(1, abs=1e-6)
 
 
 def test_speakers_forbid_what_seeds_cannot_buy() -> None:

@@ -116,7 +116,9 @@ class Contrast:
     level. The interval on the scale that decides excludes 0 exactly where a difference is shown.
 
     detectable: the true difference that such runs find in four cases of five, with a 90 % interval of its own; levers:
-    the seeds, or the test speakers, that would find other true differences, once declared.
+    the seeds, or the test speakers, that would find other true differences, once declared. repeated: the chance that as
+    many fresh runs on the same test speakers get the same verdict (statistics.power, repetition); None where the noise
+    of seeds is unknown, and at a planned look.
 
     p_pairs: matched pairs (MAPSSWE) of these trained models, and after Holm's correction over the family; nan where a
     record has no utterances. look: in a sweep with a plan, the look that decided it, or the latest one.
@@ -144,6 +146,7 @@ class Contrast:
     high: float | None = None
     detectable: Range | None = None
     levers: dict[float, Levers] = field(default_factory=dict)
+    repeated: float | None = None
     p_pairs: float = math.nan
     p_pairs_holm: float = math.nan
     family: int = 1
@@ -185,10 +188,12 @@ class Contrast:
 
     @property
     def again(self) -> str | None:
-        """How often the verdict is the same when its plan asks once more; None where that was not measured."""
-        if self.look is None or self.immaterial:
-            return None
-        return AGAIN.get(self.grade or self.outcome)
+        """How often the verdict is the same when the question is asked once more: by a plan as simulated, else as its
+        noise predicts. None where that is not known.
+        """
+        if self.look is None:
+            return None if self.repeated is None else f"{100 * self.repeated:.0f} %"
+        return None if self.immaterial else AGAIN.get(self.grade or self.outcome)
 
     @property
     def immaterial(self) -> bool:

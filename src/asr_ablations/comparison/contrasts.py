@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import ALPHA, NOT_LEARNED, Contrast, Outcome, Question
+from asr_ablations.comparison.contrast import ALPHA, EQUIVALENT, NOT_LEARNED, SHOWN, Contrast, Outcome, Question
 from asr_ablations.comparison.failures import DEFAULT, FailureRule
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.runs.record import ONE_SYSTEM
@@ -15,7 +15,7 @@ from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_ablations.statistics.multiple_testing import holm_decisions
-from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers
+from asr_ablations.statistics.power import Procedure, found_in_four_of_five, levers, repetition
 from asr_ablations.statistics.sample import Sample
 
 TRIMMED_FROM = 5
@@ -237,12 +237,25 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
 
 
 def _described(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> Contrast:
-    """With what such runs would find, and what would find more."""
+    """With what such runs would find, what would find more, and how likely the verdict would come again."""
     return replace(
         contrast,
         detectable=found_in_four_of_five(estimate, level, family.procedure),
         levers={size: levers(size, estimate, level) for size in DIFFERENCES},
+        repeated=_repeated(contrast, estimate, level, family),
     )
+
+
+def _repeated(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> float | None:
+    """The chance of the same verdict from as many fresh runs."""
+    chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
+    if chances is None or contrast.outcome == "not learned":
+        return None
+    if contrast.outcome in SHOWN:
+        return chances.above if estimate.value > 0 else chances.below
+    if contrast.outcome in EQUIVALENT:
+        return chances.equal
+    return 1 - chances.above - chances.below - chances.equal
 
 
 def _outcome(contrast: Contrast, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:

@@ -53,8 +53,9 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
         "with other sweeps. Each sweep allows 5 % of false claims; sweeps that share runs of a baseline err together.",
         scale.EXPLANATION,
-        "*Again*: how often such a plan, asked once more with fresh seeds, gives the same verdict "
-        "([simulated](../docs/statistics.md#how-large-against-what-matters)). Agreement goes by the interval; *not "
+        "*Again*: how often the question, asked once more with fresh seeds, has the same verdict: of plans as "
+        "[simulated](../docs/statistics.md#how-large-against-what-matters), of other sweeps as [the noise predicts]"
+        "(../docs/statistics.md#without-a-plan). Agreement goes by the interval; *not "
         "comparable*: the claim is about other runs than these. *Asked before*: the answer of a first round, whose "
         "runs are lost, by speakers. *With*: keys in which the arms differ, too, beside what their names say. *Open*: "
         "by voices the plan asks for further runs.",

@@ -1,6 +1,7 @@
 """A comparison as sections, in the order of reading."""
 
 import math
+from collections.abc import Sequence
 
 from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import CER_LONGER, Metric, find_metric
@@ -121,6 +122,7 @@ def _differences(comparison: Comparison) -> Section:
         "find in four cases of five, with its 90 % interval. Matched pairs (MAPSSWE): of these models alone.",
         *_described(comparison),
         *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
+        *_repeated(comparison.answer),
     ]
     return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
 
@@ -168,6 +170,13 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
         ]
         parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
     return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
+
+
+def _repeated(answer: Sequence[Verdict]) -> list[str]:
+    """How likely each verdict of a sweep without a plan would come again."""
+    chances = [(verdict.contrast.arm, verdict.contrast.again) for verdict in answer if verdict.contrast.look is None]
+    known = [f"{arm} {chance}" for arm, chance in chances if chance]
+    return [f"The same verdict from as many fresh seeds on this test set: {', '.join(known)}."] if known else []
 
 
 def _p(p: float | None) -> str:

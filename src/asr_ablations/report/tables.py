@@ -65,6 +65,7 @@ def contrast_row(verdict: Verdict) -> Json:
         "paired": None if estimate is None else estimate.paired,
         "trimmed": None if estimate is None else estimate.trimmed,
         "detectable": None if contrast.detectable is None else contrast.detectable.value,
+        "repeated": contrast.repeated,
         "p_pairs": contrast.p_pairs,
         "p_pairs_holm": contrast.p_pairs_holm,
     }

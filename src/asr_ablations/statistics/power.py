@@ -12,6 +12,7 @@ from asr_ablations.statistics.distributions import chi_square_quantile, fewest, 
 from asr_ablations.statistics.estimate import Estimate
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.noise import Part, RunNoise, combined
+from asr_ablations.statistics.sample import Array
 
 
 class Procedure(Protocol):
@@ -114,6 +115,44 @@ def found(estimate: Estimate, level: float, power: float = POWER, procedure: Pro
         return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - power
 
     return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """The chances that a repetition shows a difference above 0, one below 0, and equality within the margin."""
+
+    above: float
+    below: float
+    equal: float
+
+
+def repetition(
+    estimate: Estimate, level: float, margin: float | None, equal_level: float, procedure: Procedure | None = None
+) -> Repetition | None:
+    """What as many fresh runs on the same test speakers would show; None where the noise of seeds is unknown.
+
+    level, equal_level: two-sided, of the test and of the interval that has to lie within ± margin. The true difference
+    is taken to be as likely one value as another, so that what is measured is as likely too large as too small
+    (Goodman 1992): where most true differences are small, a difference that is shown comes again less often.
+    """
+    procedure, seeds = procedure or FixedLength(), estimate.over_seeds
+    if seeds is None or not seeds.variance or not estimate.standard_error:
+        return None
+    # of the true variance over seeds, given the measured one, and of the one that the repetition measures
+    quantiles = chi_square_quantile((np.arange(60) + 0.5) / 60, seeds.degrees) / seeds.degrees
+    true = seeds.variance / quantiles[:, None]
+    of_speakers = max(0.0, estimate.standard_error**2 - seeds.variance)
+    errors = np.sqrt(of_speakers + true * quantiles) / estimate.standard_error
+    deviations = np.sqrt(2 * true)  # the measured difference and the repetition's deviate from the true one
+
+    def beyond(bounds: Array, sign: int) -> float:
+        """The chance that the repetition's difference lies beyond its bound on one side of 0."""
+        return float(np.mean(normal_above((bounds - sign * estimate.value) / deviations)))
+
+    bounds, room = procedure.half_width(estimate, level) * errors, np.zeros_like(errors)
+    if margin is not None:
+        room = np.clip(np.minimum(bounds, margin - procedure.half_width(estimate, equal_level) * errors), 0.0, None)
+    return Repetition(beyond(bounds, 1), beyond(bounds, -1), 1 - beyond(room, 1) - beyond(room, -1))
 
 
 def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:

@@ -38,6 +38,8 @@ DEFINITIONS = {
     "SE seeds": "Standard error of the difference over seeds alone.",
     "SE speakers": "Standard error of the difference over speakers alone, by bootstrap.",
     "detectable": "The true difference that such runs find in four cases of five, with a 90 % interval of its own.",
+    "repeated": "In comparison.json, and below the table: the chance that as many fresh runs on the same test set have "
+    "the same verdict, as the measured noise predicts.",
     "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, by the same "
     "two sources of noise, with as many degrees of freedom as speakers count.",
     "superiority": "In comparison.json: the share of pairs of a run of the arm and one of the baseline in which the "
