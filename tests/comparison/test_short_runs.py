@@ -1,5 +1,7 @@
 """Short runs beside long ones: order, shrinkage, signs, and their intervals."""
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.short_runs import short_runs, transfer
 from asr_ablations.report.short_runs import short_runs_section, write_short_runs
 from asr_ablations.runs.archive import unpack
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.sweep.plan import FEWER_EPOCHS
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.command import REPOSITORY
@@ -67,7 +70,12 @@ def test_two_sweeps_side_by_side(tmp_path: Path) -> None:
     assert section.lines[0] == "2 of 2 differences have the same sign in both."
     markdown, numbers = write_short_runs(both, tmp_path / "written")
     assert "Kendall's τ between the orders of the arms is 1.00" in markdown.read_text()
-    assert '"slope"' in numbers.read_text()
+    assert json.loads(numbers.read_text())["slope"]["value"] == both.transfer.slope.value
+    lone = replace(both, transfer=replace(both.transfer, slope=Range(1.5, math.nan, math.nan)))  # of single runs
+    _, numbers = write_short_runs(lone, tmp_path / "written")
+    assert json.loads(numbers.read_text(), parse_constant=pytest.fail)["slope"] == {
+        "value": 1.5, "low": None, "high": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.short_runs import ShortRuns
+from asr_ablations.report.files import plain
 from asr_ablations.report.formats import body
 from asr_ablations.report.section import Section
 from asr_ablations.report.tables import interval_text
@@ -55,5 +56,6 @@ def write_short_runs(both: ShortRuns, folder: Path) -> list[Path]:
         arm: [{name: getattr(one.contrast, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
         for arm, pair in both.verdicts.items()
     }
-    write_json(paths[1], {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms})
+    content = {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms}
+    write_json(paths[1], plain(content))
     return paths
