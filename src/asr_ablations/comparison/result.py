@@ -27,6 +27,7 @@ from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import TableRow
 from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
+from asr_ablations.comparison.word_frequencies import WordFrequencies, word_frequencies
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import Unfinished
 from asr_ablations.runs.verdict_plan import VerdictPlan
@@ -147,6 +148,10 @@ class Comparison:
     @cached_property
     def gradients(self) -> list[Gradients]:
         return gradients(self.arms)
+
+    @cached_property
+    def word_frequencies(self) -> list[WordFrequencies]:
+        return word_frequencies(self.arms, self.sets)
 
     @cached_property
     def hyperparameters(self) -> list[Hyperparameter]:

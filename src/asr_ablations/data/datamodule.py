@@ -13,7 +13,7 @@ from asr_ablations.data.batch import Augmentation, batch_size
 from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
-from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint
+from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
@@ -138,6 +138,10 @@ class SpeechData(pl.LightningDataModule):
         return {
             "fingerprint": self.fingerprint,
             "sets": {name: describe_set(screened) for name, screened in self.screened.items()},
+            "training_counts": training_counts(
+                self.screened["train"].kept,
+                [screened.kept for name, screened in self.screened.items() if name != "train"],
+            ),
             "alphabet": self.alphabet.characters,
             "separation": self.alphabet.separation,
         }

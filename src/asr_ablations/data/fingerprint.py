@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.data.corpus import Corpus
@@ -56,12 +56,26 @@ class SetDescription(TypedDict):
 
 
 class DataDescription(TypedDict):
-    """The fingerprint of all data of a run, its sets by name, the characters of the alphabet and its separation."""
+    """The fingerprint of all data of a run, its sets by name, how often training has each word of the others, the
+    characters of the alphabet and its separation.
+    """
 
     fingerprint: str
     sets: dict[str, SetDescription]
+    training_counts: dict[str, int]
     alphabet: str
     separation: str
+
+
+def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
+    """How often the training set has each word of the other sets, by word."""
+    asked = {word for other in others for text in other.strings("text") for word in text.split()}
+    counts = dict.fromkeys(sorted(asked), 0)
+    for text in training.strings("text"):
+        for word in text.split():
+            if word in counts:
+                counts[word] += 1
+    return counts
 
 
 def describe_set(screened: "Screened") -> SetDescription:

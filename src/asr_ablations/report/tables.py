@@ -15,6 +15,7 @@ from asr_ablations.comparison.result import Comparison, TimeToAccuracy
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.comparison.training_times import Scaling
 from asr_ablations.comparison.verdict import MOST_LOG
+from asr_ablations.comparison.word_frequencies import BANDS
 from asr_ablations.report.section import Section, mean, number, ratio_text, spread
 from asr_ablations.tools.files import Json
 
@@ -128,6 +129,21 @@ def noise_section(comparison: Comparison) -> Section:
     )
     head = ["arm", "n", f"sd, {WER.difference_unit}", "share (95 %)"]
     return Section("Sources of noise", head, rows, [line] if rows else [])
+
+
+def frequency_section(comparison: Comparison) -> Section:
+    """Words that are wrong by how often training has them, a row for each arm and set (Ambroszczyk2019 §2.2)."""
+    rows = [
+        [row.arm, row.set, *(_share(words, wrong) for words, wrong in zip(row.words, row.wrong, strict=True))]
+        for row in comparison.word_frequencies
+    ]
+    line = "The share of the references' words that is wrong or missing, and of how many; a mean over the runs."
+    head = ["arm", "set", *BANDS]
+    return Section("Wrong words by how often training has them", head, rows, [line] if rows else [])
+
+
+def _share(words: float, wrong: float) -> str:
+    return f"{100 * wrong:.1f} % of {words:,.0f}" if words else "–"
 
 
 def gradient_section(comparison: Comparison) -> Section:

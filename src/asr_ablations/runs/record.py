@@ -198,10 +198,13 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """The content of a run's corpus: data.json."""
+    """The content of a run's corpus: data.json. training_counts: how often the training set has each word of the
+    other sets.
+    """
 
     fingerprint: str | None = None
     sets: dict[str, SetContent] = field(default_factory=dict)
+    training_counts: dict[str, int] | None = None
     alphabet: str | None = None
     separation: str | None = None
 

@@ -1,0 +1,76 @@
+"""Wrong words by how often training has them, counted by hand."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.word_frequencies import word_frequencies
+from asr_ablations.data.fingerprint import training_counts
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.report.sections import sections
+from asr_ablations.runs.record import DataRecord, RunRecord, UtteranceRow
+from tests.helpers.comparison import comparison
+
+COUNTS = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10}
+
+
+def run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> RunRecord:
+    rows: list[UtteranceRow] = [
+        {
+            "set": "test", "id": str(number), "speaker": "s", "reference": reference, "hypothesis": hypothesis,
+            "words": len(reference.split()), "substitutions": 0, "deletions": 0, "insertions": 0,
+        }
+        for number, (reference, hypothesis) in enumerate(texts)
+    ]  # fmt: skip
+    return RunRecord(Path("run"), {"seed": 0}, [], utterances=rows, data=DataRecord(training_counts=counts))
+
+
+def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
+    """An insertion belongs to no word of the reference."""
+    first = run(("zebra yak dog", "zebra jak dog"), ("cow dog", "cow well dog"))
+    second = run(("zebra yak dog", "zebra yak"), ("cow dog", "now dog"))
+    (row,) = word_frequencies([Arm("arm", [first, second])], ["test"])
+    assert row.words == [1, 1, 1, 2]
+    assert row.wrong == [0, 1 / 2, 1 / 2, 1 / 4]
+
+
+def test_bands_without_words_have_no_share() -> None:
+    (row,) = word_frequencies([Arm("arm", [run(("gnu", "gnu"))])], ["test"])
+    assert row.words == [0, 1, 0, 0]
+    assert [math.isnan(share) for share in row.wrong] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [run(("cow dog", "dog"))],  # training has all of them often
+        [run(("yak", ""), counts=None)],
+        [run(("yak", "")), run(("yak", ""), counts=None)],
+        [run(("yak unknown", ""))],  # of another set than those of the run
+        [run()],
+    ],
+)
+def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare(runs: list[RunRecord]) -> None:
+    assert word_frequencies([Arm("arm", runs)], ["test"]) == []
+
+
+def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
+    arms = [Arm("greedy", [run(("zebra yak dog", "zebra jak dog"))]), Arm("words", [run(("zebra yak dog", "yak dog"))])]
+    shown = sections(replace(comparison(tmp_path), arms=arms, sets=["test"], verdicts=[]))
+    (section,) = (one for one in shown if one.heading == "Wrong words by how often training has them")
+    assert section.rows == [
+        ["greedy", "test", "0.0 % of 1", "100.0 % of 1", "–", "0.0 % of 1"],
+        ["words", "test", "100.0 % of 1", "0.0 % of 1", "–", "0.0 % of 1"],
+    ]
+
+
+def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
+    def spoken(*texts: str) -> Utterances:
+        return Utterances.of([Utterance(str(n), "s", Path("a.flac"), 0.0, 1.0, text) for n, text in enumerate(texts)])
+
+    counts = training_counts(spoken("a cow and a dog", "a cow"), [spoken("cow zebra"), spoken("dog cow")])
+    assert counts == {"cow": 2, "dog": 1, "zebra": 0}
+    assert list(counts) == sorted(counts)
