@@ -62,6 +62,7 @@ def until(holds: Callable[[], object], seconds: float = 120) -> None:
 def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm: dict[str, str]) -> None:
     (tmp_path / "corpora").mkdir()
     sweep = Sweep(tmp_path, slurm)
+    sweep.slurm("scontrol", "update", "PartitionName=debug", "State=DOWN")  # else jobs may end unseen
     first = sweep.begin("hydra.launcher.detach=true", "hydra.launcher.minutes=plan")
     printed, _ = first.communicate(timeout=200)
     assert first.returncode == 0, printed
@@ -72,6 +73,7 @@ def test_a_sweep_outlives_its_command_and_a_job_its_limit(tmp_path: Path, slurm:
     limit = re.search(r"time limit of a job: (\d+) minutes", printed)
     assert limit is not None, printed
     assert f"TimeLimit=00:{int(limit[1]):02d}:00 " in sweep.slurm("scontrol", "show", "job", "--oneliner", tasks[1])
+    sweep.slurm("scontrol", "update", "PartitionName=debug", "State=UP")
     until(lambda: set(sweep.queue().values()) == {"RUNNING"})
     sweep.slurm("scontrol", "suspend", shown[1])  # else they may end before another command has begun
 
