@@ -61,6 +61,7 @@ fi
 answer batch_norm_bare 280
 answer l2 320
 train rnn_rates
+answer rnn_equal 640
 train batch_steps
 answer mixed_precision 220 precision=32,bf16 until.margin=0.5 until.paired=true
 answer rnn_type 340
