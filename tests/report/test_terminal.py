@@ -67,6 +67,14 @@ def test_a_contrast_without_noise_has_no_interval() -> None:
     assert interval_text(verdict) == "NA"
 
 
+def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() -> None:
+    """They could show nothing, so that the same answer is no evidence: 100 % would mislead."""
+    runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
+    verdict = compare_runs(records(runs), Options(baseline="0"), "test").verdicts[0]
+    assert verdict.outcome == "no difference shown"
+    assert (interval_text(verdict), verdict.contrast.repeated) == ("no finite interval", None)
+
+
 def test_the_documentation_holds_every_definition() -> None:
     text = " ".join(Path(REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8").split())
     assert [term for term, definition in DEFINITIONS.items() if f"| {term} | {definition} |" not in text] == []

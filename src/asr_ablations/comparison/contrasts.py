@@ -247,7 +247,9 @@ def _described(contrast: Contrast, estimate: Estimate, level: float, family: Fam
 
 
 def _repeated(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> float | None:
-    """The chance of the same verdict from as many fresh runs."""
+    """The chance of the same verdict from as many fresh runs; None where so few could show nothing."""
+    if contrast.low is not None and math.isinf(contrast.low):
+        return None
     chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
     if chances is None or contrast.outcome == "not learned":
         return None

@@ -1,5 +1,6 @@
 """RESULTS.md: every finished sweep, generated from the records of sweeps that are kept beside it."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -110,6 +111,8 @@ def _difference(contrast: Contrast) -> str:
     size = f"{metric.text(contrast.difference, sign=True)} {metric.label}"
     if ends[0] is None or ends[1] is None:
         return size
+    if math.isinf(ends[0]) or math.isinf(ends[1]):
+        return f"{size} (no finite interval)"
     return f"{size} ({metric.text(ends[0], sign=True)} to {metric.text(ends[1], sign=True)})"
 
 

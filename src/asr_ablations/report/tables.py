@@ -81,6 +81,8 @@ def interval_text(verdict: Verdict) -> str:
     metric, contrast = find_metric(verdict.contrast.metric), verdict.contrast
     if contrast.low is None or contrast.high is None:
         return "NA"
+    if math.isinf(contrast.low) or math.isinf(contrast.high):
+        return "no finite interval"
     ends = [metric.text(end, sign=True) for end in (contrast.low, contrast.high)]
     return f"{ends[0]} to {ends[1]}"
 
