@@ -69,7 +69,11 @@ def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(
     measured: Comparison, rate: float, outcome: str
 ) -> None:
     contrast = replace(placed(measured, 10, 30), arm_mean=rate)
+    within = replace(contrast, question=replace(contrast.question, kind="simple effect"))
+    both = replace(contrast, question=replace(contrast.question, kind="main effect"))
     assert agreement(contrast, [Effect("not learned")], measured.arms) == outcome
+    assert agreement(within, [Effect("not learned")], measured.arms) == outcome
+    assert agreement(both, [Effect("not learned")], measured.arms) == "cannot tell"  # a mean of several arms
 
 
 def held(measured: Comparison, **claim: object) -> Agreement:

@@ -244,7 +244,7 @@ def _not_learned(contrast: "Contrast") -> str:
     """Of the arm alone, by the rate above which a model has not learned."""
     from asr_ablations.comparison.contrast import NOT_LEARNED
 
-    if contrast.metric != "wer" or contrast.question.kind != "arm":
+    if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
         return "cannot tell"
     return "agrees" if contrast.arm_mean > NOT_LEARNED else "disagrees"
 
