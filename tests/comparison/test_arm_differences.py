@@ -12,6 +12,7 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.archive import ENDING, unpack
 from asr_ablations.runs.identity import flatten
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.runs.reader import read_config
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
@@ -76,6 +77,13 @@ def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path)
     assert proposal.endswith("its own effect is the difference to gradient=norm (ablation.baseline: gradient=norm)")
 
 
+def test_a_name_that_a_list_gives_says_its_only_key_and_those_that_stand_in_it() -> None:
+    arms = [{"name": "base"}, {"name": "slow", "lr": 1}, {"name": "both", "lr": 1, "width": 2}, {"lr": 2, "width": 2}]
+    configs = {arm.name: {"lr": 0, "width": 0, "arms": arms, "arm": arm.name, **arm.changes} for arm in read_arms(arms)}
+    differences = arm_differences(configs, "base", [], [])
+    assert [difference.unsaid for difference in differences] == [[], ["lr", "width"], []]
+
+
 def test_a_sweep_says_so_before_it_runs() -> None:
     configs = [compose(f"gradient={name}", f"seed={seed}") for name in ("none", "norm", "noise") for seed in (0, 1)]
     for cfg, name in zip(configs, ("none", "none", "norm", "norm", "noise", "noise"), strict=True):
@@ -131,7 +139,7 @@ def test_no_published_row_is_of_an_arm_that_differs_in_a_key_that_the_row_does_n
             hidden = {key for key in keys if key in own and key in base} if len(keys) > 1 else set()
             assert all(key in row for key in hidden), (row, hidden)
             checked += len(hidden)
-    assert checked == 7  # features 3, noise 1, Adam 1, AdamW 2
+    assert checked == 12  # features 3, noise 1, Adam 1, AdamW 2, rates of plain RNNs 5
 
 
 def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

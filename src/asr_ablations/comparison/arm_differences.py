@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from asr_ablations.comparison.confounds import MISSING, derived, leaves, references, value_text, within
 from asr_ablations.runs.identity import Config
-from asr_ablations.runs.listed_arms import LIST, OWN
+from asr_ablations.runs.listed_arms import LIST, OWN, arm_of, read_arms
 from asr_ablations.runs.record import RunRecord
 
 TARGET = "_target_"
@@ -94,7 +94,7 @@ def arm_differences(
             arm=name,
             baseline=baseline,
             keys=keys,
-            unsaid=_unsaid(keys, typed[name]),
+            unsaid=_unsaid(keys, [*factor, *_named(configs[name])]),
             better=[] if len(factor) > 1 else _contained(name, differ),
         )
         for name, keys in differ.items()
@@ -143,6 +143,14 @@ def _is_said(key: str, values: tuple[object, object], typed: Sequence[str], alon
     if key in typed:
         return True
     return within(key, typed) and (alone or MISSING in values or key.rpartition(".")[2].startswith("_"))
+
+
+def _named(config: Config) -> list[str]:
+    """The keys that the name of a list's arm says: its only one, or those that stand in the name."""
+    for arm in read_arms(config.get(LIST)):
+        if arm.name == arm_of(config):
+            return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]
+    return []
 
 
 def _listed(config: Config) -> list[str]:

@@ -77,12 +77,10 @@ def _ratio(logarithm: float) -> float | None:
 
 
 def interval_text(verdict: Verdict) -> str:
-    """The verdict's interval in the unit of its metric; NA without an interval."""
+    """The verdict's interval in the unit of its metric; NA without a finite one."""
     metric, contrast = find_metric(verdict.contrast.metric), verdict.contrast
-    if contrast.low is None or contrast.high is None:
+    if contrast.low is None or contrast.high is None or math.isinf(contrast.low) or math.isinf(contrast.high):
         return "NA"
-    if math.isinf(contrast.low) or math.isinf(contrast.high):
-        return "no finite interval"
     ends = [metric.text(end, sign=True) for end in (contrast.low, contrast.high)]
     return f"{ends[0]} to {ends[1]}"
 

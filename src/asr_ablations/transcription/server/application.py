@@ -257,7 +257,7 @@ def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Confi
         access_log=False,
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=end_seconds,
-        backlog=MOST,
+        backlog=CONNECTIONS,
     )
 
 
