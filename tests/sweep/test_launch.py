@@ -455,7 +455,7 @@ def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
 
 def test_an_arm_that_its_machine_refuses_is_failed_with_what_it_said(tmp_path: Path) -> None:
     """As on a cluster, whose machines the command does not know. The log goes on where an earlier attempt ended."""
-    message = "gpus=1: this machine has 0; expected auto, or 0 to 0"
+    message = "gpus=1: this machine has 0 GPUs; expected auto, or at most 0"
     (tmp_path / "output.log").write_text(f"error: an earlier one\nstarts a\nerror: {message}\n")
     assert finished(tmp_path, 2).reason == message
 

@@ -51,7 +51,11 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("run", type=as_folder, metavar="RUN", help="the folder of a finished run")
     arguments.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="what a new run has otherwise, as for src/train.py; rnn=gru"
+        "overrides",
+        nargs="*",
+        default=[],  # without it argparse calls them required
+        metavar="KEY=VALUE",
+        help="what a new run has otherwise, as for src/train.py; rnn=gru",
     )
     arguments.add_argument(
         "--checkout",

@@ -26,7 +26,13 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("kind", choices=["wandb"], help="write the definition of a W&B sweep")
     arguments.add_argument("file", type=Path, metavar="FILE", help="a sweep file, as sweeps/rnn_type.yaml")
-    arguments.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for every arm, as for src/train.py")
+    arguments.add_argument(
+        "overrides",
+        nargs="*",
+        default=[],  # without it argparse calls them required
+        metavar="KEY=VALUE",
+        help="for every arm, as for src/train.py",
+    )
     arguments.add_argument("--method", choices=METHODS, help="by default grid, or random where a value is an interval")
     arguments.add_argument("--output", type=Path, help="where to write it (by default outputs/<name>.wandb.yaml)")
     arguments.add_argument("--project", help="of W&B (by default the logger's)")

@@ -250,7 +250,7 @@ def device_count(cfg: DictConfig) -> int:
     wanted = min(available, 1) * ranks(cfg) if cfg.gpus == "auto" else cfg.gpus
     if wanted > available:
         request = f"ranks={ranks(cfg)}" if cfg.gpus == "auto" else f"gpus={cfg.gpus}"
-        raise UsageError(f"{request}: this machine has {available}; expected auto, or 0 to {available}")
+        raise UsageError(f"{request}: this machine has {available} GPUs; expected auto, or at most {available}")
     return int(wanted)
 
 
