@@ -48,6 +48,12 @@ def test_two_runs_differ_in_what_their_configs_say(outputs: Path, capsys: pytest
     assert "rnn" in printed
     assert "seed" not in printed.replace(first.name, "").replace(second.name, "").replace("seed-1", "")
     assert "WER % on" in printed
+    other = write_run(outputs, "rnn=lstm", "seed=2")
+    assert show_differences([str(first), str(other)]) == 0
+    printed = capsys.readouterr().out
+    (row,) = [line for line in printed.splitlines() if line.startswith("│ seed")]
+    assert [cell.strip() for cell in row.split("│")][1:4] == ["seed", "1", "2"]
+    assert "1 key differs" in printed
     assert show_differences([str(first), str(first)]) == 0
     assert "their configs are the same" in capsys.readouterr().out
 

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.commands.console import as_folder, exit_code
-from asr_ablations.comparison.confounds import MISSING, leaves, value_text
+from asr_ablations.comparison.confounds import MISSING, value_text
+from asr_ablations.runs.identity import determining, flatten
 from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, frozen_config, is_run, runs_in
 from asr_ablations.runs.reader import (
     UnreadableFileError,
@@ -170,7 +171,7 @@ def _diff(first: Path, second: Path) -> int:
     for folder in (first, second):
         if not is_run(folder):
             raise UsageError(f"{folder}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
-    contents = [leaves(read_config(folder)) for folder in (first, second)]
+    contents = [flatten(determining(read_config(folder))) for folder in (first, second)]
     terminal = console()
     table = Table()
     for column in ("", first.name, second.name):
