@@ -66,6 +66,16 @@ def test_a_class_of_ones_own_is_named_and_its_source_only_where_the_name_is_equa
     assert keys_text({"rnn._source_": ("9" * 64, "a" * 64)}) == "source of rnn 99999999 for aaaaaaaa"
 
 
+def test_a_choice_that_is_null_on_one_side_is_told_by_its_class() -> None:
+    penalty = {
+        "penalty": (MISSING, None),
+        "penalty._target_": ("a.SquaredNorm", MISSING),
+        "penalty.scale": (1, MISSING),
+    }
+    assert keys_text(penalty) == "penalty SquaredNorm for none, penalty.scale 1 for none"
+    assert keys_text({"gradient.limit": (None, 1.0)}) == "gradient.limit null for 1.0"
+
+
 def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path) -> None:
     rates = {"gradient=none": 0.1, "gradient=norm": 0.2, "gradient=noise": 0.3}
     comparison = compare([write_sweep(tmp_path, rates, seeds=2, ablation=GRADIENT)], Options())

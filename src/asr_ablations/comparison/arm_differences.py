@@ -52,11 +52,14 @@ class ArmDifference:
 
 
 def keys_text(keys: Keys) -> str:
-    """The values of the arm for those of its baseline; of a class its name, or its source where the names are equal."""
+    """The values of the arm for those of its baseline; of a class its name, or its source where the names are equal.
+    A choice that is null on one side is told by its class on the other.
+    """
     parts = [
         _key_text(key, *values)
         for key, values in keys.items()
         if not (key.endswith(f".{SOURCE}") and key.removesuffix(SOURCE) + TARGET in keys)
+        and f"{key}.{TARGET}" not in keys
     ]
     return ", ".join(parts) or "nothing"
 
