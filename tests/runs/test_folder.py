@@ -162,6 +162,12 @@ def test_an_arm_of_a_list_is_called_by_its_name_and_the_folder_keeps_what_it_is_
     assert Run(cfg).name == run.name
 
 
+def test_an_arm_whose_name_is_its_changes_is_called_by_them_once(cfg: DictConfig) -> None:
+    with open_dict(cfg):
+        cfg.arm, cfg.overrides = "norm=none, width=64", ["seed=7", "arm='norm=none, width=64'", "norm=none", "width=64"]
+    assert Run(cfg, "", []).name == "norm-none-width-64+seed-7"
+
+
 @pytest.fixture
 def cfg(tmp_path: Path) -> DictConfig:
     made = compose("seed=5", f"outputs={tmp_path}", "sweep=test")

@@ -141,9 +141,12 @@ class Run:
 
 
 def _called(cfg: DictConfig) -> list[str]:
-    """The overrides of a run, that of a list's arm by the arm's name."""
+    """The overrides of a run; of a list's arm its name, and those that the name does not say."""
     arm = cfg.get("arm")
-    return list(cfg.overrides) if arm is None else [str(arm), *cfg.overrides]
+    if arm is None:
+        return list(cfg.overrides)
+    said = str(arm).split(", ")
+    return [str(arm), *(override for override in cfg.overrides if override not in said)]
 
 
 def _named_before(sweep: Path, id_: str) -> Path | None:
