@@ -66,7 +66,7 @@ def test_a_class_of_ones_own_is_named_and_its_source_only_where_the_name_is_equa
     assert keys_text({"rnn._source_": ("9" * 64, "a" * 64)}) == "source of rnn 99999999 for aaaaaaaa"
 
 
-def test_a_choice_that_is_null_on_one_side_is_told_by_its_class() -> None:
+def test_a_choice_that_is_null_on_one_side_is_shown_by_its_class() -> None:
     penalty = {
         "penalty": (MISSING, None),
         "penalty._target_": ("a.SquaredNorm", MISSING),

@@ -53,7 +53,7 @@ class ArmDifference:
 
 def keys_text(keys: Keys) -> str:
     """The values of the arm for those of its baseline; of a class its name, or its source where the names are equal.
-    A choice that is null on one side is told by its class on the other.
+    A choice that is null on one side is shown by its class on the other.
     """
     parts = [
         _key_text(key, *values)

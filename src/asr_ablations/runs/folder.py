@@ -141,12 +141,12 @@ class Run:
 
 
 def _called(cfg: DictConfig) -> list[str]:
-    """The overrides of a run; of a list's arm its name, and those that the name does not say."""
+    """The overrides of a run; of a list's arm its name, and those that the name does not have."""
     arm = cfg.get("arm")
     if arm is None:
         return list(cfg.overrides)
-    said = str(arm).split(", ")
-    return [str(arm), *(override for override in cfg.overrides if override not in said)]
+    choices = str(arm).split(", ")
+    return [str(arm), *(override for override in cfg.overrides if override not in choices)]
 
 
 def _named_before(sweep: Path, id_: str) -> Path | None:
