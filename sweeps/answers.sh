@@ -70,7 +70,7 @@ answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
 answer sortagrad 300
 answer rnn_activation 360
 answer optimizer 380 optimizer=adamw,adam,momentum,sgd
-answer gradient_treatments 400 gradient=none,norm,noise
+answer gradient_treatments 400
 answer features 420 features=logmel40,logmel_mfcc,spectrogram
 answer training_size 440 data.hours=1,2 ablation.baseline=1
 answer pretraining 480
