@@ -16,12 +16,13 @@ from asr_ablations.comparison.confounds import ConfoundedError
 from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import descriptions, one_arm
 from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.loss_ranks import loss_ranks
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import SetNoise, noise_of_runs
+from asr_ablations.report.across_sweeps import loss_ranks_section, seed_noise_section
 from asr_ablations.report.formats import markdown
 from asr_ablations.report.results_md import answers
 from asr_ablations.report.sections import sections
-from asr_ablations.report.seed_noise import seed_noise_section
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
@@ -175,6 +176,36 @@ def test_the_section_of_the_page(tmp_path: Path) -> None:
     assert correlations.splitlines()[-1].startswith(
         f"| AN4, en: test | 1 | {r:+.2f} | {r:+.2f} to {r:+.2f} | {r:+.2f} (rnn"
     )
+
+
+def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
+    def known(sweep: str, choice: str, seeds: int, noise: int) -> list[tuple[float, float]]:
+        folders = [
+            write_run(tmp_path, choice, f"seed={seed}", sweep=sweep, rate=RATES[choice], noise=noise + seed)
+            for seed in range(seeds)
+        ]
+        sets = [read_summary(folder).sets for folder in folders]
+        return [(each["dev"].loss, each["test"].wer) for each in sets]
+
+    assert loss_ranks_section([]) == []
+    lstm, gru = known("rnn_type", "rnn=lstm", 6, 0), known("rnn_type", "rnn=gru", 4, 100)
+    again = known("batch_norm", "norm=batch", 6, 0)  # rnn=lstm by another name
+    assert again == lstm
+    known("batch_norm", "norm=none", 1, 200)
+    comparisons = [compare([tmp_path / sweep], Options()) for sweep in ("rnn_type", "batch_norm")]
+    (found,) = loss_ranks(comparisons)
+    assert (found.runs, len(found.arms), found.of_arms) == (11, 3, None)
+    assert found.of_runs is not None
+    assert found.of_runs.value == pytest.approx(
+        stats.spearmanr(*zip(*[point for arm in found.arms for point in arm.values()], strict=True))[0]
+    )
+    assert {point for arm in found.arms for point in arm.values()} >= {*lstm, *gru}
+    (within,) = found.within_arms  # the other arms have less than five seeds
+    assert within == pytest.approx(stats.spearmanr(*zip(*lstm, strict=True))[0])
+    heading, _, rows = loss_ranks_section(comparisons)
+    assert heading == "## Validation loss against error rate"
+    assert rows.splitlines()[-1].startswith(f"| AN4, en: dev, WER on test | 11 | {found.of_runs.value:+.2f} (")
+    assert rows.endswith(f" | 3 | – | {within:+.2f} (1 arm) |")
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
     times = shown["Until the median of three validations was at a loss"]
     assert times.head[1] == "target, nats"
     assert {row[1] for row in times.rows} == {"1.5"}
-    equal = shown["Validation loss at equal cost"]
+    equal = shown["At equal cost, validation loss"]
     assert {row[2] for row in equal.rows if row[1] == "rnn=lstm"} == {"0.4000 ± 0.0000"}  # 4 nats a unit of WER, 0.1
 
 

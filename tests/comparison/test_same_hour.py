@@ -48,19 +48,22 @@ def test_another_machine_is_another_clock() -> None:
     assert not of_one_hour([Arm("lstm", [run("rnn=lstm", 0, 0)]), Arm("gru", [run("rnn=gru", 0, 1, cores=8)])])
 
 
-def test_the_table_has_no_times_of_different_hours(tmp_path: Path) -> None:
+def test_no_table_holds_times_of_different_hours_against_each_other(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2)
 
-    def training() -> tuple[list[str], list[str]]:
-        (section,) = [one for one in sections(compare([sweep], Options())) if one.heading == "Training"]
-        place = section.head.index("train s")
-        return [row[place] for row in section.rows], section.lines
+    def table(heading: str, column: str) -> tuple[list[str], list[str]]:
+        shown = sections(compare([sweep], Options(targets=[0.5], baseline="lstm")))
+        (section,) = [one for one in shown if one.heading.startswith(heading)]
+        return [row[section.head.index(column)] for row in section.rows], section.lines
 
-    times, lines = training()
-    assert "–" not in times
-    assert lines == []
-    for folder in sweep.glob("*gru*"):
-        edit(folder / "environment.json", r'"started": "[^"]*"', '"started": "2020-01-01T00:00:00+00:00"')
-    times, lines = training()
-    assert times == ["–", "–"]
-    assert lines == [f"train s: {WARNING}."]
+    for together in (True, False):
+        seconds, lines = table("Training", "train s")
+        assert ("–" in seconds, lines) == (not together, [] if together else [f"train s: {WARNING}."])
+        ratios, lines = table("Until the median", "time / rnn=lstm")
+        assert (ratios == ["–", "–"], lines) == (not together, [] if together else [f"time /: {WARNING}."])
+        assert "–" not in table("Until the median", "seconds")[0]
+        budgets, _ = table("At equal cost", "after")
+        assert any(budget.endswith("seconds") for budget in budgets) is together
+        assert any(budget.endswith("steps") for budget in budgets)
+        for folder in sweep.glob("*gru*"):
+            edit(folder / "environment.json", r'"started": "[^"]*"', '"started": "2020-01-01T00:00:00+00:00"')

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.report.across_sweeps import HEADING, LOSS_HEADING
 from asr_ablations.report.results_md import DECODERS, is_open, questions, write_results
-from asr_ablations.report.seed_noise import HEADING
 from asr_ablations.runs.archive import unpack
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.verdict_plan import PlannedArm, arm_content
@@ -19,6 +19,8 @@ from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
 
+TOGETHER = {HEADING, LOSS_HEADING}
+"""Sections about all sweeps."""
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
 
 
@@ -185,7 +187,7 @@ def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Pat
     sweeps = unpack((PUBLISHED / "records").glob("*.tar.xz"), tmp_path)
     names = {name for sweep in sweeps if not is_open(sweep) for name in questions(sweep)}
     assert names
-    assert sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8")).keys() == names | {HEADING}
+    assert sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8")).keys() == names | TOGETHER
 
 
 @pytest.mark.slow
@@ -201,7 +203,7 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
             shutil.copy(asked, tmp_path)
     write_results(None, tmp_path / "RESULTS.md")
     anew, page = ((folder / "RESULTS.md").read_text(encoding="utf-8") for folder in (tmp_path, PUBLISHED))
-    compared = {name: content for name, content in sections(anew).items() if name != HEADING}  # that is about all
+    compared = {name: content for name, content in sections(anew).items() if name not in TOGETHER}
     chosen = [archive.name.removesuffix(".tar.xz") for archive in archives[:FEW]]
     assert compared.keys() == {name for name in published if name.removesuffix(DECODERS) in chosen}
     for name, content in compared.items():

@@ -134,11 +134,16 @@ def noise_of_runs(comparisons: Sequence[tuple[str, Comparison]]) -> list[SetNois
 
 
 def _empty(like: RunRecord, comparison: Comparison) -> SetNoise:
-    data = like.config.get("data", {})
-    corpus = f"{str(data.get('_target_')).rpartition('.')[2]}, {data.get('language')}"
     total = like.value(comparison.set, TOTALS.get(comparison.metric, ""))
     utterances = like.value(comparison.set, "utterances")
-    return SetNoise(corpus, comparison.set, comparison.metric, int(utterances or 0), 1 / total if total else 0.0)
+    grain = 1 / total if total else 0.0
+    return SetNoise(corpus_of(like), comparison.set, comparison.metric, int(utterances or 0), grain)
+
+
+def corpus_of(run: RunRecord) -> str:
+    """The class of a run's corpus, and its language."""
+    data = run.config.get("data", {})
+    return f"{str(data.get('_target_')).rpartition('.')[2]}, {data.get('language')}"
 
 
 def _arms(sweep: str, comparison: Comparison, known: dict[str, NamedArm]) -> list[NamedArm]:

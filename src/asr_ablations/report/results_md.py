@@ -20,13 +20,14 @@ from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.identical_arms import did_nothing
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.same_hour import of_one_hour
 from asr_ablations.comparison.sequential_result import spent
 from asr_ablations.report import scale
+from asr_ablations.report.across_sweeps import loss_ranks_section, seed_noise_section
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.formats import body, preamble, table
 from asr_ablations.report.looks import hours
 from asr_ablations.report.sections import sections
-from asr_ablations.report.seed_noise import seed_noise_section
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, evaluations_in, keep, unpack
 from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, runs_in
@@ -145,6 +146,8 @@ SHOWN = (
     "Error rates", "Training", "The literature", "Warnings", "Not finished",
 )  # fmt: skip
 """Sections of a comparison that the page has, by the beginning of their headings."""
+TIMED = ("Until the median", "At equal cost")
+"""Those it has where targets were declared and the times can be compared."""
 
 
 def write_results(outputs: Path | None, target: Path) -> list[Path]:
@@ -164,7 +167,8 @@ def write_results(outputs: Path | None, target: Path) -> list[Path]:
                 sweeps.append(sweep)
         parts, figures, compared = _compared(sweeps, target)
         trained = [(name, comparison) for name, comparison in compared if not name.endswith(DECODERS)]
-        text = "\n\n".join([HEAD, *answers(compared), *parts, *seed_noise_section(trained)]) + "\n"
+        together = [*seed_noise_section(trained), *loss_ranks_section([comparison for _, comparison in trained])]
+        text = "\n\n".join([HEAD, *answers(compared), *parts, *together]) + "\n"
         text = text.replace(f"{temporary}/", "outputs/")
     target.parent.mkdir(parents=True, exist_ok=True)
     write(target, text)
@@ -244,8 +248,10 @@ def _is_finished(sweep: Path) -> bool:
 
 def _section(comparison: Comparison, sweep: Path) -> list[str]:
     parts = [f"## {comparison.title}", *preamble(comparison), _command(comparison, sweep), _commits(comparison)]
+    declared = any(not time.chosen for time in comparison.times_to_accuracy)
+    shown = (*SHOWN, *TIMED) if declared and of_one_hour(comparison.arms) else SHOWN
     for section in sections(comparison):
-        if section.heading.startswith(SHOWN):
+        if section.heading.startswith(shown):
             parts += [f"**{section.heading}**", *body(section)]
     return parts
 

@@ -12,6 +12,7 @@ from asr_ablations.comparison.derived_tables import (
 )
 from asr_ablations.comparison.metrics import WER, find_metric
 from asr_ablations.comparison.result import Comparison, TimeToAccuracy
+from asr_ablations.comparison.same_hour import WARNING, of_one_hour
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.comparison.training_times import Scaling
 from asr_ablations.comparison.verdict import MOST_LOG
@@ -230,6 +231,7 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
     """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
     metric = find_metric(comparison.metric)
     cost = any(time.cost is not None for time in comparison.times_to_accuracy)
+    timed = of_one_hour(comparison.arms)
     target_head = f"target, {metric.unit}"
     head = ["arm", target_head, "reached", "seconds", f"time / {comparison.baseline}", "steps", "audio h", "epochs"]
     groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
@@ -243,7 +245,7 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
             f"{metric.scale * target:.3g}",
             f"{sum(time.steps is not None for time in times)} of {len(times)}",
             mean([time.seconds for time in times], 1),
-            ratio_text(ratio),
+            ratio_text(ratio) if timed else "–",
             mean([time.steps for time in times], 1),
             mean([time.audio_hours for time in times], 3),
             mean([time.epochs for time in times], 1),
@@ -251,20 +253,24 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
         ])  # fmt: skip
     heading = f"Until the median of three validations was at a {metric.label}"
     lines = [CHOSEN] if any(time.chosen for time in comparison.times_to_accuracy) else []
+    lines += [] if timed or not rows else [f"time /: {WARNING}."]
     return Section(heading, [*head, *(["cost"] if cost else [])], rows, lines)
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
-    """The metric at validation, at the largest budget that every run has spent."""
+    """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
     metric = find_metric(comparison.metric)
     units = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
+    timed = of_one_hour(comparison.arms)
     rows = []
     for row in comparison.equal_cost:
+        if row["axis"] == "seconds" and not timed:
+            continue
         places, unit = units[row["axis"]]
         rows.append([
             f"{row['budget']:,.{places}f} {unit}", row["arm"], metric.spread(row["mean"], row["deviation"])
         ])  # fmt: skip
-    return Section(f"Validation {metric.label} at equal cost", ["after", "arm", metric.heading], rows)
+    return Section(f"At equal cost, validation {metric.label}", ["after", "arm", metric.heading], rows)
 
 
 def epochs_section(comparison: Comparison) -> Section:

@@ -1,18 +1,22 @@
-"""The noise of seeds over many sweeps, as a section of RESULTS.md."""
+"""What many sweeps tell together, as sections of RESULTS.md: the noise of seeds, and whether the loss ranks runs."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from asr_ablations.comparison.loss_ranks import LossRanks, loss_ranks
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import COMMON, SetNoise, noise_of_runs
 from asr_ablations.report.formats import table
+from asr_ablations.statistics.sample import Correlation
 
 HEADING = "Noise of seeds"
+LOSS_HEADING = "Validation loss against error rate"
 FEWEST = 3
 """Seeds of an arm whose own deviation is shown."""
 DEVIATIONS = ("corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest")
+RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
 CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
 
 
@@ -61,3 +65,34 @@ def _correlations(noise: SetNoise) -> list[str]:
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
     ends = [f"{r:+.2f} ({name})" for r, name in (pairs[0], pairs[-1])]
     return [f"{noise.corpus}: {noise.set}", str(len(pairs)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
+
+
+def loss_ranks_section(comparisons: Sequence[Comparison]) -> list[str]:
+    """Paragraphs of Markdown, as of `seed_noise_section`; empty where too few runs have a loss."""
+    found = loss_ranks(comparisons)
+    if not found:
+        return []
+    return [
+        f"## {LOSS_HEADING}",
+        "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, both "
+        "of the last weights, over all sweeps above: of the runs, of the means of arms, and within an arm, where "
+        f"chance alone is ranked: the median over the arms of {COMMON} seeds and more. In brackets: 95 %, as if the "
+        "runs or arms were independent.",
+        table(RANKS, [_ranks(ranks) for ranks in found]),
+    ]
+
+
+def _ranks(ranks: LossRanks) -> list[str]:
+    within = ranks.within_arms
+    return [
+        f"{ranks.corpus}: {ranks.validation}, {find_metric(ranks.metric).label} on {ranks.test}",
+        str(ranks.runs),
+        _correlation(ranks.of_runs),
+        str(len(ranks.arms)),
+        _correlation(ranks.of_arms),
+        f"{np.median(within):+.2f} ({len(within)} arm{'s' if len(within) > 1 else ''})" if within else "–",
+    ]
+
+
+def _correlation(rho: Correlation | None) -> str:
+    return "–" if rho is None else f"{rho.value:+.2f} ({rho.low:+.2f} to {rho.high:+.2f})"
