@@ -17,8 +17,10 @@ from torch.nn.functional import cross_entropy
 from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.toolkit.averaged import Ranks, ways_to_average, with_averaging
 from asr_benchmarks.toolkit.loops import Minimal, PlainLoop, ProjectLoop
+from asr_benchmarks.toolkit.measure import runnable
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings, frame_error_rate, generate
-from asr_benchmarks.toolkit.returnn import LOG, Returnn
+from asr_benchmarks.toolkit.returnn import Returnn
+from asr_benchmarks.toolkit.returnn_tensorflow import ReturnnTensorflow
 from asr_benchmarks.worker import Worker
 from tests.helpers.support import compose
 
@@ -107,18 +109,43 @@ def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_p
             assert trained["steps"] == 1
             assert trained["loss"] == pytest.approx(expected["loss"], abs=1e-4)
         assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
-        log = (tmp_path / LOG).read_text()
+        log = (tmp_path / "returnn.log").read_text()
     assert re.findall(r"Epoch (\d): Trained (\d) steps", log) == [("1", "1"), ("2", "1"), ("3", "1")]
 
 
-def test_returnn_learns_in_batches(folder: str) -> None:
-    with running(partial(Returnn, loader_processes=0), folder, SETTINGS, "") as worker:
+def test_returnns_tensorflow_engine_has_the_losses_of_a_network_with_one_bias(tmp_path: Path) -> None:
+    """Its cells have one bias where PyTorch's have two: with the second held still both take the same steps."""
+    whole = replace(SETTINGS, batch=28)
+    generate(tmp_path, whole, **DATA)
+    plain = PlainLoop(str(tmp_path), whole, "")
+    for name, parameter in plain.network.named_parameters():
+        parameter.requires_grad = "bias_hh" not in name
+    with running(ReturnnTensorflow, str(tmp_path), whole, "") as worker:
+        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
+        for _ in range(EPOCHS):
+            expected, trained = plain.epoch(), worker.call("epoch")
+            assert (trained["frames"], trained["steps"]) == (expected["frames"], 1) == (280, 1)
+            assert trained["loss"] == pytest.approx(expected["loss"], abs=1e-4)
+        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)
+        assert "over tensorflow 2" in worker.call("about")["version"]
+
+
+@pytest.mark.parametrize("engine", [partial(Returnn, loader_processes=0), ReturnnTensorflow])
+def test_returnn_learns_in_batches(engine: Callable[..., Engine], folder: str) -> None:
+    with running(engine, folder, SETTINGS, "") as worker:
         epochs = [worker.call("epoch") for _ in range(30)]
         assert {epoch["frames"] for epoch in epochs} == {280}
         assert {epoch["steps"] for epoch in epochs} == {7}
         assert epochs[-1]["loss"] < 0.8 * epochs[0]["loss"]
         assert worker.call("error_rate") < 60
         assert worker.call("about")["version"].startswith("returnn ")
+
+
+def test_an_engine_of_another_device_is_left_out_with_a_line() -> None:
+    engines = {"tensorflow": partial(ReturnnTensorflow), "plain": partial(PlainLoop)}
+    assert runnable(engines, "cpu") == (engines, [])
+    left, (line,) = runnable(engines, "cuda")
+    assert (list(left), line) == (["plain"], "tensorflow left out: its packages are TensorFlow's for a CPU")
 
 
 def test_the_error_rate_counts_held_out_frames(folder: str) -> None:

@@ -48,7 +48,7 @@ def toolkit_speed(
     check_counts(worker_threads=worker_threads)
     _check(noise, held_out, workers, every, shared)
     settings = Settings(**shared, seed=cfg.seed, device="cuda" if device_count(cfg) else "cpu")
-    installed, absent_notes = _installed(engines)
+    installed, absent_notes = runnable(engines, settings.device)
     counts, worker_notes = _possible(workers, settings.device)
     notes = [
         *absent_notes,
@@ -96,15 +96,18 @@ def _check(
         raise choices("benchmark.every", every, "a list of whole numbers, 1 or more, null for once per epoch")
 
 
-def _installed(engines: Mapping[str, partial[Engine]]) -> tuple[dict[str, partial[Engine]], list[str]]:
-    """The engines whose packages are installed, and a note for each other."""
+def runnable(engines: Mapping[str, partial[Engine]], device: str) -> tuple[dict[str, partial[Engine]], list[str]]:
+    """The engines that this device and these packages can run, and a note for each other."""
+    elsewhere = [name for name, engine in engines.items() if device not in getattr(engine.func, "devices", (device,))]
     absent = {name: missing(getattr(engine.func, "requires", ())) for name, engine in engines.items()}
-    notes = [
+    notes = [f"{name} left out: its packages are TensorFlow's for a CPU" for name in elsewhere]
+    notes += [
         f"{name} left out, without {', '.join(packages)}: pip install '.[benchmarks]'"
         for name, packages in absent.items()
-        if packages
+        if packages and name not in elsewhere
     ]
-    return {name: engine for name, engine in engines.items() if not absent[name]}, notes
+    left = {name: engine for name, engine in engines.items() if name not in elsewhere and not absent[name]}
+    return left, notes
 
 
 def _possible(workers: list[int], device: str) -> tuple[list[int], list[str]]:

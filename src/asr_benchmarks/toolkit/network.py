@@ -164,7 +164,7 @@ class About(TypedDict):
 class Engine(Protocol):
     """Trains the network of Settings on the Frames of a folder. It is called with the folder, the Settings, and the
     config of the run as YAML; every engine has the same first weights. A class attribute `requires` names the packages
-    that it needs beyond this project's.
+    that it needs beyond this project's, `devices` those that it runs on, if not all.
     """
 
     def epoch(self) -> Epoch:

@@ -1,7 +1,9 @@
 """RETURNN's own PyTorch engine from the package `returnn`: its data sets, chunking, batching, updater and loop."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +11,18 @@ import numpy as np
 from torch.nn.functional import cross_entropy
 
 from asr_ablations.tools.machine import device_clock
-from asr_benchmarks.toolkit.network import About, CountedEpoch, Frames, Network, Settings
+from asr_benchmarks.toolkit.network import (
+    About,
+    CountedEpoch,
+    Frames,
+    Network,
+    Settings,
+    device_memory,
+    frame_error_rate,
+)
 
 if TYPE_CHECKING:
     from returnn.tensor import TensorDict
-
-    pass
 
 
 class CountingNetwork(Network):
@@ -47,55 +55,79 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
     rf.get_run_ctx().mark_as_loss(loss, "ce", dims=list(classes.dims), use_normalized_loss=True)
 
 
-LOG = "returnn.log"
-"""RETURNN's output, in the folder of the data."""
+class ReturnnEngine:
+    """What RETURNN's engines share: the data, the loop over epochs that RETURNN has, and its log."""
 
+    requires: tuple[str, ...] = ("returnn", "tree", "h5py")  # returnn imports the latter two without requiring them
 
-class Returnn:
-    """An engine. loader_processes: those of RETURNN's data loader; 0 reads in the training process, as the other
-    engines do.
-    """
-
-    requires = ("returnn", "tree", "h5py")  # returnn imports the latter two without requiring them
-
-    def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
+    def __init__(self, folder: str, settings: Settings) -> None:
         from returnn import __main__ as program
 
         self.frames, self.settings = Frames(Path(folder), settings), settings
         data = Path(folder) / "train.hdf"
         if not data.exists():
             write_hdf(self.frames, data)
-        # it warns of a missing GPU where none is wanted
-        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-        self.log = (Path(folder) / LOG).open("w", buffering=1)
+        self.log = (Path(folder) / f"{type(self).__name__.lower()}.log").open("w", buffering=1)
         with redirect_stdout(self.log):
-            program.init(config_updates=options(settings, data, loader_processes))
+            program.init(config_updates={**_options(settings, data), **self.options()})
             self.engine = program.engine
             self.engine.init_train_from_config(program.config, program.train_data)
         self.epochs = 0
 
+    def options(self) -> dict[str, object]:
+        """What RETURNN's config holds for this engine alone."""
+        raise NotImplementedError
+
+    def train(self, number: int) -> None:
+        """Train one epoch, as RETURNN's own loop over epochs does."""
+        self.engine.set_epoch(number)
+        self.engine.init_train_epoch()
+        self.engine.train_epoch()
+
+    def trained(self, error: Mapping[str, float]) -> tuple[int, float]:
+        """The frames of the epoch that was trained, and the mean loss among RETURNN's figures for it."""
+        raise NotImplementedError
+
     def epoch(self) -> CountedEpoch:
         """Train one epoch; frames, loss and steps are those that RETURNN counted."""
         self.epochs += 1
-        number = self.epochs
         started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
-            self.engine.set_epoch(number)
-            self.engine.init_train_epoch()
-            self.engine.train_epoch()
+            self.train(self.epochs)
         seconds = device_clock(self.settings.device) - started
-        record = self.engine.learning_rate_control.epoch_data[number]
+        record = self.engine.learning_rate_control.epoch_data[self.epochs]
+        frames, loss = self.trained(record.error)
+        return {"seconds": seconds, "frames": frames, "loss": loss, "steps": record.meta["epoch_num_train_steps"]}
+
+
+class Returnn(ReturnnEngine):
+    """An engine. loader_processes: those of RETURNN's data loader; 0 reads in the training process, as the other
+    engines do.
+    """
+
+    def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
+        # it warns of a missing GPU where none is wanted
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+        self.loader_processes = loader_processes
+        super().__init__(folder, settings)
+
+    def options(self) -> dict[str, object]:
+        """PyTorch's network and step."""
         return {
-            "seconds": seconds,
-            "frames": self._network.take_frames(),
-            "loss": float(record.error["train_loss_ce"]),
-            "steps": record.meta["epoch_num_train_steps"],
+            "backend": "torch",
+            "torch_dataloader_opts": {"num_workers": self.loader_processes},
+            "settings": self.settings,
+            "get_model": get_model,
+            "train_step": train_step,
+            "optimizer": {"class": "SGD", "momentum": self.settings.momentum},
         }
+
+    def trained(self, error: Mapping[str, float]) -> tuple[int, float]:
+        """The frames that the network counted."""
+        return self._network.take_frames(), float(error["train_loss_ce"])
 
     def error_rate(self) -> float:
         """Frame error rate on the held-out frames, in %."""
-        from asr_benchmarks.toolkit.network import frame_error_rate
-
         return frame_error_rate(self._network.eval(), self.frames)
 
     @property
@@ -105,19 +137,12 @@ class Returnn:
 
     def about(self) -> About:
         """RETURNN's version, and the memory."""
-        from importlib.metadata import version
-
-        from asr_benchmarks.toolkit.network import device_memory
-
         return {"version": f"returnn {version('returnn')}", "memory": device_memory(self.settings.device)}
 
 
-def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, object]:
-    """RETURNN's config for the settings. data: the file of write_hdf."""
-    pass
-
+def _options(settings: Settings, data: Path) -> dict[str, object]:
+    """What all of RETURNN's engines have in their config. data: the file of write_hdf."""
     return {
-        "backend": "torch",
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
@@ -130,11 +155,6 @@ def options(settings: Settings, data: Path, loader_processes: int) -> dict[str, 
         "chunking": f"{settings.chunk}:{settings.chunk}",
         "batch_size": settings.batch * settings.chunk,
         "max_seqs": settings.batch,
-        "torch_dataloader_opts": {"num_workers": loader_processes},
-        "settings": settings,
-        "get_model": get_model,
-        "train_step": train_step,
-        "optimizer": {"class": "SGD", "momentum": settings.momentum},
         "learning_rate": settings.lr,
         "random_seed": settings.seed,
         "num_epochs": 1,  # never used: epochs are started one by one
