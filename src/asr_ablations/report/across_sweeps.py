@@ -87,12 +87,12 @@ def _ranks(ranks: LossRanks) -> list[str]:
     return [
         f"{ranks.corpus}: {ranks.validation}, {find_metric(ranks.metric).label} on {ranks.test}",
         str(ranks.runs),
-        _correlation(ranks.of_runs),
+        _with_interval(ranks.of_runs),
         str(len(ranks.arms)),
-        _correlation(ranks.of_arms),
+        _with_interval(ranks.of_arms),
         f"{np.median(within):+.2f} ({len(within)} arm{'s' if len(within) > 1 else ''})" if within else "–",
     ]
 
 
-def _correlation(rho: Correlation | None) -> str:
+def _with_interval(rho: Correlation | None) -> str:
     return "–" if rho is None else f"{rho.value:+.2f} ({rho.low:+.2f} to {rho.high:+.2f})"
