@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_an_arm_that_never_started_has_its_frozen_config(tmp_path: Path) -> None
     assert missing.state == "missing"
     assert missing.config is not None
     assert (missing.config["seed"], missing.overrides) == (9, ["data=an4", "data.root=/somewhere", "seed=0"])
+
+
+def test_an_arm_that_a_later_launch_calls_otherwise_is_one_arm(tmp_path: Path) -> None:
+    """With more that varies an arm has a longer name, and the frozen config of the first launch stays."""
+    ran = write_run(tmp_path, "seed=0")
+    arms = ran.parent / "arms"
+    arms.mkdir()
+    for name in (f"default-{ran.name.rpartition('-')[2]}", ran.name, "gru-0123abcd", "gru+seed-1-0123abcd"):
+        shutil.copy(ran / "config.yaml", arms / f"{name}.yaml")
+    found = load([ran.parent])
+    assert [run.folder for run in found.runs] == [ran]
+    assert [(run.folder.name, run.state) for run in found.unfinished] == [("gru-0123abcd", "missing")]
 
 
 def test_an_interrupted_run_is_no_failure(tmp_path: Path) -> None:

@@ -240,10 +240,16 @@ def _run_folders(folder: Path) -> list[Path]:
         return [folder]
     begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # whose status was lost, too
     children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
-    frozen = {folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")}  # arms that never started, too
-    if not children | frozen:
+    frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # arms that never started, too
+    if not children and not frozen:
         raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its {layout.STATUS}")
-    return sorted(children | frozen)
+    # a later launch with more that varies calls the same arm otherwise
+    known = {_id(path): path for path in [*sorted(frozen), *children]}
+    return sorted({*children, *known.values()})
+
+
+def _id(folder: Path) -> str:
+    return folder.name.rpartition("-")[2]
 
 
 def _started(run: RunRecord) -> tuple[str, str]:
