@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.contrast import Contrast, Question
+from asr_ablations.comparison.contrast import Contrast, Question, Verdict
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.evidence import Evidence, shared_baseline
 from asr_ablations.comparison.failures import FailureRule, missed
@@ -188,6 +188,26 @@ def test_a_fold_without_a_partner_is_left_out_and_said() -> None:
     assert found.contrast.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
     assert "5 models in pairs, each with speakers of its own" in found.sentence
     assert any("seed 5 of rnn=lstm has no partner: compared on the 5 of" in line for line in comparison.warnings)
+
+
+def test_a_fold_of_hard_speakers_is_no_failure() -> None:
+    """Both arms have twice the errors on the last fold; with the same speakers for every seed the run has failed."""
+
+    def found(folds: bool) -> Verdict:
+        groups = [
+            [
+                record(name, seed, rate + more, speakers=f"f{seed if folds else 0}-")
+                for seed, rate in enumerate([0.2, 0.21, 0.19, 0.22, 0.42])
+            ]
+            for name, more in (("rnn=lstm", 0.0), ("rnn=gru", 0.02))
+        ]
+        (verdict,) = compared(*groups).verdicts
+        return verdict
+
+    assert found(folds=False).contrast.failed == {"rnn=lstm": 1, "rnn=gru": 1}
+    assert "ended above" in found(folds=False).sentence
+    assert found(folds=True).contrast.failed == {"rnn=lstm": 0, "rnn=gru": 0}
+    assert "ended above" not in found(folds=True).sentence
 
 
 def test_sweeps_that_share_a_baseline_are_named(tmp_path: Path) -> None:

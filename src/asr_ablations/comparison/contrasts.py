@@ -8,7 +8,7 @@ import numpy as np
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA, EQUIVALENT, NOT_LEARNED, SHOWN, Contrast, Outcome, Question
-from asr_ablations.comparison.failures import DEFAULT, FailureRule
+from asr_ablations.comparison.failures import DEFAULT, DIVERGED, FailureRule
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.runs.record import ONE_SYSTEM
 from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
@@ -87,7 +87,9 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
     terms = _terms(question, samples)
     arms = [arm for arm in family.arms if arm.name in terms]
-    failed = {arm.name: len(family.rule.failed(arm, name, metric)) for arm in arms}
+    # where each seed has test speakers of its own, a high rate is theirs
+    rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
+    failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _paired(question, samples, terms)
     trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
     estimates = {scale: _estimate(question, terms, samples, scale, paired, trimmed) for scale in SCALES}
@@ -115,7 +117,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         margin=family.margin,
         superiority=_superiority(question, terms),
         alone=all(samples.models.get(arm) == [ONE_SYSTEM] for arm in terms),
-        rule=family.rule,
+        rule=rule,
         p_pairs=pairs,
         p_pairs_holm=pairs,
     )

@@ -28,7 +28,7 @@ class FailureRule:
         if value is None:
             return cls()
         if value == "diverged":
-            return cls("diverged", 0.0)
+            return DIVERGED
         if isinstance(value, Mapping) and len(value) == 1:
             (kind, above), *_ = value.items()
             if isinstance(above, (int, float)) and not isinstance(above, bool):
@@ -60,7 +60,7 @@ class FailureRule:
         return f"diverged or ended above {self.above:g} times the median of its arm"
 
 
-DEFAULT = FailureRule()
+DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
 
 
 def missed(runs: int, rate: float = 0.1) -> float:
