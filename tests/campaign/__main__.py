@@ -25,7 +25,6 @@ FOLDER = REPOSITORY / "outputs" / "campaigns"
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0 if all passed, 1 if something failed, 2 for a mistake of the user's, 130 for Ctrl-C."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as of `timeout`: what there is is reported
     return exit_code(lambda: _run(options))
 
 
@@ -71,4 +70,5 @@ def _hours(text: str) -> float:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as of `timeout`: what there is is reported
     sys.exit(main())
