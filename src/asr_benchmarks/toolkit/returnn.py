@@ -1,6 +1,7 @@
 """RETURNN's own PyTorch engine from the package `returnn`: its data sets, chunking, batching, updater and loop."""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib.metadata import version
@@ -55,7 +56,7 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
     rf.get_run_ctx().mark_as_loss(loss, "ce", dims=list(classes.dims), use_normalized_loss=True)
 
 
-class ReturnnEngine:
+class ReturnnEngine(ABC):
     """What RETURNN's engines share: the data, the loop over epochs that RETURNN has, and its log."""
 
     requires: tuple[str, ...] = ("returnn", "tree", "h5py")  # returnn imports the latter two without requiring them
@@ -74,9 +75,9 @@ class ReturnnEngine:
             self.engine.init_train_from_config(program.config, program.train_data)
         self.epochs = 0
 
+    @abstractmethod
     def options(self) -> dict[str, object]:
         """What RETURNN's config holds for this engine alone."""
-        raise NotImplementedError
 
     def train(self, number: int) -> None:
         """Train one epoch, as RETURNN's own loop over epochs does."""
@@ -84,9 +85,9 @@ class ReturnnEngine:
         self.engine.init_train_epoch()
         self.engine.train_epoch()
 
+    @abstractmethod
     def trained(self, error: Mapping[str, float]) -> tuple[int, float]:
         """The frames of the epoch that was trained, and the mean loss among RETURNN's figures for it."""
-        raise NotImplementedError
 
     def epoch(self) -> CountedEpoch:
         """Train one epoch; frames, loss and steps are those that RETURNN counted."""
