@@ -1,4 +1,4 @@
-"""What many sweeps tell together, as sections of RESULTS.md: the noise of seeds, and whether the loss ranks runs."""
+"""Sections of RESULTS.md about all sweeps together: the noise of seeds, and whether the loss ranks runs."""
 
 from collections.abc import Sequence
 

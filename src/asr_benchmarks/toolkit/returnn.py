@@ -1,4 +1,4 @@
-"""RETURNN's own PyTorch engine from the package `returnn`: its data sets, chunking, batching, updater and loop."""
+"""What RETURNN's engines share (its data sets, chunking, batching and loop), and its PyTorch engine."""
 
 import logging
 from abc import ABC, abstractmethod
