@@ -1,4 +1,4 @@
-"""What RETURNN's engines share (its data sets, chunking, batching and loop), and its PyTorch engine."""
+"""RETURNN's own PyTorch engine, and what its engines share: data sets, chunking, batching and loop."""
 
 import logging
 from abc import ABC, abstractmethod
