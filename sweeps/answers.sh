@@ -59,6 +59,7 @@ if [ -n "${SPEECHOCEAN762:-}" ]; then
 	train accented_speech "data.root=$SPEECHOCEAN762" ${held_out[@]+"${held_out[@]}"}
 fi
 answer batch_norm_bare 280
+answer batch_norm 660 norm=none,batch_convolutions,batch
 answer l2 320
 train rnn_rates
 answer rnn_equal 640
