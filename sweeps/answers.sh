@@ -70,7 +70,8 @@ answer dropout 240 dropout=0,0.1 max_epochs=14
 answer initialisation 260 init=default,xavier,orthogonal max_epochs=14
 answer sortagrad 300
 answer rnn_activation 360
-answer optimizer 380 optimizer=adamw,adam,momentum,sgd
+train optimizer_rates
+answer optimizer 380
 answer gradient_treatments 400
 answer features 420 features=logmel40,logmel_mfcc,spectrogram
 answer training_size 440 data.hours=1,2 ablation.baseline=1
