@@ -169,7 +169,7 @@ def test_the_section_of_the_page(tmp_path: Path) -> None:
     least, greatest = sorted(arm.deviation for arm in found.arms)
     row = deviations.splitlines()[-1]
     assert row.startswith(
-        f"| AN4, en: test | 72 | 10 | 2 | 8 | {100 * found.deviation:.2f} WER | {100 * least:.2f} (rnn_type: "
+        f"| AN4, en: test, 12 speakers | 72 | 10 | 2 | 8 | {100 * found.deviation:.2f} WER | {100 * least:.2f} (rnn_type: "
     )
     assert f" | {100 * greatest:.2f} (rnn_type: " in row
     (r,) = found.correlations.values()
@@ -204,7 +204,7 @@ def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
     assert within == pytest.approx(stats.spearmanr(*zip(*lstm, strict=True))[0])
     heading, _, rows = loss_ranks_section(comparisons)
     assert heading == "## Validation loss against error rate"
-    assert rows.splitlines()[-1].startswith(f"| AN4, en: dev, WER on test | 11 | {found.of_runs.value:+.2f} (")
+    assert rows.splitlines()[-1].startswith(f"| AN4, en: dev, WER on test, 12 speakers | 11 | {found.of_runs.value:+.2f} (")
     assert rows.endswith(f" | 3 | – | {within:+.2f} (1 arm) |")
 
 

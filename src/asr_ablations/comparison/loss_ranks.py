@@ -9,7 +9,7 @@ import numpy as np
 
 from asr_ablations.comparison.metrics import LOSS, validation_set
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.seed_variance import COMMON, corpus_of
+from asr_ablations.comparison.seed_variance import COMMON, corpus_of, drawn_of
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.seed_noise import content_but_seed
 from asr_ablations.statistics.sample import Correlation, spearman
@@ -22,14 +22,15 @@ Points = dict[int, tuple[float, float]]
 
 @dataclass
 class LossRanks:
-    """The runs that were validated and tested on the same data, with one loss. arms: each training once, whichever
-    sweeps share its runs.
+    """The runs that were validated and tested on the same data, with one loss. drawn: as `drawn_of` has it. arms: each
+    training once, whichever sweeps share its runs.
     """
 
     corpus: str
     validation: str
     test: str
     metric: str
+    drawn: str
     arms: list[Points] = field(default_factory=list)
 
     @property
@@ -67,7 +68,8 @@ def loss_ranks(comparisons: Sequence[Comparison]) -> list[LossRanks]:
                     continue
                 loss = json.dumps(run.config.get("loss"), sort_keys=True)
                 key = (run.data.hash(validation), run.data.hash(comparison.set), comparison.metric, loss)
-                found.setdefault(key, LossRanks(corpus_of(run), validation, comparison.set, comparison.metric))
+                new = LossRanks(corpus_of(run), validation, comparison.set, comparison.metric, drawn_of(comparison))
+                found.setdefault(key, new)
                 content = content_but_seed(run.config, run.data, run.environment)
                 known.setdefault(key, {}).setdefault(content, {})[run.seed] = point
     for of_sets, ranks in found.items():

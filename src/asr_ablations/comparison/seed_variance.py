@@ -79,14 +79,16 @@ class NamedArm:
 class SetNoise:
     """The noise of seeds on one test set.
 
-    corpus: its class and language; set, metric: of the verdicts; utterances: of the set; grain: a single error, the
-    step in which the metric changes, 0 where it is no rate. arms: those with two seeds and more, each once, whichever
-    sweeps share its runs; correlations: over equal seeds, of two arms of a sweep, by their names.
+    corpus: its class and language; set, metric: of the verdicts; drawn: as `drawn_of` has it; utterances: of the set;
+    grain: a single error, the step in which the metric changes, 0 where it is no rate. arms: those with two seeds and
+    more, each once, whichever sweeps share its runs; correlations: over equal seeds, of two arms of a sweep, by their
+    names.
     """
 
     corpus: str
     set: str
     metric: str
+    drawn: str
     utterances: int
     grain: float
     arms: list[NamedArm] = field(default_factory=list)
@@ -137,13 +139,21 @@ def _empty(like: RunRecord, comparison: Comparison) -> SetNoise:
     total = like.value(comparison.set, TOTALS.get(comparison.metric, ""))
     utterances = like.value(comparison.set, "utterances")
     grain = 1 / total if total else 0.0
-    return SetNoise(corpus_of(like), comparison.set, comparison.metric, int(utterances or 0), grain)
+    return SetNoise(
+        corpus_of(like), comparison.set, comparison.metric, drawn_of(comparison), int(utterances or 0), grain
+    )
 
 
 def corpus_of(run: RunRecord) -> str:
     """The class of a run's corpus, and its language."""
     data = run.config.get("data", {})
     return f"{str(data.get('_target_')).rpartition('.')[2]}, {data.get('language')}"
+
+
+def drawn_of(comparison: Comparison) -> str:
+    """What the test set was drawn with, such as 40 voices; empty where no verdict goes by it."""
+    estimates = [verdict.contrast.estimate for verdict in comparison.verdicts]
+    return next((f"{each.speakers} {each.unit}" for each in estimates if each is not None and each.speakers), "")
 
 
 def _arms(sweep: str, comparison: Comparison, known: dict[str, NamedArm]) -> list[NamedArm]:

@@ -48,7 +48,7 @@ def _deviations(noise: SetNoise) -> list[str]:
     arms = sorted((arm for arm in noise.arms if len(arm.values) >= FEWEST), key=lambda arm: (arm.deviation, arm.name))
     ends = [f"{metric.text(arm.deviation)} ({arm.name}, {len(arm.values)} seeds)" for arm in arms]
     return [
-        f"{noise.corpus}: {noise.set}",
+        _named(f"{noise.corpus}: {noise.set}", noise.drawn),
         f"{noise.utterances:,}",
         str(noise.runs),
         str(len(noise.arms)),
@@ -64,7 +64,8 @@ def _correlations(noise: SetNoise) -> list[str]:
     values = [r for r, _ in pairs]
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
     ends = [f"{r:+.2f} ({name})" for r, name in (pairs[0], pairs[-1])]
-    return [f"{noise.corpus}: {noise.set}", str(len(pairs)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
+    name = _named(f"{noise.corpus}: {noise.set}", noise.drawn)
+    return [name, str(len(pairs)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
 
 
 def loss_ranks_section(comparisons: Sequence[Comparison]) -> list[str]:
@@ -85,13 +86,18 @@ def loss_ranks_section(comparisons: Sequence[Comparison]) -> list[str]:
 def _ranks(ranks: LossRanks) -> list[str]:
     within = ranks.within_arms
     return [
-        f"{ranks.corpus}: {ranks.validation}, {find_metric(ranks.metric).label} on {ranks.test}",
+        _named(f"{ranks.corpus}: {ranks.validation}, {find_metric(ranks.metric).label} on {ranks.test}", ranks.drawn),
         str(ranks.runs),
         _with_interval(ranks.of_runs),
         str(len(ranks.arms)),
         _with_interval(ranks.of_arms),
         f"{np.median(within):+.2f} ({len(within)} arm{'s' if len(within) > 1 else ''})" if within else "–",
     ]
+
+
+def _named(data: str, drawn: str) -> str:
+    """The name of the data with what the test set was drawn with: corpora of one name can have others."""
+    return f"{data}, {drawn}" if drawn else data
 
 
 def _with_interval(rho: Correlation | None) -> str:
