@@ -174,7 +174,7 @@ def test_the_section_of_the_page(tmp_path: Path) -> None:
     assert f" | {100 * greatest:.2f} (rnn_type: " in row
     (r,) = found.correlations.values()
     assert correlations.splitlines()[-1].startswith(
-        f"| AN4, en: test | 1 | {r:+.2f} | {r:+.2f} to {r:+.2f} | {r:+.2f} (rnn"
+        f"| AN4, en: test, 12 speakers | 1 | {r:+.2f} | {r:+.2f} to {r:+.2f} | {r:+.2f} (rnn"
     )
 
 
@@ -204,7 +204,9 @@ def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
     assert within == pytest.approx(stats.spearmanr(*zip(*lstm, strict=True))[0])
     heading, _, rows = loss_ranks_section(comparisons)
     assert heading == "## Validation loss against error rate"
-    assert rows.splitlines()[-1].startswith(f"| AN4, en: dev, WER on test, 12 speakers | 11 | {found.of_runs.value:+.2f} (")
+    assert rows.splitlines()[-1].startswith(
+        f"| AN4, en: dev, WER on test, 12 speakers | 11 | {found.of_runs.value:+.2f} ("
+    )
     assert rows.endswith(f" | 3 | – | {within:+.2f} (1 arm) |")
 
 
