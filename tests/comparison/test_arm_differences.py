@@ -50,7 +50,8 @@ def test_the_arm_with_noise_clips_and_the_clipped_arm_is_its_baseline() -> None:
 def test_a_rate_that_comes_with_an_optimizer_is_not_in_its_name() -> None:
     found = of_choices("optimizer", "sgd", "momentum", "nesterov", "adam", "adamw")
     assert {arm: difference.unsaid for arm, difference in found.items()} == {
-        "momentum": [], "nesterov": [], "adam": ["optimizer.lr"], "adamw": ["optimizer.lr", "optimizer.weight_decay"]
+        "momentum": ["optimizer.lr"], "nesterov": ["optimizer.lr"], "adam": ["optimizer.lr"],
+        "adamw": ["optimizer.lr", "optimizer.weight_decay"],
     }  # fmt: skip
     assert (found["nesterov"].better, found["adamw"].better) == (["momentum"], ["adam"])
 
