@@ -169,7 +169,8 @@ def test_the_section_of_the_page(tmp_path: Path) -> None:
     least, greatest = sorted(arm.deviation for arm in found.arms)
     row = deviations.splitlines()[-1]
     assert row.startswith(
-        f"| AN4, en: test, 12 speakers | 72 | 10 | 2 | 8 | {100 * found.deviation:.2f} WER | {100 * least:.2f} (rnn_type: "
+        "| AN4, en: test, 12 speakers | 72 | 10 | 2 | 8 | "
+        f"{100 * found.deviation:.2f} WER | {100 * least:.2f} (rnn_type: "
     )
     assert f" | {100 * greatest:.2f} (rnn_type: " in row
     (r,) = found.correlations.values()
