@@ -47,6 +47,17 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     assert text_of(outputs, target) == text
 
 
+def test_a_difference_of_one_seed_is_in_its_section_and_no_answer(tmp_path: Path) -> None:
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=1, ablation=ABLATION, sweep="rates")
+    alone = "Differences of too few seeds for an interval stand in their sections alone: [rates](#rates) (1)."
+    text = text_of(outputs, target)
+    assert [part in text for part in (alone, "## rates", "| [rates]")] == [True, True, False]
+    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="rnn_type")
+    text = text_of(outputs, target)
+    assert [part in text for part in (alone, "| [rnn_type]", "| [rates]")] == [True, True, False]
+
+
 def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
     outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
     write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")

@@ -45,11 +45,12 @@ ANSWERS_HEAD = (
 
 def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
     """Paragraphs of Markdown: what the columns mean, and the table. comparisons: with the names of their sections, to
-    which the rows link. Empty where no comparison has a verdict.
+    which the rows link. Empty where no comparison has a verdict. Differences without an interval, such as those of one
+    seed, are counted below the table: no answer is to be read from them.
     """
     rows = [row for name, comparison in comparisons for row in _rows(name, comparison)]
     if not rows:
-        return []
+        return _without_interval(comparisons)
     return [
         "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
@@ -63,10 +64,23 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "by voices the plan asks for further runs.",
         scale.summary([comparison for _, comparison in comparisons]),
         table(ANSWERS_HEAD, rows),
+        *_without_interval(comparisons),
     ]
 
 
+def in_table(contrast: Contrast) -> bool:
+    """True if the difference has a finite interval."""
+    return all(end is not None and math.isfinite(end) for end in (contrast.low, contrast.high))
+
+
+def _without_interval(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
+    counts = {name: sum(not in_table(one.contrast) for one in comparison.answer) for name, comparison in comparisons}
+    named = ", ".join(f"[{name}](#{name}) ({count})" for name, count in counts.items() if count)
+    return [f"Differences of too few seeds for an interval stand in their sections alone: {named}."] if named else []
+
+
 def _rows(name: str, comparison: Comparison) -> list[list[str]]:
+    shown = [verdict for verdict in comparison.answer if in_table(verdict.contrast)]
     return [
         [
             f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
@@ -77,7 +91,7 @@ def _rows(name: str, comparison: Comparison) -> list[list[str]]:
             *_source(verdict, comparison),
             _runs(comparison) if first else "",
         ]
-        for first, verdict in zip([True, *[False] * len(comparison.answer)], comparison.answer, strict=False)
+        for first, verdict in zip([True, *[False] * len(shown)], shown, strict=False)
     ]
 
 
@@ -110,10 +124,6 @@ def _difference(contrast: Contrast) -> str:
     if contrast.look is not None and contrast.scale == "points" and contrast.outcome in EQUIVALENT:
         ends = (contrast.look.low, contrast.look.high)
     size = f"{metric.text(contrast.difference, sign=True)} {metric.label}"
-    if ends[0] is None or ends[1] is None:
-        return size
-    if math.isinf(ends[0]) or math.isinf(ends[1]):
-        return f"{size} (no finite interval)"
     return f"{size} ({metric.text(ends[0], sign=True)} to {metric.text(ends[1], sign=True)})"
 
 
