@@ -81,7 +81,11 @@ def test_other_times_and_places_are_no_difference(tmp_path: Path) -> None:
 
 def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
     expected = {**ABLATION, "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
-    for schedule, noises, rate in (("constant", [1, 2], 0.4), ("newbob", [1, 2], 0.4), ("one_cycle", [3, 4], 0.1)):
+    for schedule, noises, rate in (
+        ("constant", [1, 2, 3], 0.4),
+        ("newbob", [1, 2, 3], 0.4),
+        ("one_cycle", [4, 5, 6], 0.1),
+    ):
         for seed, noise in enumerate(noises):
             write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=expected)
     comparison = compare([tmp_path / "sweep"], Options())
@@ -90,7 +94,7 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
     assert agreement(named["schedule=newbob"].contrast, effects, comparison.arms) == "cannot tell"
     rows = [
         line
-        for line in answers([("sweep", comparison)])[-1].splitlines()
+        for line in "\n".join(answers([("sweep", comparison)])).splitlines()
         if "schedule=newbob against schedule=constant" in line
     ]
     assert len(rows) == 1

@@ -30,7 +30,7 @@ class LossRanks:
     validation: str
     test: str
     metric: str
-    drawn: str
+    drawn: str = ""
     arms: list[Points] = field(default_factory=list)
 
     @property
@@ -68,8 +68,9 @@ def loss_ranks(comparisons: Sequence[Comparison]) -> list[LossRanks]:
                     continue
                 loss = json.dumps(run.config.get("loss"), sort_keys=True)
                 key = (run.data.hash(validation), run.data.hash(comparison.set), comparison.metric, loss)
-                new = LossRanks(corpus_of(run), validation, comparison.set, comparison.metric, drawn_of(comparison))
-                found.setdefault(key, new)
+                new = LossRanks(corpus_of(run), validation, comparison.set, comparison.metric)
+                ranks = found.setdefault(key, new)
+                ranks.drawn = ranks.drawn or drawn_of(comparison)
                 content = content_but_seed(run.config, run.data, run.environment)
                 known.setdefault(key, {}).setdefault(content, {})[run.seed] = point
     for of_sets, ranks in found.items():

@@ -88,9 +88,9 @@ class SetNoise:
     corpus: str
     set: str
     metric: str
-    drawn: str
     utterances: int
     grain: float
+    drawn: str = ""
     arms: list[NamedArm] = field(default_factory=list)
     correlations: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -124,6 +124,7 @@ def noise_of_runs(comparisons: Sequence[tuple[str, Comparison]]) -> list[SetNois
             continue
         key = (sha256, comparison.metric)
         noise = found.setdefault(key, _empty(like, comparison))
+        noise.drawn = noise.drawn or drawn_of(comparison)
         own = _arms(sweep, comparison, known.setdefault(key, {}))
         for one, other in itertools.combinations(own, 2):
             _correlate(one, other, noise)
@@ -139,9 +140,7 @@ def _empty(like: RunRecord, comparison: Comparison) -> SetNoise:
     total = like.value(comparison.set, TOTALS.get(comparison.metric, ""))
     utterances = like.value(comparison.set, "utterances")
     grain = 1 / total if total else 0.0
-    return SetNoise(
-        corpus_of(like), comparison.set, comparison.metric, drawn_of(comparison), int(utterances or 0), grain
-    )
+    return SetNoise(corpus_of(like), comparison.set, comparison.metric, int(utterances or 0), grain)
 
 
 def corpus_of(run: RunRecord) -> str:
