@@ -59,9 +59,9 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "*Again*: how often the question, asked once more with fresh seeds, has the same verdict: of plans as "
         "[simulated](../docs/statistics.md#how-large-against-what-matters), of other sweeps as [the noise predicts]"
         "(../docs/statistics.md#without-a-plan). Agreement goes by the interval; *not "
-        "comparable*: the claim is about other runs than these. *Asked before*: the answer of a first round, whose "
-        "runs are lost, by speakers. *With*: keys in which the arms differ, too, beside what their names say. *Open*: "
-        "by voices the plan asks for further runs.",
+        "comparable*: the claim is about other runs than these. *Asked before*: answers of earlier rounds, whose "
+        "runs are lost or replaced: of fewer epochs, the first by speakers. *With*: keys in which arms differ, too, "
+        "beside what their names say. *Open*: by voices the plan asks for further runs.",
         scale.summary([comparison for _, comparison in comparisons]),
         table(ANSWERS_HEAD, rows),
         *_without_interval(comparisons),
