@@ -13,12 +13,12 @@ import pytest
 from asr_ablations.runs.hypotheses import entries
 from asr_ablations.runs.hypotheses.entries import Reading, Texts
 from asr_ablations.runs.hypotheses.formats import read_texts
-from asr_ablations.runs.hypotheses.normalisation import normalisation
 from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
 from asr_ablations.runs.hypotheses.speakers import speakers_in
 from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given, to_records
 from asr_ablations.tools.checks import speakers_of
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import normalisation
 from tests.helpers import hypotheses as toolkits
 
 SPOKEN = toolkits.references()

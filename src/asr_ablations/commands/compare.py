@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.hypotheses.formats import FORMATS
-from asr_ablations.runs.hypotheses.normalisation import NAMES
 from asr_ablations.runs.hypotheses.scoring import MISSING, Scoring
 from asr_ablations.runs.hypotheses.speakers import speakers_in
 from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given
@@ -31,6 +30,7 @@ from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed
 from asr_ablations.tools.terminal import waiting
+from asr_ablations.tools.text import NAMES
 
 if TYPE_CHECKING:
     from asr_ablations.comparison.design import Options

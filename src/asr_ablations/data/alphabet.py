@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.text import clean, join_words, lower
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class Alphabet:
         return sorted(set(text) - set(self.letters))
 
 
-def normalise(text: str) -> str:
+def normalise(text: str, language: str = "") -> str:
     """Return the text in lower case with single spaces between words, none at the ends, and plain apostrophes."""
-    return " ".join(text.replace("’", "'").lower().split())
+    return join_words(lower(clean(text), language))
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:

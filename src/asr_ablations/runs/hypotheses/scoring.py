@@ -7,11 +7,11 @@ from itertools import product
 
 from asr_ablations.metrics.error_counts import character_errors, word_errors
 from asr_ablations.runs.hypotheses.entries import Entry, Texts
-from asr_ablations.runs.hypotheses.normalisation import MEANING, normalisation, without_punctuation
 from asr_ablations.runs.hypotheses.speakers import speakers_and_units
 from asr_ablations.runs.record import UtteranceRow
 from asr_ablations.tools.checks import some_of, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.text import MEANING, normalisation, without_punctuation
 
 MISSING = ("refuse", "empty", "skip")
 WORTH_A_WARNING = 0.1
