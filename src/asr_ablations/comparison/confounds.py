@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten
+from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, by_content, flatten
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord, SetContent
 from asr_ablations.tools.errors import UsageError
@@ -70,7 +70,7 @@ def content(run: RunRecord) -> dict[str, object]:
 
 def leaves(config: Config) -> dict[str, object]:
     """All leaves of a config that can change a run's result."""
-    whole = flatten(config)
+    whole = flatten(by_content(config))
     return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 

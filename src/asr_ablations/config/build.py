@@ -10,6 +10,7 @@ from asr_ablations.config.component_arguments import by_key, check_kinds, refuse
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, check_node, groups, null_option
 from asr_ablations.config.variants import source_hash
+from asr_ablations.runs.identity import SHA256
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
 from asr_ablations.tools.terminal import harmless_line
 
@@ -139,9 +140,10 @@ def _why_not_found(target: str, error: ImportError) -> str:
 
 
 def _without_hashes(node: Any) -> Any:
-    """The node without the hashes of sources, at any depth: they are no arguments."""
+    """The node without the hashes of sources and files, at any depth: they are no arguments."""
     if isinstance(node, dict):
-        return {key: _without_hashes(value) for key, value in node.items() if key != SOURCE_HASH}
+        hashes = {SOURCE_HASH, *(f"{key}{SHA256}" for key in node)}
+        return {key: _without_hashes(value) for key, value in node.items() if key not in hashes}
     return [_without_hashes(value) for value in node] if isinstance(node, list) else node
 
 

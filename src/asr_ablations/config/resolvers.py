@@ -9,9 +9,11 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.resolvers import oc
 
-from asr_ablations.runs.layout import last_checkpoint
+from asr_ablations.runs.identity import SHA256
+from asr_ablations.runs.layout import CONFIG, last_checkpoint
+from asr_ablations.tools.content_keys import content_key, hash_file, hash_files, visible_files
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import expanded, sha256
+from asr_ablations.tools.files import expanded
 
 
 def weights_file(path: str) -> Path:
@@ -27,15 +29,42 @@ def sha256_of_weights(path: str | None) -> str | None:
     """The value of ${sha256_of_weights:…} in a config: the hash of the file, or None without a file."""
     if path is None:
         return None
-    file = weights_file(str(path))
-    status = file.stat()
-    return _sha256(file, status.st_size, status.st_mtime_ns)
+    return hash_file(weights_file(str(path)))
 
 
-@functools.cache
-def _sha256(file: Path, size: int, modified: int) -> str:
-    """A config is resolved several times, and a checkpoint can be large."""
-    return sha256(file)
+def sha256_of(path: object) -> str | None:
+    """The value of ${sha256_of:…} in a config: the hash of a file, or of the names and contents of all files in a
+    folder but hidden ones; of a run, of its last checkpoint and its config. None where there is nothing: the class that
+    reads it says what it needs.
+    """
+    if not isinstance(path, str) or not path:
+        return None
+    given = expanded(path)
+    if given.is_dir():
+        if not (given / CONFIG).is_file():
+            return hash_files(visible_files(given), given)
+        given = last_checkpoint(given)
+    if not given.is_file():
+        return None
+    configs = [folder / CONFIG for folder in (given.parent, given.parent.parent) if given.suffix == ".ckpt"]
+    read = [given, *(file for file in configs if file.is_file())][:2]
+    return hash_file(given) if len(read) == 1 else content_key(64, files=[hash_file(file) for file in read])
+
+
+def refuse_changed_files(node: object, place: str = "") -> None:
+    """Raises UsageError for a file or folder in a resolved config that is not what it was when that was composed."""
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        refuse_changed_files(value, f"{place}{key}.")
+        path = node.get(str(key).removesuffix(SHA256)) if str(key).endswith(SHA256) and place else None
+        if path is not None and value is not None and (actual := sha256_of(path)) != value:
+            raise UsageError(
+                f"{place}{key}={value}: {path} has changed since this config was composed (SHA-256 {actual}); the same "
+                "command from the start makes a new run with it"
+            )
 
 
 def look_up_in(conf: Path) -> None:
@@ -48,6 +77,7 @@ def look_up_in(conf: Path) -> None:
     alphabets.cache_clear()
     # a launcher's jobs get the resolver with the configs: it must be picklable, and so hold nothing but the folder
     OmegaConf.register_new_resolver("sha256_of_weights", sha256_of_weights, replace=True)
+    OmegaConf.register_new_resolver("sha256_of", sha256_of, replace=True)
     OmegaConf.register_new_resolver(
         "characters_of", lambda language: characters_of(language, alphabets(conf)), replace=True
     )

@@ -6,8 +6,6 @@ of configs, as my_package.conf. What a config builds from there carries the hash
 beside its `_target_`: it belongs to the identity of a run.
 """
 
-import ast
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,13 +16,13 @@ from pathlib import Path
 
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF
+from asr_ablations.tools.source_code import hash_source
 
 FOLDERS = "ASR_ABLATIONS_CONF"
 """Environment variable with the user's folders: the processes of arms get it from the command."""
 ENTRY_POINTS = "asr_ablations.components"
 KNOWN = ("asr_ablations", "asr_benchmarks", "torch", "torchaudio", "pytorch_lightning")
 """Packages whose code the environment of a run records by version and commit: no hash of their source is taken."""
-INSTALLED = ("site-packages", "dist-packages")
 
 
 def use_folder(folder: Path) -> None:
@@ -82,66 +80,17 @@ def _has_options(folder: Path) -> bool:
 
 
 def source_hash(target: str) -> str | None:
-    """The SHA-256 of the source behind a target of the user's: its module and all modules that this imports and that
-    lie in the same folder or, of an installed package, in it. None for a target of a package of `KNOWN`.
-
-    Imports are read, not followed by Python: nothing is executed, and one that is computed is not seen. Raises
-    UsageError for a target without a module in Python.
+    """The SHA-256 of the source behind a target of the user's, as hash_source has it. None for a target of a package of
+    `KNOWN`. Raises UsageError for a target without a module in Python.
     """
-    top = target.partition(".")[0]
-    if top in KNOWN:
+    if target.partition(".")[0] in KNOWN:
         return None
-    spec = None if top in sys.stdlib_module_names else find_spec(top)
-    where = [spec.origin] if spec and spec.origin and spec.has_location else []
-    where = where or list((spec and spec.submodule_search_locations) or [])
-    if not where:
-        raise UsageError(f"_target_={target}: there is no module {top} of yours on Python's path ({_on_the_path()})")
-    first = Path(where[0])
-    place = first.parent.parent if first.name == "__init__.py" else first.parent
-    files = _reached(place, target, top if place.name in INSTALLED else "")
-    if not files:
-        raise UsageError(f"_target_={target}: there is no such module in {place}")
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(f"{name}\0".encode() + hashlib.sha256(files[name]).digest())
-    return digest.hexdigest()
+    try:
+        return hash_source(target)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"_target_={target}: {error} ({_on_the_path()})") from error
 
 
 def _on_the_path() -> str:
     places = dict.fromkeys(str(folder.resolve().parent) for folder in own_folders())
     return f"looked at in {', '.join(places)} and among what is installed" if places else "among what is installed"
-
-
-def _reached(place: Path, target: str, within: str) -> dict[str, bytes]:
-    """The contents of the modules below a folder that a target needs, by their path in it. within: a first part that
-    their names must have, or "".
-    """
-    waiting, contents = [target], dict[str, bytes]()
-    while waiting:
-        parts = waiting.pop().split(".")
-        if within and parts[0] != within:
-            continue
-        for length in range(1, len(parts) + 1):  # a module is imported after the packages around it
-            path = place.joinpath(*parts[:length])
-            for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
-                name = file.relative_to(place).as_posix()
-                if name not in contents and file.is_file():
-                    contents[name] = file.read_bytes()
-                    package = parts[:length] if file.name == "__init__.py" else parts[: length - 1]
-                    waiting += _imports(file, contents[name], package)
-    return contents
-
-
-def _imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
-    """The dotted names that a module imports, and of a `from … import` all that may be modules."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"{file}: {error}") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            around = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*around, *filter(None, [node.module])])
-            yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)

@@ -7,7 +7,6 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +14,7 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.tools.content_keys import FileState
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import expanded
 
@@ -159,9 +159,9 @@ log = logging.getLogger(__name__)
 
 TABLES = """
 create table if not exists files (
-    path text primary key, size integer, changed integer, samples integer, rate integer, content text);
+    path text primary key, size integer, inode integer, changed integer, samples integer, rate integer, content text);
 create table if not exists heard (
-    path text, begin real, seconds real, size integer, changed integer, fault text,
+    path text, begin real, seconds real, size integer, inode integer, changed integer, fault text,
     primary key (path, begin, seconds));
 create index if not exists faulty on heard (path) where fault != '';
 create table if not exists decoded (digest text primary key, faults integer);
@@ -169,32 +169,20 @@ create table if not exists decoded (digest text primary key, faults integer);
 PATHS_PER_QUERY = 500
 
 
-@dataclass(frozen=True)
-class FileState:
-    """Size in bytes and time of the last change in ns. A file whose time was set back is taken for unchanged."""
-
-    size: int
-    changed: int
-
-    @staticmethod
-    def of(path: Path) -> "FileState | None":
-        """Return the present state of a file, or None if there is no such file."""
-        try:
-            status = path.stat()
-        except (OSError, ValueError):
-            return None
-        return FileState(status.st_size, status.st_mtime_ns)
-
-
 class FileRow(NamedTuple):
     """A file by its header and bytes: state, samples per channel, Hz, hash of the content."""
 
     path: str
     size: int
+    inode: int
     changed: int
     samples: int
     rate: int
     content: str
+
+    @property
+    def state(self) -> FileState:
+        return FileState(self.size, self.inode, self.changed)
 
 
 class DecodedRow(NamedTuple):
@@ -204,8 +192,13 @@ class DecodedRow(NamedTuple):
     begin: float
     seconds: float
     size: int
+    inode: int
     changed: int
     fault: str
+
+    @property
+    def state(self) -> FileState:
+        return FileState(self.size, self.inode, self.changed)
 
 
 Row = TypeVar("Row", FileRow, DecodedRow)
@@ -213,11 +206,11 @@ TABLE_OF: dict[type, str] = {FileRow: "files", DecodedRow: "heard"}
 
 
 def index_path() -> Path:
-    """Return the database: $ASR_ABLATIONS_INDEX, or audio-index-1.sqlite in the user's cache folder."""
+    """Return the database: $ASR_ABLATIONS_INDEX, or audio-index-2.sqlite in the user's cache folder."""
     if path := os.environ.get("ASR_ABLATIONS_INDEX"):
         return Path(path)
     cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return cache / "asr-ablations" / "audio-index-1.sqlite"
+    return cache / "asr-ablations" / "audio-index-2.sqlite"
 
 
 def load(kind: type[Row], paths: Iterable[Path]) -> list[Row]:

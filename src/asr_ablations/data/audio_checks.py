@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from asr_ablations.data import audio
-from asr_ablations.data.audio import AudioError, DecodedRow, FileRow, FileState
+from asr_ablations.data.audio import AudioError, DecodedRow, FileRow
 from asr_ablations.data.utterances import MISSING, NUMBERS, Utterance, Utterances
+from asr_ablations.tools.content_keys import FileState
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.terminal import bar
 
@@ -67,7 +68,7 @@ def inspect(utterances: Sequence[Utterance], title: str) -> Utterances:
 
 def _inspect_file(path: Path, row: FileRow | None) -> AudioFile:
     state = FileState.of(path)
-    if row is not None and state == FileState(row.size, row.changed):
+    if row is not None and state == row.state:
         return AudioFile(path, state, row.samples, row.rate, row.content, indexed=True)
     try:
         samples, rate = audio.header(path)
@@ -89,7 +90,7 @@ def _content_hash(path: Path) -> str:
 
 def _file_row(file: AudioFile) -> FileRow:
     assert file.state is not None
-    return FileRow(str(file.path), file.state.size, file.state.changed, file.samples, file.rate, file.content)
+    return FileRow(str(file.path), *file.state, file.samples, file.rate, file.content)
 
 
 def _placed(utterance: Utterance, file: AudioFile) -> Utterance:
@@ -162,7 +163,7 @@ def _part(utterance: Utterance) -> Part:
 def _known_fault(utterance: Utterance, rows: dict[Part, DecodedRow]) -> str | None:
     """Return the stored fault, "" for none, or None if the file was never decoded in its present state."""
     row, state = rows.get(_part(utterance)), FileState.of(utterance.audio)
-    return row.fault if row is not None and state == FileState(row.size, row.changed) else None
+    return row.fault if row is not None and state == row.state else None
 
 
 def _check(utterance: Utterance, rows: dict[Part, DecodedRow]) -> tuple[str, DecodedRow | None]:
@@ -177,4 +178,4 @@ def _check(utterance: Utterance, rows: dict[Part, DecodedRow]) -> tuple[str, Dec
         fault = "" if samples.any() else f"silent audio: {utterance.audio}: every sample is 0"
     except AudioError as error:
         fault = error.fault
-    return fault, DecodedRow(*_part(utterance), state.size, state.changed, fault)
+    return fault, DecodedRow(*_part(utterance), *state, fault)

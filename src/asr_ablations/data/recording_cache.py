@@ -26,10 +26,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from asr_ablations.data.utterances import MISSING, Utterance, Utterances
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.tools.content_keys import content_key, hash_file, library_versions
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import amount, read_json, write_json
 from asr_ablations.tools.machine import cores, one_at_a_time
+from asr_ablations.tools.source_code import hash_source
 from asr_ablations.tools.terminal import bar
 
 log = logging.getLogger(__name__)
@@ -200,28 +203,23 @@ class CacheFolder:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def cache_key(utterances: Sequence[Utterance], *more: object) -> str:
-    """Return 16 hexadecimal digits over the utterances, the places, sizes and times of their files, and `more`.
+def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
+    """Return 16 hexadecimal digits over the utterances, the contents of their files, and what makes the recordings.
 
-    Raises UsageError for a file that is missing.
+    made_by: a hash of the options and the code that turn samples into what is kept. The code that reads samples, and
+    the versions of the libraries that it uses, are part of every key. Raises UsageError for a file that is missing.
     """
-    digest = hashlib.blake2b(repr(more).encode(), digest_size=8)
-    columns, here = Utterances.of(utterances), os.getcwd()
-    strings = [columns.strings(name) for name in ("id", "audio")]
-    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "size", "changed")]
-    for id_, audio, *place, size, changed in zip(*strings, *numbers, strict=True):
-        if size == MISSING.size:  # nobody has looked at it yet
-            size, changed = _state(id_, audio)
-        digest.update(repr((id_, os.path.join(here, audio), *place, size, changed)).encode())
-    return digest.hexdigest()
-
-
-def _state(id_: str, audio: str) -> tuple[int, int]:
-    try:
-        status = os.stat(audio)
-    except OSError as error:
-        raise UsageError(f"utterance {id_}: cannot read audio {audio}: {error}") from error
-    return status.st_size, status.st_mtime_ns
+    columns = Utterances.of(utterances)
+    digest = hashlib.sha256()
+    strings = [columns.strings(name) for name in ("id", "audio", "content")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
+    for id_, audio, content, *place in zip(*strings, *numbers, strict=True):
+        try:
+            digest.update(repr((id_, content or hash_file(Path(audio)), *place)).encode())
+        except OSError as error:
+            raise UsageError(f"utterance {id_}: cannot read audio {audio}: {error}") from error
+    reader = {"code": hash_source("asr_ablations.data.audio", within="asr_ablations.data"), "rate": SAMPLE_RATE}
+    return content_key(utterances=digest.hexdigest(), made_by=made_by, reader=reader, versions=library_versions())
 
 
 def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[float], None]) -> None:

@@ -1,28 +1,25 @@
 """The index of a split, kept between runs: while nothing has changed, no run and no rank reads the split again.
 
 A file of columns in the user's cache folder. It holds for as long as the folders and texts that were read, and all
-audio files, have their sizes and times of change. Beside a corpus of 281,241 utterances it has 120 MB.
+audio files, have their sizes, inodes and times of change. Beside a corpus of 281,241 utterances it has 120 MB.
 """
 
-import hashlib
-import inspect
 import logging
 import os
 import time
 import zipfile
 import zlib
-from abc import ABC
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from asr_ablations.data import alphabet, audio, audio_checks
-from asr_ablations.data.utterances import MISSING, Columns, FileState, PackedTexts, Utterances
+from asr_ablations.data import audio
+from asr_ablations.data.utterances import MISSING, STATE, Columns, PackedTexts, Utterances
+from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
 
@@ -63,10 +60,8 @@ class SplitIndex:
     """The index of one split. reader: the class that reads it; place: what decides what it reads, beside files."""
 
     def __init__(self, reader: type, place: Sequence[object]) -> None:
-        modules = [inspect.getmodule(c) for c in reader.__mro__ if c not in (object, ABC)]
-        self.code = _source_hash([*modules, alphabet, audio, audio_checks])
-        names = (reader.__qualname__, *map(str, place), os.getcwd(), os.path.expanduser("~"))
-        name = hashlib.sha256(repr(names).encode(errors="surrogatepass")).hexdigest()[:16]
+        self.code = content_key(64, sources=hash_classes([reader]), versions=library_versions())
+        name = content_key(reader=dotted_name(reader), place=[*map(str, place), os.getcwd(), os.path.expanduser("~")])
         database = audio.index_path()
         self.path = database.with_name(f"{database.stem}-splits") / f"{name}.npz"
 
@@ -82,7 +77,7 @@ class SplitIndex:
         except UNREADABLE:
             return None
         unchanged = _as_before(sources, arrays["source_states"].T) and _as_before(
-            columns.texts["audio"], np.stack([columns.numbers["size"], columns.numbers["changed"]])
+            columns.texts["audio"], np.stack([columns.numbers[name] for name in STATE])
         )
         return Utterances([columns], np.arange(len(columns))) if unchanged else None
 
@@ -99,9 +94,9 @@ class SplitIndex:
     def store(self, utterances: Utterances, sources: dict[str, FileState], begun: int) -> None:
         """Keep what was read from `begun` on, a time in ns, unless something had changed just before."""
         names = PackedTexts.of(sources)
-        states = np.array([(state.size, state.changed) for state in sources.values()], np.int64).reshape(-1, 2)
+        states = np.array([state for state in sources.values()], np.int64).reshape(-1, len(STATE))
         (columns,) = utterances.blocks
-        if max(states[:, 1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
+        if max(states[:, -1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
             return
         arrays: dict[str, Any] = {
             "code": np.array(self.code),
@@ -117,30 +112,18 @@ class SplitIndex:
             log.warning("the index of the split cannot be kept, and is made again: %s", error)
 
 
-def _source_hash(modules: Sequence[ModuleType | None]) -> str:
-    files = [getattr(module, "__file__", None) for module in modules]
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files if file)).hexdigest()
-
-
 def now() -> int:
     """The time in ns, by the clock of the files' times."""
     return time.time_ns()
 
 
 def _as_before(paths: PackedTexts, states: np.ndarray) -> bool:
-    """Return whether files have their states, of sizes and times (2, N). A repeated file is looked at once."""
-    sizes, changes = states.tolist()
+    """Return whether files have their states (3, N), as FileState. A repeated file is looked at once."""
     previous = None
-    for row, state in enumerate(zip(sizes, changes, strict=True)):
+    for row, state in enumerate(states.T.tolist()):
         if (path := paths[row]) == previous:
             continue
         previous = path
-        try:
-            status = os.stat(path)
-        except (OSError, ValueError):
-            if state != (MISSING.size, MISSING.changed):
-                return False
-            continue
-        if state != (status.st_size, status.st_mtime_ns):
+        if (FileState.of(path) or MISSING) != FileState(*state):
             return False
     return True

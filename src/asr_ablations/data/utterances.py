@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from asr_ablations.data.audio import FileState
+from asr_ablations.tools.content_keys import FileState
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Utterance:
 
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
-NUMBERS = {"offset": np.float64, "duration": np.float64, "size": np.int64, "changed": np.int64}
-MISSING = FileState(-1, -1)
+STATE = FileState._fields
+NUMBERS = {"offset": np.float64, "duration": np.float64, **dict.fromkeys(STATE, np.int64)}
+MISSING = FileState(-1, -1, -1)
 """State of a file that is not there, or that nobody has looked at."""
 CHUNK = 4096
 """Rows whose texts are in memory at a time."""
@@ -60,7 +61,7 @@ class PackedTexts:
 
 
 class Columns:
-    """Fields of N utterances: `texts` and `numbers` by name. size, changed: state of the audio file, as FileState."""
+    """Fields of N utterances: `texts` and `numbers` by name; the numbers of STATE are those of the audio file."""
 
     def __init__(self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray]) -> None:
         self.texts, self.numbers = dict(texts), dict(numbers)
@@ -71,7 +72,7 @@ class Columns:
     @staticmethod
     def of(utterances: Sequence[Utterance], states: Sequence[FileState] | None = None) -> "Columns":
         states = states or [MISSING] * len(utterances)
-        sources = {name: states if name in ("size", "changed") else utterances for name in NUMBERS}
+        sources = {name: states if name in STATE else utterances for name in NUMBERS}
         return Columns(
             {name: PackedTexts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
             {name: np.array([getattr(x, name) for x in sources[name]], dtype) for name, dtype in NUMBERS.items()},
@@ -176,7 +177,7 @@ class Utterances(Sequence[Utterance]):
     def state(self, index: int) -> FileState:
         """Return the state of an utterance's audio file when it was last looked at."""
         block, row = self._place(index)
-        return FileState(int(block.numbers["size"][row]), int(block.numbers["changed"][row]))
+        return FileState(*(int(block.numbers[name][row]) for name in STATE))
 
     def _place(self, index: int) -> tuple[Columns, int]:
         row = int(self.rows[index])

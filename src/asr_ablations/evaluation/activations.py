@@ -1,7 +1,5 @@
 """Outputs of hidden layers for whole sets, as HDF5 (Doetsch2016 §3)."""
 
-import hashlib
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import collate
 from asr_ablations.evaluation.log_probs import Precision, log_probs_key, unique_utterances
 from asr_ablations.runs.layout import ACTIVATIONS
+from asr_ablations.tools.content_keys import content_key
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import whole_file
 from asr_ablations.training.trained_model import Trained
@@ -49,8 +48,7 @@ def stored_activations(
         trained.data.read(name)
     speech = trained.data.sets[name]
     utterances = unique_utterances(name, speech.utterances)
-    determining = json.dumps([log_probs_key(trained, utterances, device), list(layers), FORMAT])
-    key = hashlib.sha256(determining.encode()).hexdigest()[:12]
+    key = content_key(12, outputs=log_probs_key(trained, utterances, device), layers=list(layers), format=FORMAT)
     file = trained.folder / ACTIVATIONS / f"{name}-{key}.h5"
     if file.exists():
         return file

@@ -1,7 +1,5 @@
 """Log-probabilities of whole sets on disk. They are computed once; every decoder and language model reads them."""
 
-import hashlib
-import json
 import logging
 import math
 import os
@@ -18,12 +16,15 @@ import numpy as np
 import torch
 from rich.progress import track
 
+from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
+from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.runs.record import LogProbsRecord
+from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import sha256, whole_file, write_json
+from asr_ablations.tools.files import whole_file, write_json
 from asr_ablations.training.trained_model import Trained
 
 
@@ -65,6 +66,8 @@ log = logging.getLogger(__name__)
 LOWEST = np.finfo(np.float16).min
 FORMAT = 1
 """The version of the stored format: raised when what is stored changes."""
+TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
+"""Modules whose code computes log-probabilities from audio, beside the components that the config names."""
 
 Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Makes a context for the forward pass."""
@@ -131,17 +134,19 @@ def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Uttera
 
 def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
     """Twelve hexadecimal digits of a hash over everything that determines log-probabilities: the checkpoint, the
-    utterances, and the precision, which differs between CPU and GPU.
+    config, the source of features and model, the utterances with their audio, and the device.
     """
-    precision = f"{trained.cfg.precision}{device.type}"
-    determining = [sha256(trained.checkpoint), _hash_of_utterances(utterances), precision, FORMAT]
-    return hashlib.sha256(json.dumps(determining).encode()).hexdigest()[:12]
-
-
-def _hash_of_utterances(utterances: Iterable[Utterance]) -> str:
-    """SHA-256 over the utterances, and over the sizes of their audio files in place of the content."""
-    lines = [f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}\t{u.audio.stat().st_size}" for u in utterances]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
+    return content_key(
+        12,
+        checkpoint=hash_file(trained.checkpoint),
+        config=content(trained.cfg),
+        sources=hash_targets([TASK, READER, *(str(node._target_) for node in nodes)]),
+        versions=library_versions(),
+        utterances=content_hash(list(utterances)),
+        device=device.type,
+        format=FORMAT,
+    )
 
 
 def _index(file: Path) -> Path:
@@ -176,14 +181,14 @@ def _compute(
 ) -> None:
     started = time.perf_counter()
     by_id = _forward(trained, name, device, precision)
-    content = np.concatenate([by_id[utterance.id] for utterance in utterances])
+    rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
     with whole_file(file, ending=".npy") as temporary:  # it takes its name after its index: a whole file has one
-        np.save(temporary, content)
+        np.save(temporary, rows)
         write_json(
             _index(file),
             {
                 "set": name,
-                "shape": list(content.shape),
+                "shape": list(rows.shape),
                 "unit": "nats",
                 "checkpoint": trained.checkpoint.name,
                 "alphabet": trained.task.alphabet.characters,

@@ -1,8 +1,6 @@
 """Tuning of a decoder's weights by the WER of a validation set, over log-probabilities that are computed once."""
 
-import hashlib
 import itertools
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from matplotlib.tri import Triangulation
 from omegaconf import DictConfig
 from rich.progress import Progress
 
+from asr_ablations.config.build import content_of
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
@@ -23,6 +22,7 @@ from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_row
 from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.runs.record import rates
+from asr_ablations.tools.content_keys import content_key
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.plotting import LOOK, grid, save, wrapped
@@ -95,9 +95,9 @@ def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
         raise UsageError(f"tune.set={name}: refused, that is a test set; expected {', '.join(corpus.validation)}")
     if name not in corpus.validation:
         raise choices("tune.set", name, corpus.validation)
-    spoken = {u.audio.resolve() for u in corpus.read(name)}
+    spoken = set(corpus.read(name).strings("content"))
     for test in corpus.test:
-        if spoken & {u.audio.resolve() for u in corpus.read(test)}:
+        if spoken.intersection(corpus.read(test).strings("content")):
             raise UsageError(f"tune.set={name}: refused, it shares utterances with the test set {test}")
     return name
 
@@ -132,8 +132,8 @@ def tune(
         "wer_untuned": trials[0]["wer"],
         "models": {key: str(file) for key, file in files(decoder).items()},
     }
-    content = hashlib.sha256(json.dumps([summary, log_probs.file.name], sort_keys=True).encode()).hexdigest()
-    name = f"{decoder_name(cfg)}-{content[:8]}"
+    key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
+    name = f"{decoder_name(cfg)}-{key}"
     _write(folder / TUNING, name, summary, trials)
     return Tuning(chosen, {**summary, "file": f"{TUNING}/{name}.json"})
 

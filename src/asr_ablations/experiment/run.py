@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import weights_file
+from asr_ablations.config.resolvers import refuse_changed_files, weights_file
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.finished import print_finished
@@ -100,6 +100,7 @@ def run(cfg: DictConfig) -> Path:
     Diverged for a loss that is no finite number, with the reason printed.
     """
     check(cfg)
+    refuse_changed_files(OmegaConf.to_container(cfg))
     devices = device_count(cfg)
     if ranks(cfg) > 1 and "LOCAL_RANK" not in os.environ:
         return _in_processes(cfg)

@@ -5,7 +5,6 @@ compiler.
 """
 
 import ctypes
-import hashlib
 import os
 import platform
 import shlex
@@ -15,8 +14,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from asr_ablations.tools.content_keys import content_key
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import whole_file
+from asr_ablations.tools.files import sha256, whole_file, write
 from asr_ablations.tools.machine import one_at_a_time
 
 AUTO, NONE = "auto", "none"
@@ -166,26 +166,30 @@ def compiler() -> list[str]:
 
 def built(target: str) -> Path:
     """The file of a target, named by a hash of sources, flags and compiler. Of several processes that want it at once,
-    one compiles and the others wait; a file that is there is whole. Raises NativeError, OSError.
+    one compiles and the others wait; a damaged one is compiled again. Raises NativeError, OSError.
     """
     command = compiler()
-    program = Path(command[0]).resolve()
-    state = program.stat()
-    digest = hashlib.sha256(
-        repr([command, str(program), state.st_size, state.st_mtime_ns, FLAGS, EXTRA, MACHINES[target]]).encode()
-    )
-    for source in SOURCES:
-        digest.update(source.name.encode() + source.read_bytes())
-    path = folder() / f"{target}-{digest.hexdigest()[:16]}.so"
-    if path.exists():
+    sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
+    key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)
+    path = folder() / f"{target}-{key}.so"
+    if _is_whole(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(path.with_suffix(".lock"), f"native: waits for another process, which compiles {target}"):
-        if not path.exists():
+        if not _is_whole(path):
             _say(f"native: compiles {target} with {command[0]}, once per machine (some 10 s)")
             with whole_file(path) as temporary:
                 compile_to(temporary, command, MACHINES[target].split())
+            write(path.with_suffix(".sha256"), sha256(path))
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a compiled library has the hash recorded beside it: a cut one would kill the process (SIGBUS)."""
+    try:
+        return path.with_suffix(".sha256").read_text(encoding="utf-8") == sha256(path)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def compile_to(path: Path, command: list[str], options: list[str]) -> None:

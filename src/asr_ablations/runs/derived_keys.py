@@ -7,7 +7,8 @@ from asr_ablations.runs.identity import Config, flatten
 from asr_ablations.runs.reader import load_yaml
 from asr_ablations.tools.files import CONF
 
-REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*\w)\}")
+REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
+"""A key that a value refers to; with a dot before it, a key beside its own."""
 
 
 def derived_keys(config: Config) -> dict[str, list[str]]:
@@ -30,7 +31,9 @@ def _references() -> dict[str, list[str]]:
             continue  # to read all files takes longer
         content = load_yaml(text)
         for key, value in flatten(content if isinstance(content, dict) else {}).items():
-            sources = REFERENCE.findall(value) if isinstance(value, str) else []
+            beside = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
+            found = REFERENCE.findall(value) if isinstance(value, str) else []
+            sources = [f"{beside}{source}" if source.startswith(".") else source for source in found]
             if everywhere and key != group and not key.startswith(f"{group}."):
                 sources.append(group)
             known = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])

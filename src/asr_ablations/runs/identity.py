@@ -1,7 +1,5 @@
 """The identity of a run: a hash over everything that can change its result."""
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -9,12 +7,13 @@ from typing import Any, TypeAlias, cast
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.tools.content_keys import content_key
 from asr_ablations.tools.files import DEFAULTS, slug
 
 Config: TypeAlias = dict[str, Any]
 """A resolved config, or a part of one: foreign content, whose keys the components define."""
 
-BEHAVIOUR = 3
+BEHAVIOUR = 4
 """Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
 identity."""
 
@@ -37,8 +36,32 @@ def content(cfg: DictConfig) -> Config:
     return determining(whole)
 
 
+SHA256 = "_sha256"
+"""End of a key that holds the hash of what the key before it names: `folder_sha256` of `folder`."""
+ROLES = ("train", "validation", "test")
+"""Keys of data that take one name or several."""
+
+
+def by_content(node: Config) -> Config:
+    """A resolved config, or a part of one, with equal content in one form: a file or folder whose hash stands beside it
+    counts by the hash and not by its path, and one name of a split as a list of one.
+    """
+    located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
+    return {key: _by_content(key, value) for key, value in node.items() if key not in located}
+
+
+def _by_content(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        inner = by_content(value)
+        if key == "data":
+            inner |= {role: [inner[role]] for role in ROLES if isinstance(inner.get(role), str)}
+        return inner
+    return [_by_content("", entry) for entry in value] if isinstance(value, list) else value
+
+
 def determining(whole: Config) -> Config:
     """Everything in a resolved config that can change the result."""
+    whole = by_content(whole)
     without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # where it lies and how large it may be
     kept: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
@@ -69,7 +92,16 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 def identity_of(content: Config, fingerprint: str) -> str:
     """The identity of a run with this `determining` content."""
     everything = {"config": content, "data": fingerprint, "behaviour": BEHAVIOUR}
-    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:8]
+    return content_key(8, **_plain_numbers(everything))
+
+
+def _plain_numbers(value: Any) -> Any:
+    """The value with 1.0 as 1 at any depth: both are typed for one number."""
+    if isinstance(value, dict):
+        return {key: _plain_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:

@@ -43,6 +43,8 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}{ending}")
     try:
         yield temporary
+        with suppress(FileNotFoundError), temporary.open("rb") as file:
+            os.fsync(file.fileno())  # else a power cut after the rename can leave it empty or cut
         temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):  # where `path` lies in no folder

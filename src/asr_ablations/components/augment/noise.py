@@ -8,6 +8,7 @@ import soundfile
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data import audio
+from asr_ablations.tools.content_keys import visible_files
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import expanded
 from asr_ablations.tools.random_streams import uniforms
@@ -29,7 +30,7 @@ class Noise(NoAugmentation):
         if folder is None or not expanded(folder, "augment.folder").is_dir():
             raise UsageError(f"augment.folder={folder}: expected a folder with recordings of noise")
         endings = {f".{name.lower()}" for name in soundfile.available_formats()}
-        self.files = sorted(f for f in expanded(folder).rglob("*") if f.suffix.lower() in endings)
+        self.files = [file for file in visible_files(expanded(folder)) if file.suffix.lower() in endings]
         if not self.files:
             raise UsageError(f"augment.folder={folder}: no audio file in it, expected recordings of noise")
         self.lowest, self.highest = lowest, highest

@@ -1,6 +1,5 @@
 """Computed features in one file per split, in 16 bits: what Baunsgaard2020 §4.4.1 kept in TFRecords."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
+from asr_ablations.tools.content_keys import hash_object
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded
 from asr_ablations.training.contracts import Features
@@ -32,7 +32,7 @@ class FeatureCache:
         lengths = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
-        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, _content_hash(self.features))}")
+        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, hash_object(self.features))}")
         cache.build(utterances, self._read, size)
         return Cached(cache.folder, utterances, np.float16, (bins,))
 
@@ -45,15 +45,3 @@ class FeatureCache:
         if not np.isfinite(values).all():
             raise UsageError(f"cache=features: the features of utterance {utterance.id} do not fit into 16 bits")
         return values, len(samples)
-
-
-def _content_hash(features: Features) -> str:
-    """A hash of everything that decides the features: classes, sizes, windows, filters."""
-    assert isinstance(features, nn.Module)
-    digest = hashlib.blake2b(digest_size=8)
-    for module in features.modules():
-        plain = {key: value for key, value in vars(module).items() if isinstance(value, (int, float, str))}
-        digest.update(repr((type(module).__qualname__, sorted(plain.items()))).encode())
-    for name, buffer in features.named_buffers():
-        digest.update(name.encode() + buffer.numpy().tobytes())
-    return digest.hexdigest()

@@ -23,7 +23,8 @@ class PCM:
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         utterances = Utterances.of(utterances)
         size = round(float(utterances.column("duration").sum()) * SAMPLE_RATE) * 2
-        cache = CacheFolder(self.root, f"pcm-{name}-{cache_key(utterances)}")
+        key = cache_key(utterances, made_by="the reader alone")
+        cache = CacheFolder(self.root, f"pcm-{name}-{key}")
         cache.build(utterances, _read, size)
         return Cached(cache.folder, utterances, np.int16, ())
 

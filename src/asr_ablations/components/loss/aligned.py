@@ -1,8 +1,7 @@
 """Cross-entropy of frame labels that a trained model gives, as in RETURNN's experiment (Doetsch2016 §6)."""
 
-import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,13 +10,15 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.loss.framewise import Framewise
+from asr_ablations.config.resolvers import sha256_of
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.metrics.ctc_alignment import letter_frames
+from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import sha256, whole_file
+from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.terminal import bar
 from asr_ablations.training.trained_model import find, load
@@ -51,7 +52,7 @@ class Aligned(Framewise):
         if utterances.keys() <= self.paths.keys():
             return
         alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
-        file = self.folder / "alignments" / f"{self._fingerprint(list(utterances.values()), alphabets)}.npz"
+        file = self.folder / "alignments" / f"{self._key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
             if not file.exists():
@@ -72,9 +73,14 @@ class Aligned(Framewise):
         padded = pad_sequence(paths, batch_first=True)
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
-    def _fingerprint(self, utterances: list[Utterance], alphabets: object) -> str:
-        weights = sha256(self.checkpoint)
-        return hashlib.sha256(f"{weights} {alphabets} {content_hash(utterances)}".encode()).hexdigest()[:16]
+    def _key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
+        return content_key(
+            teacher=sha256_of(str(self.checkpoint)),
+            alphabets=sorted(alphabets),
+            utterances=content_hash(utterances),
+            sources=hash_classes([Aligned]),
+            versions=library_versions(),
+        )
 
     def _aligned(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
         """Keys and labels (T,) of all utterances, aligned one at a time: the padding of a batch would change the last
