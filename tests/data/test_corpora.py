@@ -15,8 +15,8 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
-from asr_ablations.data.audio import FileState
 from asr_ablations.data.utterances import Columns, Utterance, Utterances
+from asr_ablations.tools.content_keys import FileState
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
@@ -357,7 +357,7 @@ def test_columns_hold_what_a_list_holds() -> None:
 
 
 def test_parts_are_joined_and_some_replaced() -> None:
-    states = [FileState(10**6 + i, 1_763_876_543_123_456_789 + i) for i in range(7)]
+    states = [FileState(10**6 + i, i, 1_763_876_543_123_456_789 + i) for i in range(7)]
     utterances = Utterances.of(LISTED, states)
     joined = Utterances.joined([utterances[4:], Utterances.of([]), utterances[:2]])
     expected = [*LISTED[4:], *LISTED[:2]]
@@ -373,7 +373,7 @@ def test_parts_are_joined_and_some_replaced() -> None:
 
 
 def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
-    columns = Columns.of(LISTED, [FileState(i, 2**62 + i) for i in range(7)])
+    columns = Columns.of(LISTED, [FileState(i, i, 2**62 + i) for i in range(7)])
     np.savez(tmp_path / "a.npz", **columns.arrays())
     with np.load(tmp_path / "a.npz") as file:
         again = Columns.from_arrays(file)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import weights_file
+from asr_ablations.config.resolvers import refuse_changed_files, weights_file
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.checkpoints import best_checkpoint
@@ -29,6 +29,7 @@ def observe(cfg: DictConfig, unlike: Seen | None = None) -> Seen:
     unlike: what another config was seen to do. The first difference from it ends the fit, and is all that is returned.
     """
     check(cfg)
+    refuse_changed_files(OmegaConf.to_container(cfg))
     devices = device_count(cfg)
     corpus = build(cfg.data)
     task, data = assemble(cfg, corpus)

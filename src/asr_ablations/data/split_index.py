@@ -94,7 +94,7 @@ class SplitIndex:
     def store(self, utterances: Utterances, sources: dict[str, FileState], begun: int) -> None:
         """Keep what was read from `begun` on, a time in ns, unless something had changed just before."""
         names = PackedTexts.of(sources)
-        states = np.array([state for state in sources.values()], np.int64).reshape(-1, len(STATE))
+        states = np.array([*sources.values()], np.int64).reshape(-1, len(STATE))
         (columns,) = utterances.blocks
         if max(states[:, -1].max(initial=0), columns.numbers["changed"].max(initial=0)) > begun - SETTLED:
             return

@@ -110,15 +110,18 @@ def test_fingerprints_tell_contents_apart(utterances: list[Utterance], tmp_path:
     path = tmp_path / "a.flac"
     shutil.copy(utterances[0].audio, path)
 
-    def of(offset: float = 0.0, duration: float = 0.5, id_: str = "a") -> str:
-        return cache_key([Utterance(id_, "s", path, offset, duration, "a")])
+    def of(offset: float = 0.0, duration: float = 0.5, id_: str = "a", made_by: str = "m") -> str:
+        return cache_key([Utterance(id_, "s", path, offset, duration, "a")], made_by)
 
     result = [
-        of(), of(offset=0.1), of(duration=0.4), of(id_="b"), cache_key(utterances), cache_key(utterances[::-1]),
+        of(), of(offset=0.1), of(duration=0.4), of(id_="b"), of(made_by="n"),
+        cache_key(utterances, "m"), cache_key(utterances[::-1], "m"),
     ]  # fmt: skip
     os.utime(path, ns=(1, 1))
-    result.append(of())
-    shutil.copy(utterances[1].audio, path)
+    assert of() == result[0], "the time of a file says nothing of its content"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, ns=(1, 1))
     result.append(of())
     assert len(set(result)) == len(result)
     assert of() == result[-1]
