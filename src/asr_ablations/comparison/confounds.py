@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, by_content, flatten
+from asr_ablations.runs.identity import MACHINE_KEYS, SHA256, WHEREABOUTS, Config, by_content, flatten
 from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import RunRecord, SetContent
 from asr_ablations.tools.errors import UsageError
@@ -69,8 +70,11 @@ def content(run: RunRecord) -> dict[str, object]:
 
 
 def leaves(config: Config) -> dict[str, object]:
-    """All leaves of a config that can change a run's result."""
-    whole = flatten(by_content(config))
+    """All leaves of a config that can change a run's result. A file is known by its name and its content."""
+    whole, typed = flatten(by_content(config)), flatten(config)
+    for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
+        path = key.removesuffix(SHA256)
+        whole[path] = f"{Path(str(typed[path])).name} ({str(whole.pop(key))[:8]})"
     return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 

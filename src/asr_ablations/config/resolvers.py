@@ -62,8 +62,8 @@ def refuse_changed_files(node: object, place: str = "") -> None:
         path = node.get(str(key).removesuffix(SHA256)) if str(key).endswith(SHA256) and place else None
         if path is not None and value is not None and (actual := sha256_of(path)) != value:
             raise UsageError(
-                f"{place}{key}={value}: {path} has changed since this config was composed (SHA-256 {actual}); the same "
-                "command from the start makes a new run with it"
+                f"{place}{key}: {path} has changed since this config was composed: its SHA-256 was {value}, now it is "
+                f"{actual or 'gone'}"
             )
 
 

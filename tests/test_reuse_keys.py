@@ -1,0 +1,308 @@
+"""What is kept and used again has a key that changes with everything that decides it."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from asr_ablations.components.loss import aligned
+from asr_ablations.config.build import build
+from asr_ablations.data import recording_cache, split_index
+from asr_ablations.data.recording_cache import cache_key
+from asr_ablations.data.utterances import Utterance
+from asr_ablations.evaluation import activations, log_probs
+from asr_ablations.native import extension
+from asr_ablations.runs.identity import content, identity
+from asr_ablations.tools import content_keys
+from asr_ablations.tools.content_keys import hash_object
+from asr_ablations.tools.source_code import hash_source
+from asr_ablations.training.trained_model import Trained, load_run
+from tests.helpers.every_key import Knob, chosen, file_keys
+from tests.helpers.layouts import write_layouts
+from tests.helpers.observation import observe
+from tests.helpers.support import component, compose, group_options, tiny_overrides
+from tests.helpers.trained_runs import write_trained
+
+FILE_OPTIONS = [
+    pytest.param(f"{group}={name}", key, id=f"{group}={name}/{key}")
+    for group in chosen()
+    if group not in ("data", "cache", "logger")  # data by their fingerprint; the other two change no number
+    for name in group_options(group)
+    for key in file_keys(f"{group}={name}")
+]
+"""Every option that has to name a file or folder, found in conf/."""
+
+
+@pytest.fixture(scope="module")
+def places(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("places")
+    write_layouts(tiny_corpus, folder)
+    return folder
+
+
+_opened: list[str] | None = None
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _opened is not None and isinstance(arguments[0], (str, bytes, Path)):
+        _opened.append(str(arguments[0]))
+
+
+sys.addaudithook(_note)
+
+
+@contextmanager
+def opened_files() -> Iterator[list[str]]:
+    """The files that this process opens within the context."""
+    global _opened
+    _opened = files = []
+    try:
+        yield files
+    finally:
+        _opened = None
+
+
+@contextmanager
+def one_byte_changed(path: Path) -> Iterator[None]:
+    before = path.read_bytes()
+    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+def test_options_that_read_files_are_found() -> None:
+    assert {f"{p.values[0]}.{p.values[1]}" for p in FILE_OPTIONS} >= {
+        "augment=noise.folder", "decoder=beam_lm.lm", "decoder=lexicon.words", "loss=aligned.run",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "key"), FILE_OPTIONS)
+def test_a_changed_byte_of_a_file_that_is_read_makes_another_run(option: str, key: str, places: Path) -> None:
+    """The files are those that a real fit opens, and that were there before it."""
+    knob = Knob(option, f"{option.partition('=')[0]}.{key}")
+    cfg = knob.before(places)
+    place = Path(str(OmegaConf.select(cfg, knob.key)))
+    there = {path.resolve() for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()}
+    there = {path for path in there if path.name != "status.json"}  # it says whether a teacher is finished, no more
+    before = identity(cfg)
+    with opened_files() as opened:
+        observe(cfg)
+    read = there & {Path(name).resolve() for name in opened}
+    assert read, f"{option} opened none of {sorted(there)}"
+    for file in read:
+        with one_byte_changed(file):
+            assert identity(knob.before(places)) != before, f"{file} is read, and no part of the identity"
+    assert identity(knob.before(places)) == before
+
+
+def test_equal_files_elsewhere_are_the_same_run(places: Path, tmp_path: Path) -> None:
+    shutil.copytree(places / "quiet", tmp_path / "moved")
+    (tmp_path / "moved" / ".DS_Store").write_text("of the system")
+    runs = [compose("augment=noise", f"augment.folder={path}") for path in (places / "quiet", tmp_path / "moved")]
+    assert identity(runs[0]) == identity(runs[1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("data.train=train", "data.train=[train]"), ("data.test=test-clean", "data.test=[test-clean]"),
+        ("dropout=0", "dropout=0.0"), ("data.hours=2", "data.hours=2.0"), ("optimizer.lr=0.001", "optimizer.lr=1e-3"),
+    ],
+)  # fmt: skip
+def test_equal_values_are_the_same_run(one: str, other: str) -> None:
+    assert identity(compose(one)) == identity(compose(other))
+    assert identity(compose(one)) != identity(compose(one, "seed=1"))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, tiny_corpus: Path) -> Trained:
+    run = load_run(write_trained(tmp_path, tiny_corpus))
+    run.data.corpus.prepare()
+    return run
+
+
+def _with(trained: Trained, key: str, value: object) -> Trained:
+    cfg = trained.cfg.copy()
+    OmegaConf.update(cfg, key, value)
+    return trained._replace(cfg=cfg)
+
+
+def _other_weights(trained: Trained) -> Trained:
+    other = trained.checkpoint.with_name("other.ckpt")
+    other.write_bytes(trained.checkpoint.read_bytes() + b"x")
+    return trained._replace(checkpoint=other)
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+Change = Callable[[Trained, list[Utterance]], str]
+OUTPUT_CHANGES: dict[str, Change] = {
+    "other weights": lambda t, u: log_probs.log_probs_key(_other_weights(t), u, CPU),
+    "another option of the features": lambda t, u: log_probs.log_probs_key(_with(t, "features.window", 0.03), u, CPU),
+    "another precision": lambda t, u: log_probs.log_probs_key(_with(t, "precision", "bf16"), u, CPU),
+    "another device": lambda t, u: log_probs.log_probs_key(t, u, CUDA),
+    "other audio of equal size": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], content="0"), *u[1:]], CPU),
+    "another text": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], text="b"), *u[1:]], CPU),
+    "another part of the file": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], offset=0.1), *u[1:]], CPU),
+    "one utterance less": lambda t, u: log_probs.log_probs_key(t, u[1:], CPU),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", OUTPUT_CHANGES)
+def test_log_probabilities(change: str, trained: Trained) -> None:
+    utterances = [*trained.data.corpus.read("dev")]
+    assert log_probs.log_probs_key(trained, utterances, CPU) == log_probs.log_probs_key(trained, utterances, CPU)
+    assert OUTPUT_CHANGES[change](trained, utterances) != log_probs.log_probs_key(trained, utterances, CPU)
+
+
+def _other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (content_keys, recording_cache):
+        monkeypatch.setattr(module, "hash_source", lambda *_, **__: "other")
+
+
+def _other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (content_keys, recording_cache, log_probs, aligned, split_index):
+        monkeypatch.setattr(module, "library_versions", lambda: {"torch": "other"})
+
+
+def _keys(trained: Trained, root: Path) -> dict[str, str]:
+    """The key of everything that code and libraries decide, by what it is the key of."""
+    utterances = [*trained.data.corpus.read("dev")]
+    loss = component("loss", "aligned", run=str(trained.folder))
+    features = build(compose("features=logmel40").features)
+    return {
+        "log-probabilities": log_probs.log_probs_key(trained, utterances, CPU),
+        "samples": cache_key(utterances, "m"),
+        "features": cache_key(utterances, hash_object(features)),
+        "options of features": hash_object(features),
+        "alignments": loss._key(utterances, {("ab", "")}),
+        "index of a split": split_index.SplitIndex(type(trained.data.corpus), [root]).code,
+    }
+
+
+@pytest.mark.parametrize("change", [_other_code, _other_versions])
+def test_other_code_and_libraries(
+    change: Callable[..., None], trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _keys(trained, Path("/root"))
+    assert before == _keys(trained, Path("/root"))
+    change(monkeypatch)
+    after = _keys(trained, Path("/root"))
+    assert [name for name in before if before[name] == after[name]] == []
+
+
+def test_activations_are_of_their_layers_and_of_everything_that_decides_outputs(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)
+    assert activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext) == kept
+    other = activations.stored_activations(trained, "dev", ["output"], CPU, nullcontext)
+    monkeypatch.setattr(activations, "log_probs_key", lambda *_: "other")
+    assert len({kept, other, activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)}) == 3
+
+
+def test_alignments_are_of_teacher_alphabet_and_audio(trained: Trained) -> None:
+    utterances = [*trained.data.corpus.read("dev")]
+    loss = component("loss", "aligned", run=str(trained.folder))
+    keys = [loss._key(utterances, {("ab", "")}), loss._key(utterances, {("abc", "")})]
+    keys.append(loss._key([replace(utterances[0], content="0" * 32), *utterances[1:]], {("ab", "")}))
+    for file in (trained.checkpoint, trained.folder / "config.yaml"):
+        with one_byte_changed(file):
+            keys.append(loss._key(utterances, {("ab", "")}))
+    assert len(set(keys)) == 5
+
+
+class OwnFeatures(torch.nn.Module):
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        vars(self).update(options)
+        self.weights = torch.nn.Parameter(torch.tensor([options.get("weight", 1.0)]))
+
+
+class Other:
+    OwnFeatures = type("OwnFeatures", (OwnFeatures,), {"__module__": __name__, "__qualname__": "Other.OwnFeatures"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale": 1.0}, {"scale": 2.0}, {"scales": [1.0]}, {"scales": [-0.3]}, {"scales": (1.0,)}, {"low": None},
+        {"low": 0}, {"low": False}, {"table": {"a": 1}}, {"table": {"a": 2}}, {"window": torch.ones(2)}, {"window": torch.zeros(2)},
+        {"weight": 2.0}, {"of": int}, {"of": float},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_any_option_of_features_is_in_their_key(options: dict[str, object]) -> None:
+    assert hash_object(OwnFeatures(**options)) == hash_object(OwnFeatures(**options))
+    assert hash_object(OwnFeatures(**options)) != hash_object(OwnFeatures())
+    assert hash_object(OwnFeatures(**options)) != hash_object(Other.OwnFeatures(**options))
+
+
+def test_equal_options_are_one_key_however_their_texts_came_into_being() -> None:
+    shared = "hann"
+    one, other = OwnFeatures(a=shared, b=shared), OwnFeatures(a="".join("hann"), b="".join(["ha", "nn"]))
+    assert hash_object(one) == hash_object(other)
+
+
+def test_the_source_of_a_class_is_all_that_it_imports_from_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "sounds").mkdir()
+    for name, text in {"__init__": "", "mine": "from sounds import shared", "shared": "x = 1", "other": ""}.items():
+        (tmp_path / "sounds" / f"{name}.py").write_text(text)
+    before = hash_source("sounds.mine.Mine")
+    (tmp_path / "sounds" / "other.py").write_text("y = 2")
+    assert hash_source("sounds.mine.Mine") == before
+    (tmp_path / "sounds" / "shared.py").write_text("x = 2")
+    assert hash_source("sounds.mine.Mine") != before
+
+
+def test_a_run_is_its_config_its_data_and_the_behaviour_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    cfg = compose(*tiny_overrides(Path("/corpus")))
+    ids = [identity(cfg, "data"), identity(cfg, "other data"), identity(compose("dropout=0.3"), "data")]
+    monkeypatch.setattr("asr_ablations.runs.identity.BEHAVIOUR", 1000)
+    ids.append(identity(cfg, "data"))
+    assert len(set(ids)) == 4
+    assert content(cfg)["data"].keys().isdisjoint({"root", "download"})
+
+
+@pytest.mark.parametrize("kept", [0, 100, 9000, 27_000])
+def test_a_cut_native_library_is_compiled_again(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a cut library would end the process by SIGBUS, or another target would be taken."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        extension, "compile_to", lambda path, command, options: path.write_bytes(b"a library" * 5000)
+    )
+    path = extension.built("avx2")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:kept])
+    assert extension.built("avx2") == path
+    assert path.read_bytes() == whole
+
+
+def test_a_native_library_is_of_its_sources_flags_and_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(extension, "compile_to", lambda path, command, options: path.write_bytes(b"a library"))
+    (tmp_path / "source.cpp").write_text("int x;")
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    paths = [extension.built("avx2"), extension.built("avx512")]
+    monkeypatch.setattr(extension, "FLAGS", (*extension.FLAGS, "-g"))
+    paths.append(extension.built("avx2"))
+    monkeypatch.setattr(extension, "SOURCES", [tmp_path / "source.cpp"])
+    paths.append(extension.built("avx2"))
+    monkeypatch.setattr(extension, "compiler", lambda: [str(tmp_path / "one")])
+    paths.append(extension.built("avx2"))
+    (tmp_path / "one").write_text("new")
+    paths.append(extension.built("avx2"))
+    assert len({path.stem.rpartition("-")[2] for path in paths}) == len(paths)
