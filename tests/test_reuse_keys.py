@@ -143,6 +143,12 @@ def _other_weights(trained: Trained) -> Trained:
     return trained._replace(checkpoint=other)
 
 
+def _of_another_format(module: Any, key: Callable[[], str]) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FORMAT", 1000)
+        return key()
+
+
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 Change = Callable[[Trained, list[Utterance]], str]
 OUTPUT_CHANGES: dict[str, Change] = {
@@ -154,6 +160,7 @@ OUTPUT_CHANGES: dict[str, Change] = {
     "another text": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], text="b"), *u[1:]], CPU),
     "another part of the file": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], offset=0.1), *u[1:]], CPU),
     "one utterance less": lambda t, u: log_probs.log_probs_key(t, u[1:], CPU),
+    "another format": lambda t, u: _of_another_format(log_probs, lambda: log_probs.log_probs_key(t, u, CPU)),
 }  # fmt: skip
 
 
@@ -206,8 +213,20 @@ def test_activations_are_of_their_layers_and_of_everything_that_decides_outputs(
     kept = activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)
     assert activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext) == kept
     other = activations.stored_activations(trained, "dev", ["output"], CPU, nullcontext)
-    monkeypatch.setattr(activations, "log_probs_key", lambda *_: "other")
-    assert len({kept, other, activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)}) == 3
+    files = {kept, other}
+    for name, value in {"FORMAT": 1000, "log_probs_key": lambda *_: "other"}.items():
+        monkeypatch.setattr(activations, name, value)
+        files.add(activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext))
+    assert len(files) == 4
+
+
+def test_the_index_of_a_split_is_of_its_reader_and_of_its_place(trained: Trained) -> None:
+    reader = type(trained.data.corpus)
+    other = type("LibriSpeech", (reader,), {"__module__": "elsewhere", "__qualname__": reader.__qualname__})
+    places = [(reader, ["/a"]), (reader, ["/b"]), (other, ["/a"])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split_index, "hash_classes", lambda classes: {})
+        assert len({split_index.SplitIndex(cls, place).path for cls, place in places}) == 3
 
 
 def test_alignments_are_of_teacher_alphabet_and_audio(trained: Trained) -> None:
@@ -304,5 +323,7 @@ def test_a_native_library_is_of_its_sources_flags_and_compiler(tmp_path: Path, m
     monkeypatch.setattr(extension, "compiler", lambda: [str(tmp_path / "one")])
     paths.append(extension.built("avx2"))
     (tmp_path / "one").write_text("new")
+    paths.append(extension.built("avx2"))
+    monkeypatch.setattr(extension, "compiler", lambda: [str(tmp_path / "one"), "-m64"])
     paths.append(extension.built("avx2"))
     assert len({path.stem.rpartition("-")[2] for path in paths}) == len(paths)
