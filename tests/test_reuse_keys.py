@@ -255,8 +255,8 @@ class Other:
     "options",
     [
         {"scale": 1.0}, {"scale": 2.0}, {"scales": [1.0]}, {"scales": [-0.3]}, {"scales": (1.0,)}, {"low": None},
-        {"low": 0}, {"low": False}, {"table": {"a": 1}}, {"table": {"a": 2}}, {"window": torch.ones(2)}, {"window": torch.zeros(2)},
-        {"weight": 2.0}, {"of": int}, {"of": float},
+        {"low": 0}, {"low": False}, {"table": {"a": 1}}, {"table": {"a": 2}}, {"window": torch.ones(2)},
+        {"window": torch.zeros(2)}, {"weight": 2.0}, {"of": int}, {"of": float},
     ],
     ids=str,
 )  # fmt: skip
@@ -299,9 +299,7 @@ def test_a_run_is_its_config_its_data_and_the_behaviour_of_the_code(monkeypatch:
 def test_a_cut_native_library_is_compiled_again(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading a cut library would end the process by SIGBUS, or another target would be taken."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(
-        extension, "compile_to", lambda path, command, options: path.write_bytes(b"a library" * 5000)
-    )
+    monkeypatch.setattr(extension, "compile_to", lambda path, command, options: path.write_bytes(b"a library" * 5000))
     path = extension.built("avx2")
     whole = path.read_bytes()
     path.write_bytes(whole[:kept])
