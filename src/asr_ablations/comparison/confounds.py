@@ -74,7 +74,7 @@ def leaves(config: Config) -> dict[str, object]:
     whole, typed = flatten(by_content(config)), flatten(config)
     for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
         path = key.removesuffix(SHA256)
-        whole[path] = f"{Path(str(typed[path])).name} ({str(whole.pop(key))[:8]})"
+        whole[path] = f"{Path(str(typed[path])).name} {str(whole.pop(key))[:8]}"
     return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
 
 

@@ -30,6 +30,7 @@ from asr_ablations.evaluation.record import (
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
 from asr_ablations.language_models.model import RECORD
+from asr_ablations.runs.identity import SHA256
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.runs.record import UtteranceRow, rates
 from asr_ablations.tools.errors import choices
@@ -270,6 +271,7 @@ def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs])
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
     described = {key: {"path": decoder.pop(key), **_described(file)} for key, file in files(arm.decoder).items()}
+    decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # in files
     corpus = arm.trained.data.corpus
     return {
         "name": decoder_name(arm.cfg),
