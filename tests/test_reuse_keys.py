@@ -112,6 +112,19 @@ def test_equal_files_elsewhere_are_the_same_run(places: Path, tmp_path: Path) ->
     assert identity(runs[0]) == identity(runs[1])
 
 
+def test_a_language_model_is_its_files_and_not_the_record_of_their_making(places: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "lm"
+    folder.mkdir()
+    shutil.copy(places / "words.arpa", folder / "lm.arpa")
+    ids = []
+    for name in ("config.yaml", "status.json", "lm.json", "words.txt", "lm.arpa"):
+        ids.append(identity(compose("decoder=beam_lm", f"decoder.lm={folder}")))
+        (folder / name).write_text("another")
+    ids.append(identity(compose("decoder=beam_lm", f"decoder.lm={folder}")))
+    assert ids[0] == ids[1] == ids[2] == ids[3]
+    assert len({*ids}) == 3, "words.txt and lm.arpa are read"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

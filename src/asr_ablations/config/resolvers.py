@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.resolvers import oc
 
 from asr_ablations.runs.identity import SHA256
-from asr_ablations.runs.layout import CONFIG, last_checkpoint
+from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, OVERRIDES, STATUS, last_checkpoint
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_files, visible_files
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded
@@ -32,17 +32,21 @@ def sha256_of_weights(path: str | None) -> str | None:
     return hash_file(weights_file(str(path)))
 
 
+RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
+"""Files in a folder that say how the others were made, and when."""
+
+
 def sha256_of(path: object) -> str | None:
     """The value of ${sha256_of:…} in a config: the hash of a file, or of the names and contents of all files in a
-    folder but hidden ones; of a run, of its last checkpoint and its config. None where there is nothing: the class that
-    reads it says what it needs.
+    folder except hidden ones and RECORDS; of a run, of its last checkpoint and its config. None if there is no such
+    file: the class that reads it says what it needs.
     """
     if not isinstance(path, str) or not path:
         return None
     given = expanded(path)
+    if given.is_dir() and not last_checkpoint(given).is_file():
+        return hash_files((file for file in visible_files(given) if file.name not in RECORDS), given)
     if given.is_dir():
-        if not (given / CONFIG).is_file():
-            return hash_files(visible_files(given), given)
         given = last_checkpoint(given)
     if not given.is_file():
         return None
