@@ -150,7 +150,7 @@ def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_pat
 def test_a_damaged_model_is_not_installed(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        install(tmp_path / name, tmp_path)
+        install(tmp_path / name, tmp_path, "en")
 
 
 def test_a_text_of_other_letters_is_refused(tmp_path: Path) -> None:

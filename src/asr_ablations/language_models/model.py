@@ -200,13 +200,13 @@ def _short(error: BaseException) -> str:
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
 
 
-def install(file: Path, folder: Path) -> dict[str, object]:
+def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     """Write the lower-case copy of a model and its list of words, and return what to record about it.
 
     Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
     """
     check_counts(file)
-    lower_case(file, folder / ARPA)
+    lower_case(file, folder / ARPA, language)
     check_counts(folder / ARPA)  # of a compressed one the size is known only now
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))

@@ -6,13 +6,13 @@ from pathlib import Path
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, lines_of
 from asr_ablations.runs.hypotheses.plain import (
     RECOGS,
-    TRN,
     Lines,
     read_kaldi,
     read_lines,
     read_recogs,
     read_speechbrain,
     read_trn,
+    split_trn,
 )
 from asr_ablations.runs.hypotheses.tables import is_head, read_csv, read_json
 from asr_ablations.runs.hypotheses.timed import CTM, STM, in_segments, read_ctm, read_stm
@@ -55,7 +55,7 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
         name: sum(fits(line) for line in seen) / len(seen)
         for name, fits in (
             ("icefall", lambda line: RECOGS.match(line) is not None),
-            ("trn", lambda line: TRN.match(line) is not None),
+            ("trn", lambda line: split_trn(line) is not None),
             ("stm", lambda line: STM.match(line) is not None),
             ("ctm", lambda line: CTM.match(line) is not None),
         )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 Lines = Sequence[tuple[int, str]]
-TRN = re.compile(r"^(.*?)\s*\(([^()\s]+)\)\s*$")
 RECOGS = re.compile(r"^(\S+):\t(ref|hyp)=(\[.*\])\s*$")
 ALIGNED = re.compile(r"^(.+?), %WER \S+ \[ \d+ / \d+, \d+ ins, \d+ del, \d+ sub \]")
 RULE = re.compile(r"^={10,}$")
@@ -21,10 +21,17 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, line in lines:
         if line.startswith(";;"):
             continue
-        if (match := TRN.match(line)) is None:
+        if (parts := split_trn(line)) is None:
             raise UsageError(f"{path}:{number}: expected words (id), found {_shown(line)}")
-        entries.append((number, Entry(match[2], match[1].strip())))
+        entries.append((number, Entry(*parts)))
     return Texts(str(path), "trn", unique(path, entries))
+
+
+def split_trn(line: str) -> tuple[str, str] | None:
+    """Return the id and the words of a line of a trn file; None if it is not one."""
+    words, _, end = line.rstrip().rpartition("(")
+    id_ = end.removesuffix(")")
+    return None if id_ == end or ")" in id_ or id_.split() != [id_] else (id_, words.strip())
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
@@ -51,7 +58,7 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
             raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {_shown(line)}")
-        sides.setdefault(match[1], {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
+        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
     entries = []
     for id_, of_id in sides.items():
         for side in ("ref", "hyp"):
