@@ -110,7 +110,10 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-SYSTEMS_ALONE = "references format columns speaker_of utt2spk normalise language drop missing seeds margin".split()
+SYSTEMS_ALONE = (
+    "references", "format", "columns", "speaker_of", "utt2spk", "normalise", "language", "drop", "missing", "seeds",
+    "margin",
+)  # fmt: skip
 """Options that are for hypotheses alone."""
 
 

@@ -83,7 +83,7 @@ def _decoded(path: Path) -> Iterator[tuple[int, str]]:
                     raise UsageError(f"{path}:{number}: the line has more than {LONGEST_LINE >> 20} MB: no transcript")
                 text = decode(line, path, number).rstrip("\r\n")  # Windows ends lines with both
                 if "\r" in text:
-                    raise UsageError(f"{path}:{number}: it holds a carriage return; expected one utterance per line")
+                    raise UsageError(f"{path}:{number}: a carriage return in the middle; expected an utterance a line")
                 yield number, text
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such file") from error

@@ -27,10 +27,10 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
     values = list(value)
     if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
         return [texts_of(values, name, format_)]
+    if odd := [one for one in values if not isinstance(one, (str, Path, Mapping, Sequence))]:
+        raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
     seeds: list[Texts] = []
     for number, one in enumerate(values):
-        if not isinstance(one, (str, Path, Mapping, Sequence)):
-            raise UsageError(f"{name}: expected texts, or files; found {str(one)[:60]!r}")
         if isinstance(one, (str, Path)):
             seeds += read_systems([Path(one)], format_, spoken)
         else:
