@@ -105,8 +105,8 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
         scored.rows.append(rows)
     scored.warnings += _copies(set_, files, scored.rows)
     words = Counter[str]()
-    for row in scored.rows[0]:
-        words[row["unit"] or row["speaker"]] += row["words"]
+    for counted in scored.rows[0]:
+        words[counted["unit"] or counted["speaker"]] += counted["words"]
     if silent := [unit for unit, number in words.items() if not number]:
         units = f"{len(silent)} of {len(words)} units ({', '.join(silent[:3])})"
         scored.warnings.append(f"{set_}: the references of {units} have no word: all errors there are insertions")
