@@ -319,14 +319,17 @@ def test_alternatives_are_of_trn_and_stm_alone(
 
 def warned(spoken: Texts, heard: Texts, scoring: Scoring) -> list[str]:
     scored = score("test", spoken, [heard], scoring)
-    return about_signs(heard, scored.rows[0], scored.spoken, scoring)
+    return about_signs(scored.files[0], scored.rows[0], scored.spoken, scoring)
 
 
 @pytest.mark.parametrize("mark", ["<unk>", "[noise]", "(uh)", "(%hesitation)", "%hesitation", "{COUGH}"])
 def test_errors_on_marks_are_said_and_marks_can_be_dropped(mark: str) -> None:
     spoken, heard = given(a=f"one {mark} two", b="three"), given(a="one two", b="four")
     (warning,) = warned(spoken, heard, Scoring())
-    assert warning == f"test: marks, not words, make 50 % of the errors of made: --drop '{mark}' removes them"
+    assert warning == f"test: marks such as <unk> alone make 50 % of the errors of made: --drop '{mark}' removes them"
+    assert warning in warned(spoken, given(A="one two", B="four"), Scoring())  # ids in another case
+    inserted = warned(given(a="one"), given(A=f"one {mark}"), Scoring())
+    assert "alone make 100 %" in inserted[0]
     dropped = Scoring(drop=f"{mark.upper()}, <x>")
     assert not warned(spoken, heard, dropped)
     assert [row["words"] for row in score("test", spoken, [heard], dropped).rows[0]] == [2, 1]

@@ -22,7 +22,7 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
         if line.startswith(";;"):
             continue
         if (parts := split_trn(line)) is None:
-            raise UsageError(f"{path}:{number}: expected words (id), found {_shown(line)}")
+            raise UsageError(f"{path}:{number}: expected words (id), found {line[:60]!r}")
         entries.append((number, Entry(*parts)))
     return Texts(str(path), "trn", unique(path, entries))
 
@@ -57,7 +57,7 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
-            raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {_shown(line)}")
+            raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {line[:60]!r}")
         sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
     entries = []
     for id_, of_id in sides.items():
@@ -77,9 +77,9 @@ def _words(path: Path, number: int, text: str) -> str:
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {_shown(text)}") from error
+        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {text[:60]!r}") from error
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {_shown(text)}")
+        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {text[:60]!r}")
     return " ".join(words)
 
 
@@ -125,7 +125,3 @@ def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
 def _aligned(line: str) -> str:
     words = (word.strip() for word in line.split(" ; "))
     return " ".join(word for word in words if word and word != "<eps>")
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")

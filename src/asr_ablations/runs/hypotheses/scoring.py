@@ -69,13 +69,14 @@ class Scoring:
 
 @dataclass
 class Scored:
-    """The rows of each file of a set, in the order of the files, and what a reader has to be warned of. spoken: the
-    references by id, before they are normalised.
+    """The rows of each file of a set, in the order of the files, and what a reader has to be warned of. files, spoken:
+    the hypotheses, and the references by id, before they are normalised.
     """
 
     rows: list[list[UtteranceRow]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     spoken: dict[str, str] = field(default_factory=dict)
+    files: list[Texts] = field(default_factory=list)
 
 
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
@@ -88,6 +89,7 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     references = references and _join_characters(references, scored.warnings)
     spoken = _references(references, files, scored.warnings)
     files = [_without_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
+    scored.files = files
     ids = _common(set_, spoken, files, scoring, scored.warnings)
     normalise, count = cache(scoring.build_normalisation()), cache(_counts)
     scored.spoken = {id_: spoken[id_].text for id_ in ids}
@@ -307,23 +309,14 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
         marks.update(unmatched)
     names = ",".join(mark for mark, _ in marks.most_common(5))
     bare, total = partial(without_punctuation, language=scoring.language), total_errors(wrong, "wer").count
+    composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
     shares = (
-        ("marks, not words,", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        (
-            "case and punctuation alone",
-            total - _errors(wrong, bare),
-            WORTH_A_WARNING,
-            "--normalise punctuation scores words alone",
-        ),
-        (
-            f"{COMPATIBILITY} alone",
-            total - _errors(wrong, partial(normalize, "NFKC")),
-            WORTH_A_WARNING,
-            "NFKC makes them equal",
-        ),
-    )
+        ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
+        ("case and punctuation", total - _errors(wrong, bare), least, "--normalise punctuation scores words alone"),
+        (COMPATIBILITY, total - _errors(wrong, composed), least, "in NFKC they are equal"),
+    )  # fmt: skip
     return [
-        f"{rows[0]['set']}: {what} make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"
+        f"{rows[0]['set']}: {what} alone make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"
         for what, errors, least, remedy in shares
         if total and errors >= least * total
     ]

@@ -186,14 +186,15 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
             )
         files = [file for name in names for file in systems[name][set_]]
         of_set = score(set_ or DEFAULT_SET, references.get(set_), files, scoring)
-        left = iter(of_set.rows)
+        left = iter(zip(of_set.files, of_set.rows, strict=True))
         for name in names:
-            seeds = [next(left) for _ in systems[name][set_]]
+            (first, _), *_ = scored_files = [next(left) for _ in systems[name][set_]]
+            seeds = [of_file for _, of_file in scored_files]
             known = rows.setdefault(name, [[] for _ in seeds])
             if len(known) != len(seeds):
                 counts = f"{len(known)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
                 raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
-            warnings += about_signs(systems[name][set_][0], seeds[0], of_set.spoken, scoring)
+            warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
             rows[name] = [[*before, *own] for before, own in zip(known, seeds, strict=True)]
         texts = references.get(set_)
         source = f"{texts.source} ({texts.format})" if texts else "the references in the files"

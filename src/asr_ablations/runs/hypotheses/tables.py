@@ -184,12 +184,10 @@ def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: 
 
 
 def _string(path: Path, number: int, column: str, value: object) -> str | None:
-    if value is None:
-        return None
     if isinstance(value, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value):
         value = " ".join(part["text"].strip() for part in value)  # Whisper's segments
-    if isinstance(value, str):
-        return " ".join(value.split()) if "\n" in value else value
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise UsageError(f"{path}:{number}: {column}: a text is expected, found {str(value)[:60]!r}")
     return str(value)
