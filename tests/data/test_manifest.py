@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -287,11 +287,14 @@ def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
         text_of(tmp_path / "train.json")
 
 
+Form = Literal["NFC", "NFD"]
+
+
 @pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
 @pytest.mark.parametrize("written", ["NFC", "NFD"])
 @pytest.mark.parametrize("kind", ["manifest", "named", "kaldi", "segments", "librispeech", "mls"])
 def test_texts_ids_and_speakers_are_composed_and_files_found(
-    kind: str, on_disk: str, written: str, tmp_path: Path
+    kind: str, on_disk: Form, written: Form, tmp_path: Path
 ) -> None:
     """A corpus from a Mac, whose names of files are decomposed, or whose texts are."""
     read = {

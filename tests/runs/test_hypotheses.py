@@ -151,8 +151,11 @@ def written(name: str, words: toolkits.Words) -> str:
 def test_texts_and_ids_in_other_unicode_forms_are_the_same(name: str, tmp_path: Path) -> None:
     words = {"ż-1": "zażółć gęślą jaźń", "ż-2": "l'amic d'été"}
     composed = read(tmp_path / name, written(name, words))
-    content = unicodedata.normalize("NFD", written(name, words)).replace("gęślą", "ge\u00ad\u200bślą")
-    assert read(tmp_path / name, content.replace("d'", "d’") if name != "recogs-test.txt" else content) == composed
+    decomposed = {unicodedata.normalize("NFD", id_): unicodedata.normalize("NFD", words[id_]) for id_ in words}
+    decomposed = {id_: text.replace("g", "g\u00ad\u200b").replace("'", "’") for id_, text in decomposed.items()}
+    files = [composed, read(tmp_path / name, written(name, decomposed))]
+    plain = [{id_: replace(entry, audio="") for id_, entry in file.entries.items()} for file in files]
+    assert plain[0] == plain[1]  # a path is kept as it is on the disk
     assert texts(composed) == words
 
 
