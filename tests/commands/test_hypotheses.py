@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 import soundfile
@@ -47,6 +48,28 @@ def test_files_in_and_a_verdict_out(trn, tmp_path):
     result = json.loads((folder / "comparison.json").read_text())
     assert result["differences"][0]["outcome"] == "better"
     assert "60 utterances" in result["scored"]
+
+
+def test_the_unicode_form_of_a_text_changes_nothing(tmp_path):
+    """Neither that of the hypotheses, of the references, of ids and of speakers."""
+    words = {f"ż{number}": f"zażółć gęślą IŞIK d’été numer{number}" for number in range(8)}
+    written = []
+    for form in ("NFC", "NFD"):
+        folder = tmp_path / form
+        folder.mkdir()
+        heard = {id_: text.replace("gęślą", "x" * (number % 2)) for number, (id_, text) in enumerate(words.items())}
+        (folder / "ref").write_text(toolkits.kaldi(words))
+        (folder / "mine").write_text(unicodedata.normalize(form, toolkits.kaldi(heard)).replace("numer", "num\u200ber"))
+        (folder / "base").write_text(toolkits.kaldi(dict.fromkeys(words, "ışık <unk>")))
+        speakers = "".join(f"{id_} ó{number % 4}\n" for number, id_ in enumerate(words))
+        (folder / "utt2spk").write_text(unicodedata.normalize(form, speakers))
+        scored = ["--normalise", "case", "--language", "tr", "--drop", "<unk>", "--utt2spk", "utt2spk", "--no-page"]
+        done = expect(0, compare("--references", "ref", "base=base", "mine=mine", *scored, "--out", "o", folder=folder))
+        written.append((folder / "o" / "comparison.json").read_bytes())
+        assert "(--normalise case --language tr --drop <unk>)" in " ".join(done.stdout.split())
+    assert written[0] == written[1]
+    rates = {row["arm"]: row["wer"] for row in json.loads(written[0])["rows"]}
+    assert rates == {"base": 0.8, "mine": 0.2}
 
 
 def test_the_page_has_aligned_utterances_with_audio(tmp_path):

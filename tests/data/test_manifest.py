@@ -1,13 +1,15 @@
 """Manifests, and indexes of splits."""
 
+import gzip
 import json
 import multiprocessing
 import os
 import shutil
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -282,6 +284,79 @@ def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.json").symlink_to("/dev/zero")
     with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+        text_of(tmp_path / "train.json")
+
+
+Form = Literal["NFC", "NFD"]
+
+
+@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize("kind", ["manifest", "named", "kaldi", "segments", "librispeech", "mls"])
+def test_texts_ids_and_speakers_are_composed_and_files_found(
+    kind: str, on_disk: Form, written: Form, tmp_path: Path
+) -> None:
+    """A corpus from a Mac, whose names of files are decomposed, or whose texts are."""
+    read = {
+        "librispeech": "dev/łódź/1/ż-1.flac",
+        "mls": "dev/audio/ż/1/ż_1_1.flac",
+    }.get(kind, "dev/ż.wav")
+    path = tone(tmp_path / unicodedata.normalize(on_disk, read))
+    files = {
+        "manifest": {"dev.jsonl": '{"audio_filepath": "dev/ż.wav", "text": "ŻÓŁĆ’", "id": "ż", "speaker": "łódź"}'},
+        "named": {"dev.jsonl": '{"audio_filepath": "dev/ż.wav", "text": "ŻÓŁĆ’", "speaker": "łódź"}'},
+        "kaldi": {"dev/wav.scp": "ż dev/ż.wav", "dev/text": "ż ŻÓŁĆ’", "dev/utt2spk": "ż łódź"},
+        "segments": {
+            "dev/wav.scp": "ó dev/ż.wav",
+            "dev/text": "ż ŻÓŁĆ’",
+            "dev/utt2spk": "ż łódź",
+            "dev/segments": "ż ó 0 0.5",
+        },
+        "librispeech": {f"{Path(read).parent}/łódź-1.trans.txt": "ż-1 ŻÓŁĆ’"},
+        "mls": {"dev/transcripts.txt": "ż_1_1\tŻÓŁĆ’"},
+    }[kind]
+    for name, content in files.items():
+        file = tmp_path / (unicodedata.normalize(on_disk, name) if kind == "librispeech" else name)
+        file.write_text(unicodedata.normalize(written, f"\ufeff{content}\n"), encoding="utf-8")
+    name = {"named": "manifest", "segments": "kaldi"}.get(kind, kind)
+    validation = {"manifest": "dev.jsonl"}.get(name, "dev")
+    corpus = component("data", name, root=str(tmp_path), train=validation, validation=validation, test=validation)
+    (utterance,) = corpus.read("dev")
+    expected = {"librispeech": ("ż-1", "łódź"), "mls": ("ż_1_1", "ż")}.get(kind, ("ż", "łódź"))
+    assert (utterance.id, utterance.speaker) == expected
+    assert (utterance.text, utterance.fault, utterance.audio) == ("żółć'", "", path)
+
+
+@pytest.mark.parametrize("name", ["manifest", "kaldi", "librispeech", "mls", "speechocean762"])
+def test_the_language_of_the_texts_decides_their_case(name: str, tmp_path: Path) -> None:
+    lines = {
+        "manifest": {"dev.jsonl": '{"audio_filepath": "a.wav", "text": "IŞIK İZ"}'},
+        "librispeech": {"dev/1/1/1-1.trans.txt": "a IŞIK İZ"},
+        "mls": {"dev/transcripts.txt": "1_1_a\tIŞIK İZ"},
+    }.get(name, {"dev/wav.scp": "a a.wav", "dev/text": "a IŞIK İZ"})
+    for file, content in lines.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    split = "dev.jsonl" if name == "manifest" else "dev"
+    options = {"held_out": None} if name == "speechocean762" else {}
+    roles = dict.fromkeys(("train", "validation", "test"), split)
+    for language, text in (("tr", "ışık iz"), ("en", "işik iz")):
+        corpus = component("data", name, root=str(tmp_path), language=language, **roles, **options)
+        assert [utterance.text for utterance in corpus.find("dev")] == [text]
+        assert language in corpus.place("dev")  # what an index of the split is kept for
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ż".encode("utf-16"), r"train\.json: it is in UTF-16, not UTF-8; iconv -f UTF-16 -t UTF-8 train\.json"),
+        (b"{}\n\xbf\n", r"train\.json:2: byte 1 is not UTF-8; its encoding is not known \(CP1250"),
+        (gzip.compress(b"{}"), r"train\.json: it is compressed by gzip"),
+    ],
+)
+def test_a_manifest_in_another_encoding_is_one_error(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "train.json").write_bytes(content)
+    with pytest.raises(UsageError, match=message):
         text_of(tmp_path / "train.json")
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.lmplz import fit
-from asr_ablations.language_models.model import install, load, load_words
+from asr_ablations.language_models.model import install, load, load_words, read_words
 from asr_ablations.language_models.text import collect
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
-from tests.helpers.support import CONF, group_options, shared_data, tiny_overrides
+from tests.helpers.support import CONF, group_options, shared_data, standing_corpus, tiny_overrides
 
 ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
 
@@ -150,7 +151,7 @@ def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_pat
 def test_a_damaged_model_is_not_installed(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        install(tmp_path / name, tmp_path)
+        install(tmp_path / name, tmp_path, "en")
 
 
 def test_a_text_of_other_letters_is_refused(tmp_path: Path) -> None:
@@ -169,6 +170,24 @@ def test_upper_case_becomes_lower(tmp_path: Path) -> None:
     both = bigrams("make-both.arpa", ["CAB", "cab"])
     with pytest.raises(UsageError, match="would be one word"):
         make(request(tmp_path, None, "lm=arpa", f"lm.file={both}"))
+
+
+def test_words_of_a_model_get_the_form_of_transcripts(tmp_path: Path) -> None:
+    model = bigrams("make-forms.arpa", [unicodedata.normalize("NFD", word) for word in ("IŞIK", "İZ", "d’été")])
+    install(model, tmp_path, "tr")
+    assert (tmp_path / "words.txt").read_text(encoding="utf-8").split() == ["d'été", "iz", "ışık"]
+
+
+def test_a_text_and_a_list_of_words_in_other_forms(tmp_path: Path) -> None:
+    file, polish = tmp_path / "text", Alphabet(" 'aćlźż")
+    file.write_text("\ufeff" + unicodedata.normalize("NFD", "ŻA’\u00ad ĆLA\n"), encoding="utf-8")
+    assert collect(standing_corpus(), polish, str(file), []).sentences == [["ża'", "ćla"]]
+    file.write_text(unicodedata.normalize("NFD", "ża ćla\n"), encoding="utf-8")
+    assert read_words(str(file), polish)[1] == ["ża", "ćla"]
+    file.write_bytes("a\nża\n".encode("cp1250"))
+    for read in (lambda: collect(standing_corpus(), polish, str(file), []), lambda: read_words(str(file), polish)):
+        with pytest.raises(UsageError, match="text:2: byte 1 is not UTF-8; its encoding is not known"):
+            read()
 
 
 @pytest.fixture
@@ -290,7 +309,5 @@ def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
 
 
 def test_collecting_needs_no_corpus_for_a_text(tmp_path: Path) -> None:
-    from tests.helpers.support import standing_corpus
-
     (tmp_path / "t").write_text("ab a\n")
     assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), []).sentences == [["ab", "a"]]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import asr_ablations as aa
+from asr_ablations.report.files import write_texts
 from asr_ablations.tools.errors import UsageError
 from tests.helpers import hypotheses as toolkits
 from tests.helpers.command import REPOSITORY
@@ -98,6 +99,24 @@ def test_a_notebook_shows_sentence_table_and_interval_and_no_markup_of_others() 
     assert "<svg" in page
     assert "speakers are unknown" in page
     assert "<b>mine" not in page
+
+
+def test_names_of_systems_command_no_terminal_and_no_reader(tmp_path: Path) -> None:
+    names = ["a\x1b[31m_\x07", "b\u202ec\u200f"]
+    systems = {name: heard(rate) for name, rate in zip(names, (0.1, 0.2), strict=True)}
+    write_texts(aa.compare(systems, list(SPOKEN.values())).comparison, tmp_path)
+    for name in ("table.md", "table.csv", "table.tex", "appendix.tex"):
+        content = (tmp_path / name).read_text(encoding="utf-8")
+        assert not set(content) & set("\x1b\x07\u202e\u200f"), name
+        backslash = r"\textbackslash{}" if name.endswith("tex") else "\\"
+        assert f"b{backslash}u202ec{backslash}u200f" in content, name
+
+
+def test_the_python_form_takes_a_language_and_words_to_drop() -> None:
+    spoken = {"ź1": "IŞIK <unk> uh", "ź2": "iki"}
+    said = {"z\u03011": "ışık", "z\u03012": "iki"}
+    options = {"speakers": {"ź1": "a", "z\u03012": "b"}, "normalise": "case", "language": "tr", "drop": "<unk>,uh"}
+    assert aa.compare({"mine": said}, spoken, **options).comparison.rows[0]["wer"] == 0
 
 
 def test_files_are_written(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,81 @@ def test_segments_of_one_recording_have_ids_of_their_own(tmp_path: Path) -> None
     assert file.entries["a-0001500"].audio == str(tmp_path / "a.wav")
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('id\ttext\na\t"one\nb\ttwo"\nc\tthree\n', {"a": '"one', "b": 'two"', "c": "three"}),
+        ('id\ttext\na\t"""Bye,"" he said"\nb\ttwo\n', {"a": '"Bye," he said', "b": "two"}),
+        ('id\ttext\na\t"one"\nb\ttw"o\n', {"a": '"one"', "b": 'tw"o'}),
+        ('id,text\na,"one, ""two"""\nb,th"ree\n', {"a": 'one, "two"', "b": 'th"ree'}),
+        (f"id,text\na,{'x ' * 100_000}\n", {"a": "x " * 100_000}),
+    ],
+)
+def test_quotes_of_tables_join_no_rows(content: str, text: dict[str, str], tmp_path: Path) -> None:
+    assert texts(read(tmp_path / "table", content)) == text
+
+
+def test_long_runs_of_spaces_in_a_trn(tmp_path: Path) -> None:
+    assert texts(read(tmp_path / "hyp.trn", f"one{' ' * 1_000_000}two{' ' * 1_000_000}x (a)\n")).keys() == {"a"}
+
+
+FORMS = {**toolkits.PLAIN, **toolkits.SELF_CONTAINED}
+
+
+def written(name: str, words: toolkits.Words) -> str:
+    return toolkits.PLAIN[name](words) if name in toolkits.PLAIN else toolkits.SELF_CONTAINED[name](words, words)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_texts_and_ids_in_other_unicode_forms_are_the_same(name: str, tmp_path: Path) -> None:
+    words = {"ż-1": "zażółć gęślą jaźń", "ż-2": "l'amic d'été"}
+    composed = read(tmp_path / name, written(name, words))
+    decomposed = {unicodedata.normalize("NFD", id_): unicodedata.normalize("NFD", words[id_]) for id_ in words}
+    decomposed = {id_: text.replace("g", "g\u00ad\u200b").replace("'", "’") for id_, text in decomposed.items()}
+    files = [composed, read(tmp_path / name, written(name, decomposed))]
+    plain = [{id_: replace(entry, audio="") for id_, entry in file.entries.items()} for file in files]
+    assert plain[0] == plain[1]  # a path is kept as it is on the disk
+    assert texts(composed) == words
+
+
+def test_patterns_of_references(tmp_path: Path) -> None:
+    """LibriSpeech's transcripts, one file a chapter."""
+    for name, content in {"1/2/1-2": "1-2-0 ONE\n1-2-1 TWO\n", "3/4/3-4": "3-4-0 THREE\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / f"{name}.trans.txt").write_text(content)
+    (tmp_path / "hyp").write_text("1-2-0 ONE\n1-2-1 TWO\n3-4-0 X\n")
+    pattern = f"{tmp_path}/*/*/*.trans.txt"
+    _, references = read_given(parse([f"a={tmp_path}/hyp"], [pattern]), None, {})
+    assert texts(references[""]) == {"1-2-0": "ONE", "1-2-1": "TWO", "3-4-0": "THREE"}
+    (tmp_path / "3/4/3-5.trans.txt").write_text("1-2-0 FOUR\n")
+    with pytest.raises(UsageError, match="the id 1-2-0 stands twice"):
+        read_given(parse([f"a={tmp_path}/hyp"], [pattern]), None, {})
+    with pytest.raises(UsageError, match=r"--references .*: no file fits the pattern"):
+        parse([f"a={tmp_path}/hyp"], [f"{tmp_path}/*.ref"])
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_whispers_json_of_each_recording(seeds: int, tmp_path: Path) -> None:
+    """The command-line tools of Whisper and of whisper.cpp; the id is the name of the file, a folder is a seed."""
+    for seed in range(seeds):
+        (tmp_path / f"s{seed}").mkdir()
+        whisper = {"text": " One two.", "segments": [{"id": 0, "text": " One two."}], "language": "en"}
+        (tmp_path / f"s{seed}/a.json").write_text(json.dumps(whisper))
+        cpp = {"result": {"language": "en"}, "transcription": [{"text": " Three"}, {"text": " four."}]}
+        (tmp_path / f"s{seed}/b.wav.json").write_text(json.dumps(cpp, indent="\t"))
+    (tmp_path / "ref").write_text("a One two.\nb Three four.\n")
+    systems, _ = read_given(parse([f"w={tmp_path}/s*/*.json"], [f"{tmp_path}/ref"]), None, {})
+    assert [{id_: text.split() for id_, text in texts(file).items()} for file in systems["w"][""]] == [
+        {"a": ["One", "two."], "b": ["Three", "four."]}
+    ] * seeds
+
+
 STM = """\
 ;; a comment
 talk 1 anna 0.0 2.0 <o,f0,female> one two
 talk 1 bob 2.0 4.0 three
 talk 1 anna 4.0 6.0 IGNORE_TIME_SEGMENT_IN_SCORING
+talk 1 inter_segment_gap 8.9 9.5 <o,,unknown>
 """
 CTM = "talk 1 0.2 0.3 one 0.9\ntalk 1 1.9 0.05 two\ntalk 1 2.1 0.2 free\ntalk 1 9.0 0.1 gone\n"
 
@@ -137,7 +208,7 @@ def test_words_of_a_ctm_go_into_the_segments_of_an_stm(tmp_path: Path) -> None:
     (tmp_path / "hyp.ctm").write_text(CTM)
     heard = read_texts(tmp_path / "hyp.ctm", None, Reading(), spoken.entries)
     assert texts(heard) == {"talk-1-0.00": "one two", "talk-1-2.00": "free"}
-    assert "1 segments are not to be scored" in spoken.notes[0]
+    assert "2 segments are not to be scored" in spoken.notes[0]
     assert "1 words lie in no segment" in heard.notes[0]
 
 
@@ -174,9 +245,9 @@ def test_both_sides_are_normalised() -> None:
     assert (row["reference"], row["hypothesis"], row["words"], row["substitutions"]) == ("it is", "it is", 2, 0)
     raw = score("test", given(a="It IS."), [given(a="it is")], Scoring())
     assert raw.rows[0][0]["substitutions"] == 2
-    (warning,) = about_signs("made", raw.rows[0], Scoring())
+    (warning,) = about_signs(given(a="it is"), raw.rows[0], raw.spoken, Scoring())
     assert "test: case and punctuation alone make 100 % of the errors of made" in warning
-    assert not about_signs("made", scored.rows[0], Scoring())
+    assert not about_signs(given(a="it is"), scored.rows[0], scored.spoken, Scoring())
 
 
 @pytest.mark.parametrize(("missing", "ids", "deletions"), [("empty", ["a", "b"], 1), ("skip", ["a"], 0)])
@@ -226,6 +297,81 @@ def test_the_reading_of_alternatives_is_the_nearest_to_all_files() -> None:
     assert "have alternatives" in " ".join(scored.warnings)
 
 
+@pytest.mark.parametrize(
+    ("format_", "text", "heard", "reference"),
+    [
+        ("trn", "the { cat / dog } ran", "the dog ran", "the dog ran"),
+        ("stm", "{ a / b } } x", None, None),  # not closed
+        ("trn", "} x { a / b }", "} x b", "} x b"),
+        ("trn", "f{x}/2 { y }", "f x 2", "f{x}/2 { y }"),  # no braces and slashes of their own
+        ("trn", "a } b { c/d", "a b", "a } b { c/d"),
+        ("kaldi", "the { cat / dog } ran", "the dog ran", "the { cat / dog } ran"),
+        ("texts", "{ a / b", "a", "{ a / b"),
+    ],
+)
+def test_alternatives_are_of_trn_and_stm_alone(
+    format_: str, text: str, heard: str | None, reference: str | None
+) -> None:
+    spoken = replace(given(a=text), format=format_)
+    if heard is None:
+        with pytest.raises(UsageError, match=r"not closed, .* give the references as Kaldi's text \(id words\)"):
+            score("test", spoken, [given(a="x")], Scoring())
+    else:
+        assert score("test", spoken, [given(a=heard)], Scoring()).rows[0][0]["reference"] == reference
+
+
+def warned(spoken: Texts, heard: Texts, scoring: Scoring) -> list[str]:
+    scored = score("test", spoken, [heard], scoring)
+    return about_signs(scored.files[0], scored.rows[0], scored.spoken, scoring)
+
+
+@pytest.mark.parametrize("mark", ["<unk>", "[noise]", "(uh)", "(%hesitation)", "%hesitation", "{COUGH}"])
+def test_errors_on_marks_are_said_and_marks_can_be_dropped(mark: str) -> None:
+    spoken, heard = given(a=f"one {mark} two", b="three"), given(a="one two", b="four")
+    (warning,) = warned(spoken, heard, Scoring())
+    assert warning == f"test: marks such as <unk> alone make 50 % of the errors of made: --drop '{mark}' removes them"
+    assert warning in warned(spoken, given(A="one two", B="four"), Scoring())  # ids in another case
+    inserted = warned(given(a="one"), given(A=f"one {mark}"), Scoring())
+    assert "alone make 100 %" in inserted[0]
+    dropped = Scoring(drop=f"{mark.upper()}, <x>")
+    assert not warned(spoken, heard, dropped)
+    assert [row["words"] for row in score("test", spoken, [heard], dropped).rows[0]] == [2, 1]
+    assert f"--drop {mark.upper()}" in dropped.meaning
+    assert not warned(given(a=f"one {mark} two"), given(a=f"x {mark} two"), Scoring())  # recognised right
+
+
+def test_a_mark_that_punctuation_makes_a_word_is_no_error() -> None:
+    assert not warned(given(a="one (uh) two"), given(a="x uh two"), Scoring(normalise="punctuation"))
+
+
+@pytest.mark.parametrize("normalise", ["none", "punctuation"])
+def test_compatibility_forms_are_pointed_out(normalise: str) -> None:
+    (warning,) = warned(given(a="ｏｎｅ ² three"), given(a="one 2 four"), Scoring(normalise=normalise))
+    assert "compatibility forms of Unicode (ﬁ, full-width letters) alone make 67 % of the errors of made" in warning
+
+
+def test_the_language_decides_the_case_of_i() -> None:
+    spoken, heard = given(a="IŞIK İZMİR"), given(a="ışık izmir")
+    assert not score("test", spoken, [heard], Scoring(normalise="case", language="tr")).rows[0][0]["substitutions"]
+    assert score("test", spoken, [heard], Scoring(normalise="case")).rows[0][0]["substitutions"] == 1
+
+
+def test_characters_of_espnets_score_cer_are_read_as_words() -> None:
+    spoken = {"a": "the cat sat", "b": "a"}
+    characters = given(**{id_: " ".join(text).replace("   ", " <space> ") for id_, text in spoken.items()})
+    scored = score("test", characters, [given(a="the cat", b="a")], Scoring())
+    assert [row["reference"] for row in scored.rows[0]] == list(spoken.values())
+    assert "made: single characters and <space>: read as the words that they spell" in scored.warnings
+    words = score("test", given(a="a <space> bc"), [given(a="a")], Scoring())
+    assert words.rows[0][0]["words"] == 3  # words, among which is <space>
+
+
+def test_a_speaker_without_a_word_is_named() -> None:
+    spoken = given(**{"anna-1": "x", "bob-1": "", "bob-2": ""})
+    scored = score("test", spoken, [given(**{"anna-1": "x", "bob-1": "y", "bob-2": ""})], Scoring(speaker_of="(.*)-"))
+    assert "test: the references of 1 of 2 units (bob) have no word: all errors there are insertions" in scored.warnings
+
+
 def test_seeds_are_the_numbers_in_which_the_files_differ(tmp_path: Path) -> None:
     toolkits.write_seeds(tmp_path / "v2", "hyp.trn", toolkits.trn, {"a": 0.1}, 11)
     (tmp_path / "ref").write_text(toolkits.kaldi(SPOKEN))
@@ -249,10 +395,14 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no such file": (None, {}, "there is no such file"),
     "empty": ("", {}, "it is empty"),
     "blank lines": ("\n \n", {}, "it is empty"),
-    "latin 1": ("żółw".encode("iso8859_2") + b" (a)\n", {}, ":1: byte 1 is no UTF-8; iconv"),
-    "utf-16": ("one (a)\n".encode("utf-16"), {}, ":1: byte 1 is no UTF-8"),
+    "latin 2": (
+        b"one (b)\n" + "żółw".encode("iso8859_2") + b" (a)\n",
+        {},
+        ":2: byte 1 is not UTF-8; its encoding is not known (CP1250 and LATIN1 are common); iconv -f ENCODING -t UTF-8",
+    ),
+    "utf-16": ("one (a)\n".encode("utf-16"), {}, ": it is in UTF-16, not UTF-8; iconv -f UTF-16 -t UTF-8 hyp.txt"),
     "nul": ("one\0 (a)\n", {}, ":1: it holds NUL"),
-    "a carriage return within": ("one\rtwo (a)\n", {}, ":1: it holds a carriage return in the middle"),
+    "a carriage return within": ("one\rtwo (a)\n", {}, ":1: a carriage return in the middle"),
     "gzip": (gzip.compress(b"one (a)\n"), {}, "it is compressed by gzip"),
     "comments alone": (";; one\n;; two\n", {}, "it holds comments alone"),
     "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a stands in line 1 already"),
@@ -269,6 +419,7 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         "no column of the hypothesis among id, words; expected pred_text",
     ),
     "json: null": ('{"id": "a", "pred_text": null}\n', {}, ":1: pred_text: a text is expected, found null"),
+    "json: NaN": ('{"id": "a", "pred_text": NaN}\n', {}, ":1: pred_text: a text is expected, found 'nan'"),
     "json: a list as text": (
         '{"id": "a", "pred_text": ["x"]}\n',
         {},
@@ -288,6 +439,13 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "json: another set": ('{"id": "a", "text": "x", "set": "p"}\n', {"set": "q"}, "it holds no set q; expected p"),
     "csv: a short row": ("id,text\na,x\nb\n", {}, ":3: 1 fields, expected 2 as in the head"),
+    "csv: a quote that is not closed": (
+        'id,text\na,x\nb,"y\nc,z\nd,"w"\n',
+        {},
+        ":3: a quote opens here that is not closed in this line",
+    ),
+    "tsv: a tab too many": ("id\ttext\na\tx\ty\n", {}, ":2: 3 fields, expected 2 as in the head"),
+    "ids that differ in their Unicode form": ("one (z\u0301)\ntwo (ź)\n", {}, ":2: the id ź stands in line 1 already"),
     "csv: no rows": ("id,text\n", {}, "it has a head and no rows"),
     "icefall: no hypothesis": ("a:\tref=['x']\n", {}, "the id a has no hyp"),
     "icefall: no list": ("a:\tref=['x']\na:\thyp=[x]\n", {}, ":2: expected a list of words in quotes, found '[x]'"),
@@ -400,6 +558,7 @@ def test_files_that_do_not_fit_together(case: str) -> None:
     ("scoring", "message"),
     [
         ({"normalise": "lower"}, "--normalise=lower: expected none, case, punctuation, whisper"),
+        ({"language": "turkish"}, "--language=turkish: expected the code of a language, as tr"),
         ({"missing": "ignore"}, "--missing=ignore: expected refuse, empty, skip"),
         ({"speaker_of": "("}, "--speaker-of=(: no regular expression"),
         ({"speaker_of": "a.*"}, "expected a group for the speaker"),
@@ -449,6 +608,8 @@ def test_utt2spk(tmp_path: Path) -> None:
     path = tmp_path / "utt2spk"
     path.write_text("a anna\nb bob\n")
     assert speakers_in(path) == {"a": "anna", "b": "bob"}
+    path.write_text("z\u0301 a\u0308\n")
+    assert speakers_in(path) == {"ź": "ä"}
     path.write_text("a anna\na bob\n")
     with pytest.raises(UsageError, match=":2: a has the speaker anna already"):
         speakers_in(path)

@@ -110,13 +110,16 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-SYSTEMS_ALONE = ("references", "format", "columns", "speaker_of", "utt2spk", "normalise", "missing", "seeds", "margin")
+SYSTEMS_ALONE = (
+    "references", "format", "columns", "speaker_of", "utt2spk", "normalise", "language", "drop", "missing", "seeds",
+    "margin",
+)  # fmt: skip
 """Options that are for hypotheses alone."""
 
 
 def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--references", action="append", default=[], metavar="[SET:]FILE", help="what was spoken, where files have none"
+        "--references", action="append", default=[], metavar="[SET:]FILE", help="what was spoken: a file or a pattern"
     )
     group.add_argument("--format", metavar="NAME", help=f"of the files, where it is ambiguous: {', '.join(FORMATS)}")
     group.add_argument(
@@ -125,6 +128,8 @@ def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--speaker-of", metavar="REGEX", help="whose group finds the speaker in an id, as ^([^-]+)-")
     group.add_argument("--utt2spk", type=Path, metavar="FILE", help="lines of id and speaker")
     group.add_argument("--normalise", default="none", metavar="HOW", help=f"of both sides: {', '.join(NAMES)}")
+    group.add_argument("--language", default="", metavar="CODE", help="of the texts, as tr for the lower case of I")
+    group.add_argument("--drop", default="", metavar="WORD,…", help="removed from both sides, as '<unk>,[noise]'")
     group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
     group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
     group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
@@ -177,7 +182,7 @@ def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Compa
         if getattr(options, option):
             raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
     speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
-    scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of)
+    scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of, options.language, options.drop)
     files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
     settings = _settings(options)
     comparison = compare_systems(files, references, scoring, settings, seeds=options.seeds, margin=options.margin)

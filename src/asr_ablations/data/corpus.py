@@ -15,6 +15,7 @@ from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded, is_regular
+from asr_ablations.tools.text import decode
 
 LONGEST_KEPT = 86_400
 """Seconds of an utterance, a day: a limit beyond it is none."""
@@ -192,13 +193,13 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read, and for a pipe or a device."""
+    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read or decoded, and for a pipe."""
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is no regular file")
         split_index.note(path)
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return decode(path.read_bytes(), path).replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
         raise UsageError(f"cannot read {path}: {error}") from error
 
 

@@ -17,6 +17,7 @@ from asr_ablations.language_models.binary import checked_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write
+from asr_ablations.tools.text import clean, decode, lower
 
 WORDS = "words.txt"
 """The word list that src/lm.py writes beside its model."""
@@ -33,8 +34,8 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
         raise choices("decoder.words", path, "the path of a file or folder")
     file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
     try:
-        words = list(dict.fromkeys(file.read_text(encoding="utf-8").split()))
-    except (OSError, UnicodeDecodeError) as error:
+        words = list(dict.fromkeys(clean(decode(file.read_bytes(), file)).split()))
+    except OSError as error:
         raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
     if not words:
         raise UsageError(f"decoder.words={path}: there is no word in it")
@@ -87,11 +88,11 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
     model = load(path)
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):
-        upper_case = sum(word.lower() != word for word in odd) > len(odd) / 2
-        remedy = "; its case differs: python src/lm.py lm=arpa lm.file=<file> writes a lower-case copy"
+        other_form = sum(lower(clean(word)) != word for word in odd) > len(odd) / 2
+        remedy = "; its case or Unicode form differs: python src/lm.py lm=arpa lm.file=<file> writes a copy in ours"
         raise UsageError(
             f"decoder.lm={path}: {len(odd)} of its {len(model.words)} words cannot be spelled with the alphabet "
-            f"{alphabet.letters!r}, for example {(odd or ['none'])[0]!r}{remedy if upper_case else ''}"
+            f"{alphabet.letters!r}, for example {(odd or ['none'])[0]!r}{remedy if other_form else ''}"
         )
     if len(alphabet.letters) > 2 and all(len(word) == 1 for word in model.words) and SPACE in model.words:
         raise UsageError(f"decoder.lm={path}: a model of characters; use decoder=beam_charlm")
@@ -200,13 +201,13 @@ def _short(error: BaseException) -> str:
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
 
 
-def install(file: Path, folder: Path) -> dict[str, object]:
+def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     """Write the lower-case copy of a model and its list of words, and return what to record about it.
 
     Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
     """
     check_counts(file)
-    lower_case(file, folder / ARPA)
+    lower_case(file, folder / ARPA, language)
     check_counts(folder / ARPA)  # of a compressed one the size is known only now
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))

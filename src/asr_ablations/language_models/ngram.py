@@ -1,7 +1,6 @@
 """ARPA files: n-grams with log10 probabilities and back-off weights, as SRILM, KenLM and others write them."""
 
 import gzip
-import io
 import math
 import re
 import zlib
@@ -9,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import whole_file
+from asr_ablations.tools.text import clean, decode, lower
 
 Entry = tuple[tuple[str, ...], float, float | None]
 """Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""
@@ -58,13 +57,14 @@ def check_counts(file: Path) -> None:
 
 
 @contextmanager
-def open_text(file: Path) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for reading, compressed (.gz) or not. Raises UsageError for a compressed one that is
-    damaged.
+def open_text(file: Path) -> Iterator[Iterable[str]]:
+    """Open a text file for reading by lines, compressed (.gz) or not. Raises UsageError for a compressed one that is
+    damaged, and for one that is not UTF-8.
     """
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
-            yield io.TextIOWrapper(content, encoding="utf-8", errors="replace")
+            lines = enumerate(content, start=1)
+            yield (decode(line, file, number).replace("\r\n", "\n") for number, line in lines)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UsageError(f"{file}: damaged: {error}") from error
 
@@ -86,20 +86,16 @@ def _line(entry: Entry) -> str:
     return f"{probability:.7g}\t{' '.join(words)}{weight}\n"
 
 
-def lower_case(source: Path, target: Path) -> None:
-    """Write a copy in lower case, as the transcripts are. Raises UsageError if two words would become one."""
+def lower_case(source: Path, target: Path, language: str) -> None:
+    """Write a copy in the form of transcripts: in lower case, NFC. Raises UsageError if two words would become one."""
     originals: dict[str, str] = {}
     for word in read_unigrams(source):
-        if word.lower() in originals:
-            raise UsageError(f"{source}: {originals[word.lower()]!r} and {word!r} would be one word in lower case")
-        originals[word.lower()] = word
+        if (lowered := lower(clean(word), language)) in originals:
+            raise UsageError(f"{source}: {originals[lowered]!r} and {word!r} would be one word in lower case")
+        originals[lowered] = word
     with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
-        output.writelines(_lowered(lines))
-
-
-def _lowered(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield line.lower()  # numbers have no case but the e of 1e-05; \data\ and other marks are lower case already
+        # numbers have no case but the e of 1e-05; \data\ and other marks are lower case already
+        output.writelines(lower(clean(line), language) for line in lines)
 
 
 Gram = tuple[str, ...]

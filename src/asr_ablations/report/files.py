@@ -18,6 +18,7 @@ from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.layout import TIMING
 from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.tools.files import write, write_csv, write_json
+from asr_ablations.tools.terminal import harmless
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a formula begins with in a spreadsheet."""
@@ -31,7 +32,7 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
-    write(paths[0], markdown(comparison))
+    write(paths[0], harmless(markdown(comparison)))
     write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], paper_table(comparison))
     write(paths[3], appendix(comparison))
@@ -43,10 +44,10 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _plain_cell(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula: a text that looks like one has an apostrophe before it (OWASP,
-    "CSV Injection").
+    """A cell without control characters, which no spreadsheet takes for a formula: a text that looks like one has an
+    apostrophe before it (OWASP, "CSV Injection").
     """
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULA else cell
+    return harmless(f"'{cell}" if cell[:1] in FORMULA else cell) if isinstance(cell, str) else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:

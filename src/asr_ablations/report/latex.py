@@ -10,6 +10,7 @@ from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table_columns import TableRow, value_of
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
+from asr_ablations.tools.terminal import harmless
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -29,7 +30,7 @@ NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|inf|e[+-]\d)*")
 
 def escape(text: str) -> str:
     """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], text)
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], harmless(text))
 
 
 def in_a_cell(text: str) -> str:

@@ -266,6 +266,8 @@ def compare(
     speakers: Path_ | Sequence[str] | Mapping[str, str] | None = None,
     speaker_of: str | None = None,
     normalise: str = "none",
+    language: str = "",
+    drop: str = "",
     missing: str = "refuse",
     seeds: int | None = None,
     margin: float | str | None = None,
@@ -280,7 +282,7 @@ def compare(
     each seed. references: alike; None where the files hold them. speakers: one for each text, by id, or a file utt2spk;
     speaker_of: a regular expression whose group is the speaker in an id. seeds: of each system, where their number was
     decided before the first result. margin: the difference that would not matter: 0.5 for half a point, "5%" of the
-    rate. normalise, missing, format: as the options of src/compare.py.
+    rate. normalise, language, drop, missing, format: as the options of src/compare.py.
 
     Raises UsageError for texts that do not fit together.
     """
@@ -289,7 +291,7 @@ def compare(
     spoken = None if references is None else texts_of(references, "references", format, references=True)
     read = {name: {set: seeds_of(value, name, format, spoken)} for name, value in systems.items()}
     by_id = speakers_of_texts(speakers, spoken, read, set)
-    scoring = Scoring(normalise, missing, by_id, speaker_of)
+    scoring = Scoring(normalise, missing, by_id, speaker_of, language, drop)
     known = {} if spoken is None else {set: spoken}
     options = Options(baseline, [], metric, set)
     return Result(compare_systems(read, known, scoring, options, seeds=seeds, margin=margin))

@@ -1,5 +1,6 @@
 """Every alphabet of conf/: it spells the training text, takes a separation character, and sizes the model's output."""
 
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from asr_ablations.components.alphabet.spelled import spelled as spelled_out
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
@@ -81,6 +83,11 @@ def test_a_separation_that_is_no_new_character_is_refused(name: str, separation:
 def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
     assert alphabet("derived", texts=["ba", "żółw"]).characters == " abwółż"
     assert alphabet("derived", texts=[""]).characters == " "
+
+
+def test_a_spelled_alphabet_has_composed_letters_as_texts_have() -> None:
+    characters = unicodedata.normalize("NFD", " ’aąćz")
+    assert spelled_out(corpus(), characters=characters, separation=None).characters == " 'aąćz"
 
 
 def test_written_alphabets_do_not_ask_the_corpus() -> None:

@@ -123,8 +123,8 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
         file = tmp_path / f"{number}.arpa"
         file.write_bytes(content)
         message = refused(name, LETTERS, lm=str(file))
-        assert f"{number}.arpa: " in message
-        assert "KenLM cannot read it" in message or "not an ARPA file" in message
+        assert f"{number}.arpa:" in message
+        assert "KenLM cannot read it" in message or "not an ARPA file" in message or "NUL" in message
 
 
 @pytest.mark.parametrize("count", ["-4", "x", "1000000000", "0"])
@@ -147,7 +147,7 @@ def test_a_model_of_other_letters_or_another_case() -> None:
     upper = str(bigrams("upper.arpa", [word.upper() for word in spelled(LETTERS, 3)]))
     message = refused("beam_lm", ENGLISH, lm=upper)
     assert 'words cannot be spelled with the alphabet "abc' in message
-    assert "its case differs" in message
+    assert "its case or Unicode form differs" in message
     greek = str(bigrams("greek.arpa", ["αβ", "βα", "ab"]))
     message = refused("beam_lm", ENGLISH, lm=greek)
     assert "2 of its 3 words cannot be spelled" in message
@@ -179,7 +179,7 @@ def test_a_list_of_words(tmp_path: Path) -> None:
         assert expected in refused("lexicon", LETTERS, words=str(file))
         assert expected in refused("lexicon", LETTERS, words=str(tmp_path))  # a folder with words.txt
     file.write_bytes(b"\xff\xfe")
-    assert "cannot be read" in refused("lexicon", LETTERS, words=str(file))
+    assert "words.txt: it is in UTF-16" in refused("lexicon", LETTERS, words=str(file))
 
 
 def test_a_separation_spells_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.tools.errors import choices
+from asr_ablations.tools.text import clean
 
 
 def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:
@@ -11,4 +12,4 @@ def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alpha
     """
     if not isinstance(characters, str):
         raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
-    return Alphabet.with_separation(characters, separation)
+    return Alphabet.with_separation(clean(characters), separation)

@@ -11,6 +11,7 @@ from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import Paths, entries, faulty, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean, spelled_on_disk
 
 
 class Kaldi(Paths):
@@ -33,19 +34,19 @@ class Kaldi(Paths):
                     )
 
     def find(self, split: str) -> list[Utterance]:
-        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root))
+        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root, self.language))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of)
+        return (self.root / self.paths[split], self.speaker_of, self.language)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""
         write_directory(self.root / self.paths[split], utterances)
 
 
-def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
+def read_directory(folder: Path, root: Path, language: str) -> tuple[list[Utterance], Callable[[Utterance], str]]:
     """The utterances of a data directory, those with faults included, and a function to the recording of one. root:
-    where relative audio paths start.
+    where relative audio paths start; language: of the text.
     """
     recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
     texts = _table(folder / "text")
@@ -58,11 +59,11 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
         if recording not in recordings:
             utterances.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
             continue
-        text = normalise(texts.pop(id_, ""))
+        text = normalise(texts.pop(id_, ""), language)
         if not (math.isfinite(start) and start >= 0 and end > start):
             utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
             continue
-        speaker = speakers.get(id_, "")
+        speaker = clean(speakers.get(id_, ""))
         utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
     unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
     return utterances + unspoken, lambda u: segments[u.id][0]
@@ -84,7 +85,7 @@ def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
             f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}; commands are refused: "
             "write its output to audio files and name those"
         )
-    return root / path
+    return spelled_on_disk(root / path)
 
 
 def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
@@ -96,7 +97,7 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
             recording, start, end = _three(rest.split())
-            segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
+            segments[id_] = (clean(recording), float(start), math.inf if float(end) < 0 else float(end))
         except ValueError as error:
             raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
     return segments
@@ -112,6 +113,7 @@ def _table(path: Path) -> dict[str, str]:
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]
+        key = clean(key)
         if key in rows:
             raise UsageError(f"{path}:{number}: duplicate id {key}")
         if key:

@@ -24,6 +24,7 @@ from asr_ablations.data.corpus import (
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,10 +55,10 @@ class Folders(Corpus):
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     def find(self, split: str) -> list[Utterance]:
-        return list_folder(self.folder(split))
+        return list_folder(self.folder(split), self.language)
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.folder(split),)
+        return (self.folder(split), self.language)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
@@ -109,17 +110,17 @@ class LibriSpeech(Folders):
         self.prepare()
 
 
-def list_folder(folder: Path) -> list[Utterance]:
+def list_folder(folder: Path, language: str) -> list[Utterance]:
     """The utterances of a split in the order of its transcripts; audio files without a transcript are among them, as
-    faults. Raises UsageError where there are none.
+    faults. language: of the text. Raises UsageError where there are none.
     """
-    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
+    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker, language)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
 
 
-def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
+def _list_speaker(speaker: Path | Utterance, language: str) -> Iterator[Utterance]:
     if isinstance(speaker, Utterance):
         yield speaker
         return
@@ -127,18 +128,19 @@ def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
         if isinstance(chapter, Utterance):
             yield chapter
         else:
-            yield from _list_chapter(chapter)
+            yield from _list_chapter(chapter, language)
 
 
-def _list_chapter(chapter: Path) -> Iterator[Utterance]:
+def _list_chapter(chapter: Path, language: str) -> Iterator[Utterance]:
     inside = entries(chapter)
     yield from (path for path in inside if isinstance(path, Utterance))
-    paths = {path.name: path for path in inside if isinstance(path, Path)}
+    paths = {clean(path.name): path for path in inside if isinstance(path, Path)}
     for name in [name for name in paths if name.endswith(".trans.txt")]:
         for line in filter(None, map(str.strip, text_of(paths[name]).split("\n"))):
             id_, _, text = line.partition(" ")
+            id_ = clean(id_)
             file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
-            yield file_utterance(id_, chapter.parent.name, file, normalise(text))
+            yield file_utterance(id_, clean(chapter.parent.name), file, normalise(text, language))
     for name, file in paths.items():
         if name.endswith(".flac"):
             yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

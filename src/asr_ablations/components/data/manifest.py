@@ -17,6 +17,7 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
+from asr_ablations.tools.text import clean, spelled_on_disk
 
 LONE = re.compile("[\ud800-\udfff]")
 """Halves of characters, which JSON can hold and no file can."""
@@ -43,14 +44,16 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
         lines = text_of(path).split("\n")
-        utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+        utterances = [
+            _utterance(path, number, line, self.language) for number, line in enumerate(lines, start=1) if line.strip()
+        ]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
         named = _with_ids(utterances, path.parent)
-        return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
+        return self.with_speakers(named, lambda u: clean(_flat(u.audio.with_suffix(""), path.parent)))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of)
+        return (self.root / self.paths[split], self.speaker_of, self.language)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance; the audio files stay where they are."""
@@ -65,7 +68,7 @@ class Manifest(Paths):
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
-def _utterance(manifest: Path, number: int, line: str) -> Utterance:
+def _utterance(manifest: Path, number: int, line: str, language: str) -> Utterance:
     where = f"{manifest.name}:{number}"
     try:
         entry: object = json.loads(line)
@@ -86,21 +89,21 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
     try:
-        return _checked(manifest, entry)
+        return _checked(manifest, entry, language)
     except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which names no file
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
-def _checked(manifest: Path, entry: Json) -> Utterance:
-    audio = manifest.parent / Path(entry["audio_filepath"]).expanduser()
+def _checked(manifest: Path, entry: Json, language: str) -> Utterance:
+    audio = spelled_on_disk(manifest.parent / Path(entry["audio_filepath"]).expanduser())
     if not audio.name:
         raise ValueError("it names no file")
     offset, duration = entry.get("offset") or 0.0, entry.get("duration")
     id_, speaker = entry.get("id"), entry.get("speaker")
-    spoken_by = "" if speaker is None else str(speaker)
+    spoken_by = "" if speaker is None else clean(str(speaker))
     seconds = math.inf if duration is None else float(duration)
-    text, unit = normalise(entry["text"]), str(entry.get("unit") or "")
-    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit)
+    text, unit = normalise(entry["text"], language), clean(str(entry.get("unit") or ""))
+    return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit)
 
 
 def _seconds(value: object) -> bool:
@@ -119,7 +122,7 @@ def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
 
 def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
     stem = _flat(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
-    return f"{stem}-{1000 * utterance.offset:07.0f}" if utterance.offset else stem
+    return clean(f"{stem}-{1000 * utterance.offset:07.0f}" if utterance.offset else stem)
 
 
 def _flat(path: Path, root: Path) -> str:

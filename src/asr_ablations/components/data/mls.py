@@ -14,6 +14,7 @@ from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, tex
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.text import clean, spelled_on_disk
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -74,7 +75,7 @@ class MLS(Folders):
         return utterances
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.ending)
+        return (self.root, split, self.ending, self.language)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one book per speaker, numbered, with copies of the audio files."""
@@ -94,6 +95,5 @@ class MLS(Folders):
             where = f"{folder.name}/transcripts.txt:{number}"
             return faulty(where, folder / "transcripts.txt", f"no id: {line!r} (expected <speaker>_<book>_<number>)")
         speaker, book, _ = parts
-        return file_utterance(
-            id_.strip(), speaker, folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}", normalise(text)
-        )
+        audio = spelled_on_disk(folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}")
+        return file_utterance(clean(id_.strip()), clean(speaker), audio, normalise(text, self.language))

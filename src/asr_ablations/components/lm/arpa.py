@@ -20,4 +20,4 @@ class ArpaFile:
         """Write the copy and the list of its words into the folder; returns the record of it."""
         if not self.file.is_file():
             raise UsageError(f"lm.file={self.file}: there is no such file")
-        return {**install(self.file, folder), "sources": [{"source": str(self.file)}]}
+        return {**install(self.file, folder, corpus.language), "sources": [{"source": str(self.file)}]}

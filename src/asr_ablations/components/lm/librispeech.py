@@ -45,7 +45,7 @@ class LibriSpeechModel:
             download(address, file, sha256=expected["sha256"], size=expected["bytes"], setting="lm.address")
             try:
                 digest = sha256(file)
-                record = install(file, folder)
+                record = install(file, folder, corpus.language)
             finally:
                 file.unlink()
         return {**record, "sources": [{"source": address, "sha256": digest}]}

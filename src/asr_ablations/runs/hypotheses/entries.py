@@ -6,11 +6,10 @@ from pathlib import Path
 
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import is_regular
+from asr_ablations.tools.text import clean, decode
 
 LONGEST_LINE = 64 << 20
 """Bytes: whole tables in one line of JSON are shorter, and a line of a gigabyte is no transcript."""
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03": "zip", b"\xfd7z": "xz"}
-"""The first bytes of compressed files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class Entry:
     """An utterance in a file. text: the reference in a file of references, else the hypothesis. reference: None where
     a file of hypotheses has none beside them; speaker, audio, unit: empty where it has none; unit: what was drawn
     independently, where that is not the speaker, as UtteranceRow has it. offset, duration: seconds in
-    the recording; an infinite duration is to its end.
+    the recording; an infinite duration is to its end. Every text and name passes through `clean` here.
     """
 
     id: str
@@ -29,6 +28,11 @@ class Entry:
     offset: float = 0.0
     duration: float = float("inf")
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text", "reference", "speaker", "unit"):
+            if value := getattr(self, name):
+                object.__setattr__(self, name, clean(value))
 
 
 @dataclass(frozen=True)
@@ -77,30 +81,14 @@ def _decoded(path: Path) -> Iterator[tuple[int, str]]:
                 number += 1
                 if len(line) > LONGEST_LINE:
                     raise UsageError(f"{path}:{number}: the line has more than {LONGEST_LINE >> 20} MB: no transcript")
-                yield number, _text(path, number, line)
+                text = decode(line, path, number).rstrip("\r\n")  # Windows ends lines with both
+                if "\r" in text:
+                    raise UsageError(f"{path}:{number}: a carriage return in the middle; expected an utterance a line")
+                yield number, text
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such file") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-
-
-def _text(path: Path, number: int, line: bytes) -> str:
-    if number == 1:
-        for start, name in COMPRESSED.items():
-            if line.startswith(start):
-                raise UsageError(f"{path}: it is compressed by {name}; expected text")
-        line = line.removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        hint = f"iconv -f LATIN1 -t UTF-8 {path.name} converts Latin 1"
-        raise UsageError(f"{path}:{number}: byte {error.start + 1} is no UTF-8; {hint}") from error
-    if "\0" in text:
-        raise UsageError(f"{path}:{number}: it holds NUL: no text in UTF-8")
-    text = text.rstrip("\r\n")  # Windows ends lines with both
-    if "\r" in text:
-        raise UsageError(f"{path}:{number}: it holds a carriage return in the middle; expected one utterance per line")
-    return text
 
 
 def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> dict[str, Entry]:
@@ -109,6 +97,8 @@ def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> 
     places: dict[str, int] = {}
     for number, entry in entries:
         if entry.id in by_id:
-            raise UsageError(f"{path}:{number}: the id {entry.id} stands in line {places[entry.id]} already{hint}")
+            where = f"{path}:{number}" if number else str(path)
+            first = f"in line {places[entry.id]} already" if number else "twice"
+            raise UsageError(f"{where}: the id {entry.id} stands {first}{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id

@@ -6,13 +6,13 @@ from pathlib import Path
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, lines_of
 from asr_ablations.runs.hypotheses.plain import (
     RECOGS,
-    TRN,
     Lines,
     read_kaldi,
     read_lines,
     read_recogs,
     read_speechbrain,
     read_trn,
+    split_trn,
 )
 from asr_ablations.runs.hypotheses.tables import is_head, read_csv, read_json
 from asr_ablations.runs.hypotheses.timed import CTM, STM, in_segments, read_ctm, read_stm
@@ -51,15 +51,9 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
     seen = [line for _, line in lines[:LOOKED_AT] if not line.startswith(";;")]
     if not seen:
         raise UsageError(f"{path}: it holds comments alone")
-    share = {
-        name: sum(fits(line) for line in seen) / len(seen)
-        for name, fits in (
-            ("icefall", lambda line: RECOGS.match(line) is not None),
-            ("trn", lambda line: TRN.match(line) is not None),
-            ("stm", lambda line: STM.match(line) is not None),
-            ("ctm", lambda line: CTM.match(line) is not None),
-        )
-    }
+    fits: dict[str, Callable[[str], object]]
+    fits = {"icefall": RECOGS.match, "trn": split_trn, "stm": STM.match, "ctm": CTM.match}
+    share = {name: sum(fit(line) is not None for line in seen) / len(seen) for name, fit in fits.items()}
     if path.suffix.lower() in (".csv", ".tsv") or is_head(lines[0][1]):
         return "csv"
     name = max(share, key=lambda one: share[one])

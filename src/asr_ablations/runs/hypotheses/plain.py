@@ -7,9 +7,9 @@ from pathlib import Path
 
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 Lines = Sequence[tuple[int, str]]
-TRN = re.compile(r"^(.*?)\s*\(([^()\s]+)\)\s*$")
 RECOGS = re.compile(r"^(\S+):\t(ref|hyp)=(\[.*\])\s*$")
 ALIGNED = re.compile(r"^(.+?), %WER \S+ \[ \d+ / \d+, \d+ ins, \d+ del, \d+ sub \]")
 RULE = re.compile(r"^={10,}$")
@@ -21,10 +21,17 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, line in lines:
         if line.startswith(";;"):
             continue
-        if (match := TRN.match(line)) is None:
-            raise UsageError(f"{path}:{number}: expected words (id), found {_shown(line)}")
-        entries.append((number, Entry(match[2], match[1].strip())))
+        if (parts := split_trn(line)) is None:
+            raise UsageError(f"{path}:{number}: expected words (id), found {line[:60]!r}")
+        entries.append((number, Entry(*parts)))
     return Texts(str(path), "trn", unique(path, entries))
+
+
+def split_trn(line: str) -> tuple[str, str] | None:
+    """Return the id and the words of a line of a trn file; None if it is not one."""
+    words, _, end = line.rstrip().rpartition("(")
+    id_ = end.removesuffix(")")
+    return None if id_ == end or ")" in id_ or id_.split() != [id_] else (id_, words.strip())
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
@@ -50,8 +57,8 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
-            raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {_shown(line)}")
-        sides.setdefault(match[1], {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
+            raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {line[:60]!r}")
+        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
     entries = []
     for id_, of_id in sides.items():
         for side in ("ref", "hyp"):
@@ -70,9 +77,9 @@ def _words(path: Path, number: int, text: str) -> str:
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {_shown(text)}") from error
+        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {text[:60]!r}") from error
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {_shown(text)}")
+        raise UsageError(f"{path}:{number}: expected a list of words in quotes, found {text[:60]!r}")
     return " ".join(words)
 
 
@@ -118,7 +125,3 @@ def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
 def _aligned(line: str) -> str:
     words = (word.strip() for word in line.split(" ; "))
     return " ".join(word for word in words if word and word != "<eps>")
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -1,21 +1,30 @@
 """Hypotheses against references: which ids belong together, who speaks, and the counted rows of an own run."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import product
+from unicodedata import normalize
 
-from asr_ablations.metrics.error_counts import character_errors, word_errors
+from asr_ablations.metrics.error_counts import character_errors, recorded_errors, total_errors, word_errors
 from asr_ablations.runs.hypotheses.entries import Entry, Texts
 from asr_ablations.runs.hypotheses.speakers import speakers_and_units
 from asr_ablations.runs.record import UtteranceRow
 from asr_ablations.tools.checks import some_of, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.text import MEANING, normalisation, without_punctuation
+from asr_ablations.tools.text import MEANING, clean, normalisation, without_punctuation
 
 MISSING = ("refuse", "empty", "skip")
 WORTH_A_WARNING = 0.1
 """Share of the errors that case and punctuation may make alone without a warning."""
+MARK = re.compile(r"(?<!\S)(?:<[^<>\s]+>|\[[^][\s]+\]|\([^()\s]+\)|\{[^{}\s]+\}|%[^\W\d]\w*)(?!\S)")
+"""What stands for no spoken word: <unk>, [noise], (uh), {COUGH}, %hesitation."""
+MARKS_WORTH_A_WARNING = 0.01
+COMPATIBILITY = "compatibility forms of Unicode (ﬁ, full-width letters)"
+SPACE = "<space>"
+"""ESPnet's word for a space between characters."""
 MOST_READINGS = 256
 """Readings of a reference with alternatives; sclite's own examples have some ten."""
 
@@ -23,16 +32,21 @@ MOST_READINGS = 256
 @dataclass(frozen=True)
 class Scoring:
     """How texts are compared. normalise: NAMES of normalisation; missing: what is done where ids of a file and of the
-    references differ; speakers: by id; speaker_of: a regular expression whose first group is the speaker of an id.
+    references differ; speakers: by id; speaker_of: a regular expression whose first group is the speaker of an id;
+    language: a code, as tr; drop: words with commas between them that are removed from both sides, in any case.
     """
 
     normalise: str = "none"
     missing: str = "refuse"
     speakers: Mapping[str, str] | None = None
     speaker_of: str | None = None
+    language: str = ""
+    drop: str = ""
 
     def __post_init__(self) -> None:
-        normalisation(self.normalise)
+        self.build_normalisation()
+        if not re.fullmatch(r"([A-Za-z]{2,3}([-_]\w+)*)?", self.language):
+            raise choices("--language", self.language, "the code of a language, as tr")
         if self.missing not in MISSING:
             raise choices("--missing", self.missing, list(MISSING))
         if self.speaker_of is not None and self.speakers is not None:
@@ -42,16 +56,27 @@ class Scoring:
 
     @property
     def meaning(self) -> str:
-        return f"{MEANING[self.normalise]} (--normalise {self.normalise})"
+        options = {"normalise": self.normalise, "language": self.language, "drop": self.drop}
+        return f"{MEANING[self.normalise]} ({' '.join(f'--{key} {value}' for key, value in options.items() if value)})"
+
+    def build_normalisation(self) -> Callable[[str], str]:
+        """Return the function from a text to the text that is scored."""
+        normalise = normalisation(self.normalise, self.language)
+        words = "|".join(re.escape(word.strip()) for word in clean(self.drop).split(",") if word.strip())
+        dropped = re.compile(rf"(?<!\S)({words})(?!\S)", re.IGNORECASE)
+        return (lambda text: normalise(dropped.sub(" ", text))) if words else normalise
 
 
 @dataclass
 class Scored:
-    """The rows of each file of a set, in the order of the files, and what a reader has to be warned of."""
+    """The rows of each file of a set, in the order of the files, and what a reader has to be warned of. files, spoken:
+    the hypotheses, and the references by id, before they are normalised.
+    """
 
     rows: list[list[UtteranceRow]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    utterances: int = 0
+    spoken: dict[str, str] = field(default_factory=dict)
+    files: list[Texts] = field(default_factory=list)
 
 
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
@@ -61,26 +86,43 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     for speakers that are not found.
     """
     scored = Scored()
+    references = references and _join_characters(references, scored.warnings)
     spoken = _references(references, files, scored.warnings)
-    files = [_without_case(file, spoken, scored.warnings) for file in files]
+    files = [_without_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
+    scored.files = files
     ids = _common(set_, spoken, files, scoring, scored.warnings)
-    normalise = _remembered(normalisation(scoring.normalise))
-    chosen = _chosen(set_, {id_: spoken[id_] for id_ in ids}, files, normalise, scored.warnings)
+    normalise, count = cache(scoring.build_normalisation()), cache(_counts)
+    scored.spoken = {id_: spoken[id_].text for id_ in ids}
+    if references is not None and references.format in ("trn", "stm"):
+        scored.spoken = _chosen(set_, scored.spoken, files, normalise, scored.warnings)
     speakers = speakers_and_units(set_, ids, spoken, files, scoring.speakers, scoring.speaker_of, scored.warnings)
-    counted: dict[tuple[str, str], dict[str, int]] = {}
     for file in files:
         rows: list[UtteranceRow] = []
         for id_ in ids:
             entry = file.entries.get(id_)
-            reference, hypothesis = chosen[id_], normalise(entry.text) if entry is not None else ""
-            if (counts := counted.get((reference, hypothesis))) is None:
-                counts = counted[reference, hypothesis] = _counts(reference, hypothesis)
-            row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis, **counts}
-            rows.append(row | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
+            reference = normalise(scored.spoken[id_])
+            hypothesis = normalise(entry.text) if entry is not None else ""
+            row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis}
+            rows.append(row | count(reference, hypothesis) | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
         scored.rows.append(rows)
     scored.warnings += _copies(set_, files, scored.rows)
-    scored.utterances = len(ids)
+    words = Counter[str]()
+    for counted in scored.rows[0]:
+        words[counted["unit"] or counted["speaker"]] += counted["words"]
+    if silent := [unit for unit, number in words.items() if not number]:
+        units = f"{len(silent)} of {len(words)} units ({', '.join(silent[:3])})"
+        scored.warnings.append(f"{set_}: the references of {units} have no word: all errors there are insertions")
     return scored
+
+
+def _join_characters(file: Texts, warnings: list[str]) -> Texts:
+    """The file with words in place of the single characters and <space> of ESPnet's score_cer/*.trn."""
+    words = {word for entry in file.entries.values() for word in entry.text.split()}
+    if SPACE not in words or any(len(word) > 1 and not MARK.fullmatch(word) for word in words):
+        return file
+    warnings.append(f"{file.source}: single characters and {SPACE}: read as the words that they spell")
+    spelled = {id_: "".join(entry.text.split()).replace(SPACE, " ") for id_, entry in file.entries.items()}
+    return replace(file, entries={id_: replace(entry, text=spelled[id_]) for id_, entry in file.entries.items()})
 
 
 def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
@@ -95,17 +137,6 @@ def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Utterance
         for sources in by_content.values()
         if len(sources) > 1
     ]
-
-
-def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
-    known: dict[str, str] = {}
-
-    def remembered(text: str) -> str:
-        if (result := known.get(text)) is None:
-            result = known[text] = function(text)
-        return result
-
-    return remembered
 
 
 def _counts(reference: str, hypothesis: str) -> dict[str, int]:
@@ -134,9 +165,9 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
     """The utterances as they were spoken, by id: of the file of references, else of the files of hypotheses."""
     if references is not None:
         for file in files:
-            own = [id_ for id_, entry in file.entries.items() if entry.reference is not None]
-            other = [id_ for id_ in own if id_ in references.entries and not _same(file, references, id_)]
-            if other:
+            own = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
+            said = references.entries
+            if other := [id_ for id_, text in own.items() if id_ in said and _words(said[id_].text) != _words(text)]:
                 warnings.append(
                     f"{file.source}: its own references differ in {some_of(other)}: {references.source} counts"
                 )
@@ -166,10 +197,6 @@ def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str])
         return file
     warnings.append(f"{file.source}: {some_of(changed)} are the references' in another case, and count as these")
     return replace(file, entries=renamed)
-
-
-def _same(file: Texts, references: Texts, id_: str) -> bool:
-    return _words(file.entries[id_].reference) == _words(references.entries[id_].text)
 
 
 def _words(text: str | None) -> list[str]:
@@ -219,23 +246,20 @@ def _common(
 
 def _chosen(
     set_: str,
-    spoken: Mapping[str, Entry],
+    spoken: Mapping[str, str],
     files: Sequence[Texts],
     normalise: Callable[[str], str],
     warnings: list[str],
 ) -> dict[str, str]:
-    """The references as they are scored. Of alternatives, NIST's { a / b / @ }, that reading counts which all files
-    together are nearest to: the systems are compared on the same words.
+    """The references without alternatives. Of NIST's { a / b / @ } that reading counts which all files together are
+    nearest to: the systems are compared on the same words.
     """
-    chosen, several = {}, []
-    for id_, entry in spoken.items():
-        if "{" not in entry.text or "/" not in entry.text:
-            chosen[id_] = normalise(entry.text)
-            continue
-        several.append(id_)
-        readings = [normalise(text) for text in _readings(id_, entry.text)]
-        said = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
-        chosen[id_] = min(readings, key=lambda text: _distance(text, said))
+    chosen, several = dict(spoken), []
+    for id_, reference in spoken.items():
+        if len(readings := _readings(id_, reference)) > 1:
+            several.append(id_)
+            said = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
+            chosen[id_] = min(readings, key=lambda text: _distance(normalise(text), said))
     if several:
         warnings.append(
             f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading that all files "
@@ -250,10 +274,17 @@ def _distance(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
 
 
 def _readings(id_: str, text: str) -> list[str]:
-    parts = re.split(r"[{}]", text)
-    if len(parts) % 2 == 0 or re.search(r"\{[^}]*\{", text):
-        raise UsageError(f"{id_}: the alternatives in {_cut(text)} are not closed, or lie in each other")
-    options = [[part] if place % 2 == 0 else part.split("/") for place, part in enumerate(parts)]
+    """The readings of a reference. Braces and slashes count if they stand alone, and from the first { on."""
+    if (opening := re.search(r"(?<!\S)\{\s.*\s/\s", text)) is None:
+        return [text]
+    _, *parts = re.split(r"(?<!\S)([{}])(?!\S)", text[opening.start() :])
+    if "".join(parts[::2]) != "{}" * (len(parts) // 4):
+        raise UsageError(
+            f"{id_}: the alternatives in {_cut(text)} are not closed, or lie in each other; where {{ is a letter, give "
+            "the references as Kaldi's text (id words)"
+        )
+    parts = [text[: opening.start()], *parts[1::2]]
+    options = [[part] if place % 2 == 0 else re.split(r"(?<!\S)/(?!\S)", part) for place, part in enumerate(parts)]
     count = 1
     for each in options:
         count *= len(each)
@@ -262,18 +293,34 @@ def _readings(id_: str, text: str) -> list[str]:
     return [" ".join(word for word in " ".join(reading).split() if word != "@") for reading in product(*options)]
 
 
-def about_signs(source: str, rows: Sequence[UtteranceRow], scoring: Scoring) -> list[str]:
-    """A warning where case and punctuation alone make a tenth of the errors of a file. rows: of one set."""
-    if scoring.normalise not in ("none", "case"):
-        return []
-    errors = bare = 0
-    for row in rows:
-        own = row["substitutions"] + row["deletions"] + row["insertions"]
-        if own:
-            errors += own
-            bare += word_errors(*map(without_punctuation, (row["reference"], row["hypothesis"]))).count
-    if not errors or errors - bare < WORTH_A_WARNING * errors:
-        return []
-    share = 100 * (errors - bare) / errors
-    signs = f"case and punctuation alone make {share:.0f} % of the errors of {source}"
-    return [f"{rows[0]['set']}: {signs}: --normalise punctuation scores words alone"]
+def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, str], scoring: Scoring) -> list[str]:
+    """Warnings if marks, case and punctuation, or forms of Unicode alone make a good part of the errors of a file.
+
+    rows: of one set; spoken: its references, as Scored has them.
+    """
+    normalise, marks, on_marks = scoring.build_normalisation(), Counter[str](), 0
+    wrong = [row for row in rows if recorded_errors(row).count]
+    for row in wrong:
+        heard = file.entries[row["id"]].text if row["id"] in file.entries else ""
+        words = {mark: normalise(mark) for mark in MARK.findall(f"{spoken[row['id']]} {heard}")}
+        left, right = row["reference"].split(), row["hypothesis"].split()
+        unmatched = {mark: abs(left.count(word) - right.count(word)) for mark, word in words.items() if word}
+        on_marks += min(recorded_errors(row).count, sum(unmatched.values()))
+        marks.update(unmatched)
+    names = ",".join(mark for mark, _ in marks.most_common(5))
+    bare, total = partial(without_punctuation, language=scoring.language), total_errors(wrong, "wer").count
+    composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
+    shares = (
+        ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
+        ("case and punctuation", total - _errors(wrong, bare), least, "--normalise punctuation scores words alone"),
+        (COMPATIBILITY, total - _errors(wrong, composed), least, "in NFKC they are equal"),
+    )  # fmt: skip
+    return [
+        f"{rows[0]['set']}: {what} alone make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"
+        for what, errors, least, remedy in shares
+        if total and errors >= least * total
+    ]
+
+
+def _errors(rows: Sequence[UtteranceRow], function: Callable[[str], str]) -> int:
+    return sum(word_errors(function(row["reference"]), function(row["hypothesis"])).count for row in rows)

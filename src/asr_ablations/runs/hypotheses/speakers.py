@@ -8,6 +8,7 @@ from pathlib import Path
 from asr_ablations.runs.hypotheses.entries import Entry, Texts, lines_of
 from asr_ablations.tools.checks import some_of, speakers_of
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 UNKNOWN = "utterance"
 """The kind of unit of an utterance whose speaker is not known."""
@@ -25,7 +26,7 @@ def speakers_in(path: Path) -> dict[str, str]:
     """Kaldi's utt2spk: lines of id and speaker. Raises UsageError for other lines, and for an id with two speakers."""
     speakers: dict[str, str] = {}
     for number, line in lines_of(path):
-        fields = line.split()
+        fields = clean(line).split()
         if len(fields) != 2:
             raise UsageError(f"{path}:{number}: expected id and speaker, found {line[:60]!r}")
         if speakers.setdefault(fields[0], fields[1]) != fields[1]:

@@ -5,12 +5,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
-from asr_ablations.runs.hypotheses.entries import Reading, Texts, lines_of
+from asr_ablations.runs.hypotheses.entries import Reading, Texts, lines_of, unique
 from asr_ablations.runs.hypotheses.formats import read_texts, recognise
 from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
 from asr_ablations.runs.hypotheses.tables import NAMES as COLUMNS
+from asr_ablations.runs.hypotheses.tables import recording_id
 from asr_ablations.runs.record import ONE_SYSTEM, SYSTEM, RunRecord, Summary, UtteranceRow
 from asr_ablations.runs.records import Records
 from asr_ablations.tools.errors import UsageError, choices
@@ -29,7 +31,7 @@ class Given:
     """The files as they were typed: of each system, and of the references, by set; the default set is ""."""
 
     systems: dict[str, dict[str, list[Path]]] = field(default_factory=dict)
-    references: dict[str, Path] = field(default_factory=dict)
+    references: dict[str, list[Path]] = field(default_factory=dict)
 
 
 def is_system(word: str) -> bool:
@@ -39,7 +41,7 @@ def is_system(word: str) -> bool:
 
 
 def parse(words: Sequence[str], references: Sequence[str]) -> Given:
-    """The systems of `name=[set:]pattern`, and the references of `[set:]file`. Raises UsageError for a pattern that
+    """The systems of `name=[set:]pattern`, and the references of `[set:]pattern`. Raises UsageError for a pattern that
     fits no file, and for a set or file that is given twice.
     """
     given = Given()
@@ -53,10 +55,10 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
         if len(set(files)) < len(files):
             raise UsageError(f"{word}: a file of {name} is given twice")
     for word in references:
-        set_, path = _set_and_path(word)
+        set_, pattern = _set_and_path(word)
         if set_ in given.references:
             raise UsageError(f"--references {word}: there are references {set_ or 'without a set'} already")
-        given.references[set_] = Path(path)
+        given.references[set_] = files_of(f"--references {word}", pattern)
     return given
 
 
@@ -104,13 +106,14 @@ def read_given(
             f"--references: no system has the set {named}; expected {' or '.join(s or 'no set' for s in sets)}"
         )
     references = {
-        set_: read_texts(path, _of_references(path, format_), Reading(True, set_ or None, columns))
-        for set_, path in given.references.items()
+        set_: join_texts(
+            [read_texts(path, _of_references(path, format_), Reading(True, set_ or None, columns)) for path in paths]
+        )
+        for set_, paths in given.references.items()
     }
     systems = {
         name: {
-            set_: [read_system(path, format_, references.get(set_), set_, columns) for path in paths]
-            for set_, paths in by_set.items()
+            set_: read_systems(paths, format_, references.get(set_), set_, columns) for set_, paths in by_set.items()
         }
         for name, by_set in given.systems.items()
     }
@@ -135,16 +138,36 @@ def _of_references(path: Path, format_: str | None) -> str | None:
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
 
 
-def read_system(
-    path: Path,
+def read_systems(
+    paths: Sequence[Path],
     format_: str | None,
     references: Texts | None = None,
     set_: str = "",
     columns: Mapping[str, str] | None = None,
-) -> Texts:
-    """A file of hypotheses. references: of its set; where they are an STM, a CTM's words go into its segments."""
+) -> list[Texts]:
+    """The hypotheses of each seed: of a file each, or of a folder each, if every file is the JSON of one recording.
+
+    references: of their set; where they are an STM, a CTM's words go into its segments.
+    """
     segments = references.entries if references is not None and references.format == "stm" else None
-    return read_texts(path, format_, Reading(False, set_ or None, columns or {}), segments)
+    reading = Reading(False, set_ or None, columns or {})
+    files = [read_texts(path, format_, reading, segments) for path in paths]
+    ids = [recording_id(path) for path in paths]
+    if len(files) < 2 or any([*file.entries] != [id_] for file, id_ in zip(files, ids, strict=True)):
+        return files
+    several = len(set(ids)) < len(ids)
+    by_folder = groupby(files, key=lambda file: several and Path(file.source).parent)
+    return [join_texts([*of_folder]) for _, of_folder in by_folder]
+
+
+def join_texts(files: Sequence[Texts]) -> Texts:
+    """The texts of several files together. Raises UsageError for an id that stands in two of them."""
+    if len(files) == 1:
+        return files[0]
+    source = Path(os.path.commonpath([Path(file.source).parent for file in files]))
+    entries = [(0, entry) for file in files for entry in file.entries.values()]
+    notes = [note for file in files for note in file.notes]
+    return Texts(str(source), files[0].format, unique(source, entries), notes, files[0].columns)
 
 
 def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scoring, declared: Json) -> Records:
@@ -163,18 +186,19 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
             )
         files = [file for name in names for file in systems[name][set_]]
         of_set = score(set_ or DEFAULT_SET, references.get(set_), files, scoring)
-        left = iter(of_set.rows)
+        left = iter(zip(of_set.files, of_set.rows, strict=True))
         for name in names:
-            seeds = [next(left) for _ in systems[name][set_]]
+            (first, _), *_ = scored_files = [next(left) for _ in systems[name][set_]]
+            seeds = [of_file for _, of_file in scored_files]
             known = rows.setdefault(name, [[] for _ in seeds])
             if len(known) != len(seeds):
                 counts = f"{len(known)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
                 raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
-            warnings += about_signs(systems[name][set_][0].source, seeds[0], scoring)
+            warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
             rows[name] = [[*before, *own] for before, own in zip(known, seeds, strict=True)]
         texts = references.get(set_)
         source = f"{texts.source} ({texts.format})" if texts else "the references in the files"
-        scored.append(f"{of_set.utterances:,} utterances of {set_ or DEFAULT_SET} against {source}")
+        scored.append(f"{len(of_set.spoken):,} utterances of {set_ or DEFAULT_SET} against {source}")
         warnings += of_set.warnings
         warnings += [note for file in [*([texts] if texts else []), *files] for note in file.notes]
     formats = {file.format for by_set in systems.values() for files in by_set.values() for file in files}

@@ -3,12 +3,14 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
+from asr_ablations.runs.hypotheses.entries import LONGEST_LINE, Entry, Reading, Texts, unique
 from asr_ablations.runs.hypotheses.plain import Lines
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 ID, TEXT, REFERENCE, SPEAKER, AUDIO, SET, UNIT = "id", "hypothesis", "reference", "speaker", "audio", "set", "unit"
 NAMES: dict[str, tuple[str, ...]] = {
@@ -22,14 +24,16 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The usual names of columns, by what they hold; upper and lower case are one."""
 TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
-EITHER = ("text", "transcript", "transcription", "sentence")
+EITHER = ("text", "transcript", "transcription", "sentence", "segments")
 """Columns that hold the reference where there is a hypothesis beside them, or in a table of references."""
+WHOLLY_QUOTED = re.compile(r'"([^"]|"")*"')
+AUDIO_ENDING = re.compile(r"\.(wav|flac|mp3|ogg|opus|m4a)$")
 
 
 def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """JSON lines, as NeMo's manifests, or one list of objects."""
-    first = lines[0][1].lstrip()
-    if first.startswith("["):
+    """JSON lines, as NeMo's manifests, or one list of objects, or the object of one recording, as Whisper writes it."""
+    first = lines[0][1].strip()
+    if first.startswith("[") or first == "{":
         content = _parsed(path, lines[0][0], "\n".join(line for _, line in lines))
         rows = list(enumerate(content if isinstance(content, list) else [content], start=1))
         named = "entry"
@@ -39,7 +43,14 @@ def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, row in rows:
         if not isinstance(row, dict):
             raise UsageError(f'{path}: {named} {number} is no object such as {{"id": …, "text": …}}')
+    if path.suffix == ".json" and len(rows) == 1 and not {*NAMES[ID], *NAMES[AUDIO]} & {*map(str.lower, rows[0][1])}:
+        rows = [(1, {ID: recording_id(path), **rows[0][1]})]
     return _table(path, "json", [(number, row) for number, row in rows if isinstance(row, dict)], reading)
+
+
+def recording_id(path: Path) -> str:
+    """The id of a recording that has a file of its own: a of a.json, and of whisper.cpp's a.wav.json."""
+    return clean(AUDIO_ENDING.sub("", path.stem))
 
 
 def _parsed(path: Path, number: int, text: str) -> object:
@@ -52,22 +63,34 @@ def _parsed(path: Path, number: int, text: str) -> object:
 def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
     """CSV, or TSV where the head has tabs, with named columns, as own runs' utterances.csv."""
     delimiter = "\t" if "\t" in lines[0][1] else ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        table = csv.reader(file, delimiter=delimiter)
-        rows = []
-        try:
-            head = next(table)
-            for row in table:
-                if not row:
-                    continue
-                if len(row) != len(head):
-                    raise UsageError(f"{path}:{table.line_num}: {len(row)} fields, expected {len(head)} as in the head")
-                rows.append((table.line_num, dict(zip(head, row, strict=True))))
-        except csv.Error as error:
-            raise UsageError(f"{path}:{table.line_num}: {error}") from error
+    fields = _tabbed(lines) if delimiter == "\t" else _quoted(path, lines, delimiter)
+    (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
+    for number, row in rows:
+        if len(row) != len(head):
+            raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the head")
     if not rows:
         raise UsageError(f"{path}: it has a head and no rows")
-    return _table(path, "csv", rows, reading)
+    return _table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
+
+
+def _tabbed(lines: Lines) -> list[list[str]]:
+    """The fields between tabs. Quotes are read as they stand, unless every field with quotes is quoted whole."""
+    rows = [line.split("\t") for _, line in lines]
+    if all(WHOLLY_QUOTED.fullmatch(field) for row in rows for field in row if '"' in field):
+        rows = [[field[1:-1].replace('""', '"') if '"' in field else field for field in row] for row in rows]
+    return rows
+
+
+def _quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
+    """The fields of CSV. Raises UsageError for a quote that is not closed in its line: it would join rows."""
+    csv.field_size_limit(LONGEST_LINE)
+    rows = []
+    for number, line in lines:
+        table = csv.reader([line, ""], delimiter=delimiter)
+        rows.append(next(table))
+        if table.line_num > 1:
+            raise UsageError(f"{path}:{number}: a quote opens here that is not closed in this line")
+    return rows
 
 
 def is_head(line: str) -> bool:
@@ -161,11 +184,11 @@ def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: 
 
 
 def _string(path: Path, number: int, column: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return " ".join(value.split()) if "\n" in value else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value):
+        value = " ".join(part["text"].strip() for part in value)  # Whisper's segments
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise UsageError(f"{path}:{number}: {column}: a text is expected, found {str(value)[:60]!r}")
     return str(value)
 

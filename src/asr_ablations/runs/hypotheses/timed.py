@@ -10,12 +10,15 @@ from pathlib import Path
 from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.runs.hypotheses.plain import Lines
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 CTM = re.compile(r"^\S+\s+\S+\s+[\d.]+\s+[\d.]+\s+\S+(\s+\S+){0,3}\s*$")
 STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
 LABEL = re.compile(r"^<[^>]*>$")
 UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
 COMMENT = ";;"
+PAUSES = ("inter_segment_gap", "excluded_region")
+"""What stands in the place of a speaker where there is none, in TED-LIUM's files and others."""
 
 
 def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
@@ -36,13 +39,14 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
         if end <= start:
             raise UsageError(f"{path}:{number}: the segment ends at {end:g} s, not after its start at {start:g} s")
         words = fields[6:] if len(fields) > 5 and LABEL.match(fields[5]) else fields[5:]
-        if UNSCORED in (word.upper() for word in words):
+        if speaker.lower() in PAUSES or UNSCORED in (word.upper() for word in words):
             unscored += 1
             continue
         id_ = f"{recording}-{channel}-{start:.2f}"
         text = " ".join(words)
         entries.append((number, Entry(id_, text, None, speaker, "", start, end - start)))
-    notes = [f"{path}: {unscored} segments are not to be scored ({UNSCORED}): left out"] if unscored else []
+    marks = ", ".join((UNSCORED, *PAUSES))
+    notes = [f"{path}: {unscored} segments are not to be scored ({marks}): left out"] if unscored else []
     return Texts(str(path), "stm", unique(path, entries), notes)
 
 
@@ -92,7 +96,7 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
         if line.startswith(COMMENT):
             continue
         recording, channel, start, duration, word = line.split()[:5]
-        middle, name = float(start) + float(duration) / 2, f"{recording}-{channel}"
+        middle, name = float(start) + float(duration) / 2, clean(f"{recording}-{channel}")
         place = bisect_right(starts.get(name, []), middle) - 1
         segment = by_recording[name][place] if place >= 0 else None
         if segment is None or middle > segment.offset + segment.duration:

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts
+from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts, unique
 from asr_ablations.runs.hypotheses.formats import read_texts
 from asr_ablations.runs.hypotheses.speakers import speakers_in
-from asr_ablations.runs.hypotheses.systems import files_of, read_system
+from asr_ablations.runs.hypotheses.systems import files_of, join_texts, read_systems
 from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.text import clean
 
 Path_ = str | Path
 Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
@@ -20,21 +21,20 @@ one per seed.
 def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
     """The texts of a system, one for each seed."""
     if isinstance(value, (str, Path)):
-        return [read_system(path, format_, spoken) for path in files_of(name, str(value))]
+        return read_systems(files_of(name, str(value)), format_, spoken)
     if isinstance(value, Mapping):
         return [texts_of(value, name, format_)]
     values = list(value)
     if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
         return [texts_of(values, name, format_)]
-    for one in values:
-        if not isinstance(one, (str, Path, Mapping, Sequence)):
-            raise UsageError(f"{name}: expected texts, or files; found {str(one)[:60]!r}")
-    seeds = []
+    if odd := [one for one in values if not isinstance(one, (str, Path, Mapping, Sequence))]:
+        raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
+    seeds: list[Texts] = []
     for number, one in enumerate(values):
-        of_file = isinstance(one, (str, Path))
-        seeds.append(
-            read_system(Path(one), format_, spoken) if of_file else texts_of(one, f"{name}, seed {number}", format_)
-        )
+        if isinstance(one, (str, Path)):
+            seeds += read_systems([Path(one)], format_, spoken)
+        else:
+            seeds.append(texts_of(one, f"{name}, seed {number}", format_))
     if not seeds:
         raise UsageError(f"{name}: expected texts, or files; found none")
     return seeds
@@ -43,14 +43,15 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
 def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
     """A file, texts by id, or texts in an order, whose ids are then 1, 2, …"""
     if isinstance(value, (str, Path)):
-        return read_texts(Path(value), format_, Reading(references))
+        return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
     for id_, text in by_id.items():
         if not isinstance(text, str):
             raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
     if not by_id:
         raise UsageError(f"{name}: expected texts; found none")
-    return Texts(name, "texts", {str(id_): Entry(str(id_), text) for id_, text in by_id.items()})
+    entries = [(0, Entry(str(id_), text)) for id_, text in by_id.items()]
+    return Texts(name, "texts", unique(Path(name), entries))
 
 
 def speakers_of_texts(
@@ -60,11 +61,13 @@ def speakers_of_texts(
     set_: str,
 ) -> Mapping[str, str] | None:
     """The speakers by id: given so, in a file utt2spk, or in the order of the references."""
-    if value is None or isinstance(value, Mapping):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {clean(str(id_)): clean(str(speaker)) for id_, speaker in value.items()}
     if isinstance(value, (str, Path)):
         return speakers_in(Path(value))
     first = spoken or next(iter(systems.values()))[set_][0]
     if len(value) != len(first.entries):
         raise UsageError(f"speakers: {len(value)} for {len(first.entries)} utterances; expected one for each")
-    return dict(zip(first.entries, map(str, value), strict=True))
+    return dict(zip(first.entries, (clean(str(speaker)) for speaker in value), strict=True))
