@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterances import Utterance, Utterances
 
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, their units, times, texts and the bytes of the audio files. It does not
-    depend on where the files are, nor on the order of the utterances.
+    """Return a SHA-256 over ids, speakers, their units, times, channels, texts and the bytes of the audio files. It
+    does not depend on where the files are, nor on the order of the utterances.
     """
     columns = Utterances.of(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
-    numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
     lines = [
-        f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}".encode()
-        for id_, speaker, text, content, unit, offset, duration in zip(*strings, *numbers, strict=True)
-    ]
+        (f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}"
+         + ("" if channel == AVERAGED else f"\tchannel {channel}")).encode()
+        for id_, speaker, text, content, unit, offset, duration, channel in zip(*strings, *numbers, strict=True)
+    ]  # fmt: skip
     lines.sort()
     digest = hashlib.sha256(lines[0] if lines else b"")
     for line in lines[1:]:

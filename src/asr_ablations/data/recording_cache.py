@@ -208,7 +208,7 @@ def cache_key(utterances: Sequence[Utterance], *more: object) -> str:
     digest = hashlib.blake2b(repr(more).encode(), digest_size=8)
     columns, here = Utterances.of(utterances), os.getcwd()
     strings = [columns.strings(name) for name in ("id", "audio")]
-    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "size", "changed")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel", "size", "changed")]
     for id_, audio, *place, size, changed in zip(*strings, *numbers, strict=True):
         if size == MISSING.size:  # nobody has looked at it yet
             size, changed = _state(id_, audio)

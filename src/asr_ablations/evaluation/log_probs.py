@@ -140,7 +140,10 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
 
 def _hash_of_utterances(utterances: Iterable[Utterance]) -> str:
     """SHA-256 over the utterances, and over the sizes of their audio files in place of the content."""
-    lines = [f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.text}\t{u.audio.stat().st_size}" for u in utterances]
+    lines = [
+        f"{u.id}\t{u.speaker}\t{u.offset}\t{u.duration}\t{u.channel}\t{u.text}\t{u.audio.stat().st_size}"
+        for u in utterances
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

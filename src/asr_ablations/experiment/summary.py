@@ -111,7 +111,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
             "examples",
             columns=EXAMPLE_COLUMNS,
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
-            recordings=[Recording(row["audio"], row["offset"], row["duration"]) for row in examples],
+            recordings=[Recording(row["audio"], row["offset"], row["duration"], row["channel"]) for row in examples],
         )
 
 

@@ -12,7 +12,7 @@ from asr_ablations.runs.identity import Config
 
 class UtteranceRow(TypedDict):
     """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds. unit: what
-    was drawn independently, a kind and a name; empty or absent for the speaker.
+    was drawn independently, a kind and a name; empty or absent for the speaker. channel: from 0; −1 for their mean.
     """
 
     set: str
@@ -32,6 +32,7 @@ class UtteranceRow(TypedDict):
     audio: NotRequired[str]
     offset: NotRequired[float]
     duration: NotRequired[float]
+    channel: NotRequired[int]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import Paths, entries, faulty, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
@@ -20,7 +21,8 @@ class Kaldi(Paths):
 
     A recording without segments is one utterance. Without utt2spk speakers are unknown, unless `speaker_of` finds them
     in the ids: utterances, or recordings of several, are then drawn in place of speakers. Commands
-    (`sph2pipe … |`) are refused: nothing in a corpus is executed.
+    (`sph2pipe … |`) are refused: nothing in a corpus is executed. A fifth column of segments is the channel, counted
+    from 0, as Kaldi's extract-segments reads it; without it channels are averaged.
     """
 
     def prepare(self) -> None:
@@ -54,7 +56,7 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
     if not (segments := _segments(folder, recordings)):
         raise UsageError(f"no utterances in {folder}")
     utterances = []
-    for id_, (recording, start, end) in segments.items():
+    for id_, (recording, start, end, channel) in segments.items():
         if recording not in recordings:
             utterances.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
             continue
@@ -63,7 +65,7 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
             utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
             continue
         speaker = speakers.get(id_, "")
-        utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
+        utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text, channel=channel))
     unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
     return utterances + unspoken, lambda u: segments[u.id][0]
 
@@ -87,24 +89,26 @@ def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     return root / path
 
 
-def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
-    """(recording, start in s, end in s) by utterance; the end is infinite for the end of the recording (Kaldi's -1)."""
+def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
+    """(recording, start in s, end in s, channel) by utterance; the end is infinite for the end of the recording
+    (Kaldi's -1).
+    """
     path = folder / "segments"
     if not path.exists():
-        return {id_: (id_, 0.0, math.inf) for id_ in recordings}
+        return {id_: (id_, 0.0, math.inf, AVERAGED) for id_ in recordings}
     segments = {}
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
-            recording, start, end = _three(rest.split())
-            segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end))
+            recording, start, end, *last = rest.split()
+            (channel,) = map(int, last or [AVERAGED])  # extract-segments, too, takes -1 for none
+            if channel not in range(AVERAGED, MOST_CHANNELS):
+                raise ValueError("no such channel")
+            segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end), channel)
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
+            raise UsageError(
+                f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end[, channel]"
+            ) from error
     return segments
-
-
-def _three(fields: list[str]) -> list[str]:
-    """Recording, start and end; Kaldi allows a channel behind them, which is not read: channels are averaged."""
-    return fields[:3] if len(fields) == 4 else fields
 
 
 def _table(path: Path) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, speaker, id,
-and unit.
+"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, channel, speaker,
+id, and unit.
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.checks import is_number
+from asr_ablations.tools.checks import is_number, is_whole
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 
@@ -29,7 +30,8 @@ class Manifest(Paths):
     Audio paths are relative to the folder of their manifest. The id of an utterance is its key `id`, else the name of
     the audio file. Without a key `speaker` the speaker is unknown, unless `speaker_of` finds it in the id: utterances
     are then drawn in place of speakers. A key `unit` names what was drawn independently where speakers were not, by its
-    kind and its name: "session 3". Times are in seconds.
+    kind and its name: "session 3". Times are in seconds. A key `channel` is counted from 0; without it channels are
+    averaged.
     """
 
     def prepare(self) -> None:
@@ -85,6 +87,8 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
     for key in ("offset", "duration"):
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
+    if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
+        return faulty(where, manifest, f"wrong channel: a number from 0 on is expected, found {entry['channel']!r}")
     try:
         return _checked(manifest, entry)
     except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which names no file
@@ -100,7 +104,8 @@ def _checked(manifest: Path, entry: Json) -> Utterance:
     spoken_by = "" if speaker is None else str(speaker)
     seconds = math.inf if duration is None else float(duration)
     text, unit = normalise(entry["text"]), str(entry.get("unit") or "")
-    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit)
+    channel = AVERAGED if entry.get("channel") is None else entry["channel"]
+    return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 
 
 def _seconds(value: object) -> bool:
@@ -109,7 +114,7 @@ def _seconds(value: object) -> bool:
 
 def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """The utterances, each with an id. Where none is given it is the name of the file, with the start in ms where that
-    is not 0, and with the folders where files in several folders have the same name.
+    is not 0, the channel if one is given, and the folders where files in several folders have the same name.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:
@@ -119,7 +124,8 @@ def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
 
 def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
     stem = _flat(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
-    return f"{stem}-{1000 * utterance.offset:07.0f}" if utterance.offset else stem
+    start = f"-{1000 * utterance.offset:07.0f}" if utterance.offset else ""
+    return f"{stem}{start}" if utterance.channel == AVERAGED else f"{stem}{start}-channel{utterance.channel}"
 
 
 def _flat(path: Path, root: Path) -> str:
