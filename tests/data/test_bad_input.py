@@ -107,7 +107,8 @@ def test_a_bad_file_is_found_at_the_latest_when_it_is_decoded(folder: Path, reas
 def test_a_bad_text_is_found_in_every_set(folder: Path, reason: str, split: str) -> None:
     soundfile.write(folder / "bad.flac", SOUND, 16000)
     write(folder, split, line("good.flac"), line("bad.flac", BAD_TEXTS[reason]))
-    assert faults(folder, thorough=False, name=split) == {"bad": reason}
+    allowed = split == "test" and reason == "empty transcript"  # what is recognised in it is an insertion
+    assert faults(folder, thorough=False, name=split) == ({} if allowed else {"bad": reason})
 
 
 def test_every_utterance_of_a_duplicate_id_is_bad(folder: Path) -> None:
@@ -164,7 +165,10 @@ def test_what_was_decoded_is_decoded_again_where_a_fault_of_it_is_lost(folder: P
 def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
     (folder / "bad.flac").write_bytes(b"")
     write(folder, "dev", line("good.flac"), line("bad.flac"), line("none.flac"))
-    with pytest.raises(UsageError, match=r"^bad: zero-length file: .*bad\.flac.*; 1 more .*data\.on_bad=skip"):
+    with pytest.raises(
+        UsageError,
+        match=r"^bad: zero-length file: .*bad\.flac.*; 1 of 3 utterances of dev: missing file .*data\.on_bad=skip",
+    ):
         data(folder)
 
 

@@ -150,6 +150,7 @@ def compare_runs(
             *design.warnings,
             *_without_test_set(design),
             *_no_tests(design),
+            *_trained_on(design),
             *unmatched(declared.claims, design.questions),
             *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
@@ -240,6 +241,19 @@ def _no_tests(design: Design) -> list[str]:
         for name in design.sets
         if any(_steers(run, name) for arm in design.arms for run in arm.results if name in run.summary.test_sets)
     ]
+
+
+def _trained_on(design: Design) -> list[str]:
+    """A warning for each test set of which a run's training has speakers, or audio."""
+    warnings: dict[str, None] = {}
+    for name in design.sets:
+        for data in (run.data for arm in design.arms for run in arm.results):
+            if trained := data.trained_on(name):
+                warnings[f"{trained}: intervals are for these speakers, and not for new ones"] = None
+            if name in data.sets and (count := (data.sets[name].in_training or {}).get("utterances")):
+                size = data.sets[name].utterances
+                warnings[f"{count} of {size} utterances of {name} are in training too: rates on it are no test"] = None
+    return list(warnings)
 
 
 def _steers(run: RunRecord, name: str) -> bool:

@@ -35,6 +35,7 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str) -> Iterat
 
 
 BLOCK = 1 << 20
+SILENT = "silent audio"
 ROUNDING = 0.05
 """Seconds that a manifest's times may exceed the end of a file: they are often rounded."""
 
@@ -174,7 +175,7 @@ def _check(utterance: Utterance, rows: dict[Part, DecodedRow]) -> tuple[str, Dec
         return fault, None
     try:
         samples = audio.read(utterance.audio, *_part(utterance)[1:])
-        fault = "" if samples.any() else f"silent audio: {utterance.audio}: every sample is 0"
+        fault = "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"
     except AudioError as error:
         fault = error.fault
     return fault, DecodedRow(*_part(utterance), state.size, state.changed, fault)

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.data import alphabet, audio, audio_checks
+from asr_ablations.data import audio, audio_checks
 from asr_ablations.data.utterances import MISSING, Columns, FileState, PackedTexts, Utterances
+from asr_ablations.tools import text
 from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
 
@@ -64,7 +65,7 @@ class SplitIndex:
 
     def __init__(self, reader: type, place: Sequence[object]) -> None:
         modules = [inspect.getmodule(c) for c in reader.__mro__ if c not in (object, ABC)]
-        self.code = _source_hash([*modules, alphabet, audio, audio_checks])
+        self.code = _source_hash([*modules, audio, audio_checks, text])
         names = (reader.__qualname__, *map(str, place), os.getcwd(), os.path.expanduser("~"))
         name = hashlib.sha256(repr(names).encode(errors="surrogatepass")).hexdigest()[:16]
         database = audio.index_path()

@@ -184,7 +184,9 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason."""
+    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason;
+    in_training: how many of its utterances, speakers and sentences are in training, too.
+    """
 
     utterances: int | None = None
     hours: float | None = None
@@ -195,6 +197,7 @@ class SetContent:
     sha256: str | None = None
     left_out: dict[str, list[str]] | None = None
     infeasible: list[str] | None = None
+    in_training: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +211,13 @@ class DataRecord:
     training_counts: dict[str, int] | None = None
     alphabet: str | None = None
     separation: str | None = None
+
+    def trained_on(self, set_: str) -> str:
+        """Return how many of the speakers of a set are in training, for a sentence; "" for none."""
+        content = self.sets.get(set_, SetContent())
+        if not (count := (content.in_training or {}).get("speakers")):
+            return ""
+        return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
 
     def hash(self, set_: str) -> str | None:
         """The hash of a set's texts and audio; None in a record without it."""

@@ -16,6 +16,8 @@ MEANING = {
     "whisper": "words after Whisper's English normalizer",
 }
 """What was scored, by the name of a normalisation."""
+Case = Callable[[str, str], str]
+"""From a text and its language to the text without capitals: `lower`, or `fold`."""
 APOSTROPHES = dict.fromkeys(map(ord, "\N{RIGHT SINGLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}`´ʼ＇"), "'")
 DOTTED_I = str.maketrans({"I": "ı", "İ": "i"})
 TURKIC = ("tr", "az")
@@ -42,19 +44,23 @@ def lower(text: str, language: str = "") -> str:
     return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
 
 
-def normalisation(name: str, language: str = "", key: str = "--normalise") -> Callable[[str], str]:
+def normalisation(
+    name: str, language: str = "", key: str = "--normalise", small: Case | None = None
+) -> Callable[[str], str]:
     """Return the function from a text to the text that is scored.
 
-    name: one of NAMES; language: of the texts, which decides the lower case of I; key: the option, for errors. Raises
-    UsageError for an unknown name, and for whisper if the package whisper-normalizer is missing.
+    name: one of NAMES; language: of the texts, which decides the lower case of I; key: the option, for errors; small:
+    what makes capitals small, by default `fold`. Raises UsageError for an unknown name, and for whisper if the package
+    whisper-normalizer is missing.
     """
+    small = small or fold
     if name not in NAMES:
         raise choices(key, name, list(NAMES))
     if name == "none":
         return lambda text: join_words(clean(text))
     if name == "case":
-        return lambda text: join_words(fold(clean(text), language))
-    return partial(without_punctuation, language=language) if name == "punctuation" else _whisper(key)
+        return lambda text: join_words(small(clean(text), language))
+    return partial(without_punctuation, language=language, small=small) if name == "punctuation" else _whisper(key)
 
 
 def join_words(text: str) -> str:
@@ -67,13 +73,13 @@ def fold(text: str, language: str = "") -> str:
     return unicodedata.normalize("NFC", lower(text, language).casefold())
 
 
-def without_punctuation(text: str, language: str = "") -> str:
-    """Fold the case, and replace signs that are neither letter, mark nor number by spaces.
+def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
+    """Make capitals small, and replace signs that are neither letter, mark nor number by spaces.
 
     Apostrophes and middle dots within words stay, and points and commas within numbers (3.5; 3,5); commas between
     thousands are dropped (1,000).
     """
-    words = (_bare(word) for word in fold(clean(text), language).split())
+    words = (_bare(word) for word in small(clean(text), language).split())
     return " ".join(part for word in words for part in word.split())
 
 

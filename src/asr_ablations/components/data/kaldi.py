@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import Paths, entries, faulty, text_of
 from asr_ablations.data.utterances import Utterance
@@ -60,7 +59,9 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
         if recording not in recordings:
             utterances.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
             continue
-        text = normalise(texts.pop(id_, ""))
+        if (text := texts.pop(id_, None)) is None:
+            utterances.append(faulty(id_, folder / "text", "audio without a transcript: no line in text"))
+            continue
         if not (math.isfinite(start) and start >= 0 and end > start):
             utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
             continue

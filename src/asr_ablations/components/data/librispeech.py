@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import (
     Corpus,
     CorpusOptions,
@@ -138,7 +137,7 @@ def _list_chapter(chapter: Path) -> Iterator[Utterance]:
         for line in filter(None, map(str.strip, text_of(paths[name]).split("\n"))):
             id_, _, text = line.partition(" ")
             file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
-            yield file_utterance(id_, chapter.parent.name, file, normalise(text))
+            yield file_utterance(id_, chapter.parent.name, file, text)
     for name, file in paths.items():
         if name.endswith(".flac"):
             yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

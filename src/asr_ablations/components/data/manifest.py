@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
 from asr_ablations.data.utterances import Utterance
@@ -45,6 +44,7 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
         lines = text_of(path).split("\n")
+        _refuse_other_formats(path, lines)
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
@@ -65,6 +65,18 @@ class Manifest(Paths):
             for u in utterances
         ]
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
+
+
+def _refuse_other_formats(path: Path, lines: list[str]) -> None:
+    """Raises UsageError, one for all lines, where no line is an object with audio_filepath."""
+    lines = [line for line in lines if line.strip()]
+    if lines and not any(line.lstrip().startswith("{") and '"audio_filepath"' in line for line in lines):
+        keys = re.findall(r'"(\w+)": ', lines[0])
+        kind = f"lines with {', '.join(keys)}" if lines[0].startswith("{") else "a JSON list"
+        if not lines[0].lstrip().startswith(("{", "[")):
+            kind = "a table" if re.search("[\t,;]", lines[0]) else "a text"
+        raise UsageError(f"{path}: {kind}; a manifest is JSON lines with audio_filepath, text, and what else there is "
+                         "of id, speaker, offset, duration, channel, unit")  # fmt: skip
 
 
 def _utterance(manifest: Path, number: int, line: str) -> Utterance:
@@ -103,7 +115,7 @@ def _checked(manifest: Path, entry: Json) -> Utterance:
     id_, speaker = entry.get("id"), entry.get("speaker")
     spoken_by = "" if speaker is None else str(speaker)
     seconds = math.inf if duration is None else float(duration)
-    text, unit = normalise(entry["text"]), str(entry.get("unit") or "")
+    text, unit = entry["text"], str(entry.get("unit") or "")
     channel = AVERAGED if entry.get("channel") is None else entry["channel"]
     return Utterance(str(id_ or ""), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 

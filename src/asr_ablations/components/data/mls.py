@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.components.data.librispeech import Folders
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
@@ -94,6 +93,5 @@ class MLS(Folders):
             where = f"{folder.name}/transcripts.txt:{number}"
             return faulty(where, folder / "transcripts.txt", f"no id: {line!r} (expected <speaker>_<book>_<number>)")
         speaker, book, _ = parts
-        return file_utterance(
-            id_.strip(), speaker, folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}", normalise(text)
-        )
+        audio = folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}"
+        return file_utterance(id_.strip(), speaker, audio, text)
