@@ -44,10 +44,13 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
         lines = text_of(path).split("\n")
-        _refuse_other_formats(path, lines)
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
+        if all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
+            kind = _kind(next(filter(str.strip, lines)).lstrip())
+            raise UsageError(f"{path}: {kind}; a manifest is JSON lines with audio_filepath, text, and what else there "
+                             "is of id, speaker, offset, duration, channel, unit")  # fmt: skip
         named = _with_ids(utterances, path.parent)
         return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
 
@@ -67,16 +70,13 @@ class Manifest(Paths):
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
-def _refuse_other_formats(path: Path, lines: list[str]) -> None:
-    """Raises UsageError, one for all lines, where no line is an object with audio_filepath."""
-    lines = [line for line in lines if line.strip()]
-    if lines and not any(line.lstrip().startswith("{") and '"audio_filepath"' in line for line in lines):
-        keys = re.findall(r'"(\w+)": ', lines[0])
-        kind = f"lines with {', '.join(keys)}" if lines[0].startswith("{") else "a JSON list"
-        if not lines[0].lstrip().startswith(("{", "[")):
-            kind = "a table" if re.search("[\t,;]", lines[0]) else "a text"
-        raise UsageError(f"{path}: {kind}; a manifest is JSON lines with audio_filepath, text, and what else there is "
-                         "of id, speaker, offset, duration, channel, unit")  # fmt: skip
+def _kind(line: str) -> str:
+    """Return what a file with this first line is, if it is no manifest."""
+    if line.startswith("["):
+        return "a JSON list"
+    if line.startswith("{") and (keys := re.findall(r'"(\w+)": ', line)):
+        return f"lines with {', '.join(keys)}"
+    return "a table" if re.search(r"[\t,;]", line) else "no JSON"
 
 
 def _utterance(manifest: Path, number: int, line: str) -> Utterance:
