@@ -49,10 +49,6 @@ def _binary(folder: Path) -> bool:
     return True
 
 
-NO_UNKNOWN = -100
-"""KenLM's logarithm to base 10 for unknown words of a model without <unk>."""
-
-
 def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
     """Return the model's perplexity on each development set; empty where the corpus is not at hand and not needed."""
     if corpus.root is None:
@@ -65,7 +61,7 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
         model, _ = recurrent.load(str(folder))
         return {name: recurrent.fit(model, sentences) for name, sentences in sets.items()}
     ngrams = load(str(folder)).ngrams
-    if ngrams.score("<unk>", bos=False, eos=False) <= NO_UNKNOWN:
+    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # what KenLM takes without one
         print("the model has no <unk>: in the perplexity each unknown word has a probability of 1e-100")
     return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
 

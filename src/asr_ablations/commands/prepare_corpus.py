@@ -13,7 +13,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.data.complaints import EXAMPLES, complaints
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
-from asr_ablations.data.held_out import share_of_training, warnings_of
+from asr_ablations.data.held_out import in_training, warnings_of
 from asr_ablations.data.utterance_selection import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless_line
@@ -44,7 +44,7 @@ def prepare(cfg: DictConfig) -> None:
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
     used = {name: speech.kept for name, speech in screened.items()}
-    shared = share_of_training(used, corpus)
+    shared = {name: in_training(used[name], used["train"]) for name in used if name != "train"}
     for warning in warnings_of(used, shared, corpus):
         log.warning(warning)
     for name, counts in shared.items():

@@ -244,16 +244,10 @@ def _no_tests(design: Design) -> list[str]:
 
 
 def _trained_on(design: Design) -> list[str]:
-    """A warning for each test set of which a run's training has speakers, or audio."""
-    warnings: dict[str, None] = {}
-    for name in design.sets:
-        for data in (run.data for arm in design.arms for run in arm.results):
-            if trained := data.trained_on(name):
-                warnings[f"{trained}: intervals are for these speakers, and not for new ones"] = None
-            if name in data.sets and (count := (data.sets[name].in_training or {}).get("utterances")):
-                size = data.sets[name].utterances
-                warnings[f"{count} of {size} utterances of {name} are in training too: rates on it are no test"] = None
-    return list(warnings)
+    """A warning for each test set with speakers on whom a run was trained."""
+    runs = [run for arm in design.arms for run in arm.results]
+    trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
+    return [f"{text}: intervals are for these speakers, and not for new ones" for text in trained if text]
 
 
 def _steers(run: RunRecord, name: str) -> bool:

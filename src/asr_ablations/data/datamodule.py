@@ -14,7 +14,7 @@ from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
 from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
-from asr_ablations.data.held_out import InTraining, share_of_training, warnings_of
+from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
@@ -76,7 +76,8 @@ class SpeechData(pl.LightningDataModule):
             return
         self._add(screen(self.corpus, self.alphabet, self.output_frames))
         used = {name: screened.kept for name, screened in self.screened.items()}
-        self.in_training = share_of_training(used, self.corpus)
+        held_out = dict.fromkeys([*self.corpus.validation, *self.corpus.test])
+        self.in_training = {name: in_training(used[name], used["train"]) for name in held_out}
         if not self.place()[0]:
             for warning in warnings_of(used, self.in_training, self.corpus):
                 log.warning(warning)

@@ -1,7 +1,6 @@
 """What of the validation and test sets is in training too: audio, speakers and sentences."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypedDict
 
 import numpy as np
 
@@ -11,19 +10,8 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.terminal import harmless
 
-
-class InTraining(TypedDict):
-    """What a held-out set shares with training: utterances by their audio, speakers, and utterances by their text."""
-
-    utterances: int
-    speakers: int
-    sentences: int
-
-
-def share_of_training(sets: Mapping[str, Utterances], corpus: Corpus) -> dict[str, InTraining]:
-    """Count for each validation and test set what training has of it."""
-    names = dict.fromkeys([*corpus.validation, *corpus.test])
-    return {name: in_training(sets[name], sets["train"]) for name in names}
+InTraining = dict[str, int]
+"""How many of a set's `utterances` (by their audio), `speakers` and `sentences` (utterances by text) train as well."""
 
 
 def in_training(held_out: Utterances, training: Utterances) -> InTraining:
@@ -42,9 +30,7 @@ def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
     of their files, times that overlap by more than their rounding, in a channel that both have.
     """
     shared = np.zeros(len(utterances), np.bool_)
-    contents = np.unique(_contents(utterances))
-    if not len(contents):
-        return shared
+    contents = np.append(np.unique(_contents(utterances)), b"\xff")  # the last one is nobody's
     _, begins, ends = _place(utterances, contents)
     known, starts, stops = _place(others, contents)
     slack = np.minimum(ROUNDING, (ends - begins) / 2)
@@ -69,7 +55,7 @@ def _place(utterances: Utterances, contents: np.ndarray) -> tuple[np.ndarray, np
     which one content lies behind the other.
     """
     own = _contents(utterances)
-    numbers = np.minimum(np.searchsorted(contents, own), len(contents) - 1)
+    numbers = np.searchsorted(contents[:-1], own)
     begins = 2 * LONGEST * numbers + utterances.column("offset")
     return contents[numbers] == own, begins, begins + utterances.column("duration")
 
@@ -88,7 +74,5 @@ def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, InTraining]
     steering = Utterances.joined([sets[name] for name in corpus.validation])
     for name in corpus.test:
         if count := int(shares_audio(sets[name], steering).sum()):
-            yield (
-                f"{count} of {len(sets[name])} utterances of {harmless(name)} are in validation too, which steers "
-                "training: rates on it are no test"
-            )
+            what = f"{count} of {len(sets[name])} utterances of {harmless(name)} are in validation too"
+            yield f"{what}, which steers training: rates on it are no test"

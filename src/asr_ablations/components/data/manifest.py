@@ -47,10 +47,10 @@ class Manifest(Paths):
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
-        if all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
-            kind = _kind(next(filter(str.strip, lines)).lstrip())
-            raise UsageError(f"{path}: {kind}; a manifest is JSON lines with audio_filepath, text, and what else there "
-                             "is of id, speaker, offset, duration, channel, unit")  # fmt: skip
+        first = next(filter(str.strip, lines)).lstrip()
+        if first[0] == "[" or all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
+            expected = "JSON lines with audio_filepath, text, and maybe id, speaker, offset, duration, channel, unit"
+            raise UsageError(f"{path}: {_kind(first)}; a manifest is {expected}")
         named = _with_ids(utterances, path.parent)
         return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
 
