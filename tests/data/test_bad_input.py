@@ -33,6 +33,15 @@ def not_a_number(path: Path) -> None:
     soundfile.write(path, np.where(np.arange(16000) == 900, np.nan, SOUND), 16000, subtype="FLOAT", format="WAV")
 
 
+def beyond_full_scale(path: Path) -> None:
+    """As a writer leaves them that takes numbers of 16 bits for floating-point ones."""
+    soundfile.write(path, 32768 * SOUND, 16000, subtype="FLOAT", format="WAV")
+
+
+def cancelling(path: Path) -> None:
+    soundfile.write(path, np.stack([SOUND, -SOUND], axis=1), 16000)
+
+
 Make = Callable[[Path], Any]
 BAD_FILES: dict[str, tuple[str, Make]] = {
     "missing file": ("bad.flac", lambda path: None),
@@ -42,6 +51,8 @@ BAD_FILES: dict[str, tuple[str, Make]] = {
     "wrong extension": ("bad.flac", lambda path: soundfile.write(path, SOUND, 16000, format="WAV")),
     "truncated audio": ("bad.flac", truncated),
     "not a number": ("bad.wav", not_a_number),
+    "beyond full scale": ("bad.wav", beyond_full_scale),
+    "channels cancel out": ("bad.flac", cancelling),
     "silent audio": ("bad.flac", lambda path: soundfile.write(path, 0 * SOUND, 16000)),
 }
 BY_HEADER = ("missing file", "zero-length file", "zero-length audio", "unreadable audio", "wrong extension")
