@@ -101,7 +101,7 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
             recording, start, end, *last = rest.split()
-            (channel,) = map(int, last or [AVERAGED])  # extract-segments, too, takes -1 for none
+            (channel,) = [int(field) for field in last] or [AVERAGED]  # extract-segments, too, takes -1 for none
             if channel not in range(AVERAGED, MOST_CHANNELS):
                 raise ValueError("no such channel")
             segments[id_] = (recording, float(start), math.inf if float(end) < 0 else float(end), channel)
