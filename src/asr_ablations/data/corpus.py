@@ -61,8 +61,8 @@ class Corpus(ABC):
         language: str,
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
-        normalise: str,
         on_bad: str,
+        normalise: str = "case",  # for yamls of users' own corpora, and for runs, from before there was this key
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
