@@ -101,7 +101,11 @@ def test_all_that_is_wrong_is_listed_before_it_ends(corpora, tmp_path):
     bad_corpus(tmp_path / "root")
     done = expect(2, run(["src/prepare.py", *SETS, f"data.root={tmp_path / 'root'}"], corpora, tmp_path))
     *listed, last = done.stderr.splitlines()
-    assert [line.split(": ")[:3] for line in listed] == [["train", id_, reason] for id_, reason in BAD.items()]
+    causes, examples = listed[::2], listed[1::2]
+    assert [line.split(": ")[:2] for line in examples] == [[f"  {id_}", reason] for id_, reason in BAD.items()]
+    others = [f"1 of 5 utterances of train: {reason}" for reason in BAD.values()]
+    others[2] = "1 of 5 utterances of train contain 'ñ' 'ú': alphabet=derived learns them"
+    assert causes == others
     assert last.startswith("error: 4 utterances cannot be used")
 
 

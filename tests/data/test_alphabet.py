@@ -11,7 +11,7 @@ import soundfile
 
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data import audio
-from asr_ablations.data.alphabet import Alphabet, normalise, shortest_path, shortest_paths
+from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
 from asr_ablations.data.audio import AudioError
 from asr_ablations.tools.errors import UsageError
 from tests.helpers.support import CONF
@@ -52,15 +52,6 @@ def test_foreign_characters_are_found_and_not_encoded() -> None:
     assert Alphabet("ab").foreign("") == Alphabet("ab").foreign("baab") == []
     with pytest.raises(KeyError, match="c"):
         Alphabet("ab").encode("abc")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("  IT IS\tSO \n", "it is so"), ("Don’t", "don't"), ("ŻÓŁĆ", "żółć"), ("", ""), ("a  b", "a b")],
-)
-def test_normalise(text: str, expected: str) -> None:
-    assert normalise(text) == expected
-    assert normalise(expected) == expected
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,15 @@ def not_a_number(path: Path) -> None:
     soundfile.write(path, np.where(np.arange(16000) == 900, np.nan, SOUND), 16000, subtype="FLOAT", format="WAV")
 
 
+def beyond_full_scale(path: Path) -> None:
+    """As a writer leaves them that takes numbers of 16 bits for floating-point ones."""
+    soundfile.write(path, 32768 * SOUND, 16000, subtype="FLOAT", format="WAV")
+
+
+def cancelling(path: Path) -> None:
+    soundfile.write(path, np.stack([SOUND, -SOUND], axis=1), 16000)
+
+
 Make = Callable[[Path], Any]
 BAD_FILES: dict[str, tuple[str, Make]] = {
     "missing file": ("bad.flac", lambda path: None),
@@ -42,6 +51,8 @@ BAD_FILES: dict[str, tuple[str, Make]] = {
     "wrong extension": ("bad.flac", lambda path: soundfile.write(path, SOUND, 16000, format="WAV")),
     "truncated audio": ("bad.flac", truncated),
     "not a number": ("bad.wav", not_a_number),
+    "beyond full scale": ("bad.wav", beyond_full_scale),
+    "channels cancel out": ("bad.flac", cancelling),
     "silent audio": ("bad.flac", lambda path: soundfile.write(path, 0 * SOUND, 16000)),
 }
 BY_HEADER = ("missing file", "zero-length file", "zero-length audio", "unreadable audio", "wrong extension")
@@ -107,7 +118,8 @@ def test_a_bad_file_is_found_at_the_latest_when_it_is_decoded(folder: Path, reas
 def test_a_bad_text_is_found_in_every_set(folder: Path, reason: str, split: str) -> None:
     soundfile.write(folder / "bad.flac", SOUND, 16000)
     write(folder, split, line("good.flac"), line("bad.flac", BAD_TEXTS[reason]))
-    assert faults(folder, thorough=False, name=split) == {"bad": reason}
+    allowed = split == "test" and reason == "empty transcript"  # what is recognised in it is an insertion
+    assert faults(folder, thorough=False, name=split) == ({} if allowed else {"bad": reason})
 
 
 def test_every_utterance_of_a_duplicate_id_is_bad(folder: Path) -> None:
@@ -164,7 +176,10 @@ def test_what_was_decoded_is_decoded_again_where_a_fault_of_it_is_lost(folder: P
 def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
     (folder / "bad.flac").write_bytes(b"")
     write(folder, "dev", line("good.flac"), line("bad.flac"), line("none.flac"))
-    with pytest.raises(UsageError, match=r"^bad: zero-length file: .*bad\.flac.*; 1 more .*data\.on_bad=skip"):
+    with pytest.raises(
+        UsageError,
+        match=r"^bad: zero-length file: .*bad\.flac.*; 1 of 3 utterances of dev: missing file .*data\.on_bad=skip",
+    ):
         data(folder)
 
 

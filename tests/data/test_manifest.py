@@ -497,7 +497,7 @@ def test_a_class_that_reads_more_than_its_place_says_is_read_always(indexed_root
 def test_faults_that_decoding_found_since_are_known(indexed_root: Path) -> None:
     before = read(indexed_root)
     u = before[1]
-    row = audio.DecodedRow(str(u.audio), u.offset, u.duration, *before.state(1), "silent audio: all 0")
+    row = audio.DecodedRow(str(u.audio), u.offset, u.duration, u.channel, *before.state(1), "silent audio: all 0")
     audio.store([row])
     after = read(indexed_root)
     assert [x.fault for x in after] == ["silent audio: all 0" if i == 1 else "" for i in range(len(before))]

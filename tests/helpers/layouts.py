@@ -26,7 +26,7 @@ def lay_out(corpus: Any, tones: Path) -> None:
     """The tones as the corpus's splits, under its root."""
     for role, split in ROLES.items():
         for name in getattr(corpus, role):
-            corpus.write(name, list_folder(tones / split, "en"))
+            corpus.write(name, list_folder(tones / split))
 
 
 def write_layouts(tones: Path, places: Path) -> None:

@@ -13,7 +13,8 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.commands.make_lm import make
+from asr_ablations.commands.make_lm import _fit, make
+from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data import download as module
 from asr_ablations.data.alphabet import Alphabet
@@ -25,7 +26,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
-from tests.helpers.support import CONF, group_options, shared_data, standing_corpus, tiny_overrides
+from tests.helpers.support import CONF, compose, group_options, shared_data, standing_corpus, tiny_overrides
 
 ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
 
@@ -274,6 +275,20 @@ def test_perplexity_as_kenlms_query_has_it() -> None:
     assert measured["oov_rate"] == pytest.approx(2 / 14)
     assert measured["words"] == 14
     assert model.perplexity(sentences[0]) == pytest.approx(fit(model, [sentences[0].split()], "word")["perplexity"])
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_model_without_unknown_words_is_told(
+    unknown: bool, tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arpa = "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-1\t<s>\t0\n-1\t</s>\n-1\ta\t0\n-1\tcab\t0\n"
+    if unknown:
+        arpa = arpa.replace("=4", "=5") + "-2\t<unk>\t0\n"
+    (tmp_path / "lm.arpa").write_text(arpa + "\n\\2-grams:\n-1\ta cab\n\n\\end\\\n")
+    (tmp_path / "words.txt").write_text("a\ncab\n")
+    corpus = build(compose(*tiny_overrides(tiny_corpus)).data)
+    _fit(corpus, tmp_path, "word")
+    assert ("the model has no <unk>" in capsys.readouterr().out) == (not unknown)
 
 
 def test_a_sentence_of_librispeechs_model() -> None:

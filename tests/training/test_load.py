@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import weights_file
+from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.identity import identity
 from asr_ablations.tools.errors import UsageError
@@ -96,6 +97,23 @@ def _other_alphabet(folder: Path) -> None:
     torch.save(content, file)
 
 
+def _own_alphabet(folder: Path) -> None:
+    """As a run leaves it whose alphabet is of a class of its own, derived from its text."""
+    file = folder / "checkpoints" / "last.ckpt"
+    task = load(folder)[1]
+    content = torch.load(file, weights_only=True)
+    task.alphabet = Pieces(task.alphabet.characters)
+    task.on_save_checkpoint(content)
+    torch.save(content, file)
+    cfg = OmegaConf.load(folder / "config.yaml")
+    del cfg.alphabet["characters"]
+    OmegaConf.save(cfg, folder / "config.yaml")
+
+
+class Pieces(Alphabet):
+    """Several letters an output, say."""
+
+
 def _other_width(folder: Path) -> None:
     file = folder / "config.yaml"
     cfg = OmegaConf.load(file)
@@ -126,6 +144,7 @@ def _without_a_group(folder: Path) -> None:
 WRONG = {
     "without a group": (_without_a_group, r"config\.yaml: of another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
+    "an alphabet of its own": (_own_alphabet, "alphabet: this run's is a Pieces, which cannot be restored"),
     "another model": (_other_width, "does not fit"),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),

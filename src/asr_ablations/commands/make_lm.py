@@ -61,6 +61,8 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
         model, _ = recurrent.load(str(folder))
         return {name: recurrent.fit(model, sentences) for name, sentences in sets.items()}
     ngrams = load(str(folder)).ngrams
+    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # what KenLM takes without one
+        print("the model has no <unk>: in the perplexity each unknown word has a probability of 1e-100")
     return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
 
 

@@ -1,5 +1,6 @@
 """Make or fetch a corpus, decode every file of it, and list all that is wrong."""
 
+import logging
 import sys
 from collections.abc import Mapping
 
@@ -9,19 +10,23 @@ from rich.table import Table
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import unread
 from asr_ablations.config.plain_keys import check
+from asr_ablations.data.complaints import EXAMPLES, complaints
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
+from asr_ablations.data.held_out import in_training, warnings_of
 from asr_ablations.data.utterance_selection import judge, select
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.terminal import console, harmless_line
 from asr_ablations.training.assembly import assemble
 
+log = logging.getLogger(__name__)
+
 
 def prepare(cfg: DictConfig) -> None:
     """Prepare the corpus of a config and print a table of its sets.
 
-    Raises UsageError for a corpus that cannot be made or has unusable utterances, which are listed before, a line each;
-    with data.on_bad=skip they are listed and left out of the table.
+    Raises UsageError for a corpus that cannot be made or has unusable utterances, which are counted by cause before,
+    with a few examples; with data.on_bad=skip they are left out of the table.
     """
     check(cfg)
     corpus: Corpus = build(cfg.data)
@@ -29,13 +34,22 @@ def prepare(cfg: DictConfig) -> None:
     corpus.fetch()
     task, _ = assemble(cfg, corpus)  # for its alphabet, and for how many frames its model makes of an utterance
     judged = judge(corpus, task.alphabet)
-    bad = {name: utterances.take(utterances.has("fault")) for name, utterances in judged.items()}
-    faults = [f"{name}: {u.id}: {u.fault}" for name, utterances in bad.items() for u in utterances]
-    print("".join(f"{harmless_line(fault)}\n" for fault in faults), end="", file=sys.stderr)
-    if faults and corpus.on_bad == "stop":
-        raise UsageError(f"{len(faults)} utterances cannot be used, listed above; data.on_bad=skip leaves them out")
+    causes = complaints(judged, corpus, task.alphabet)
+    for cause in causes:
+        examples = [f"  {harmless_line(f'{u.id}: {u.fault}')}" for u in cause.utterances[:EXAMPLES]]
+        print(harmless_line(cause.text), *examples, sep="\n", file=sys.stderr)
+    if causes and corpus.on_bad == "stop":
+        count = sum(len(cause.utterances) for cause in causes)
+        raise UsageError(f"{count} utterances cannot be used, for these reasons; data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
+    used = {name: speech.kept for name, speech in screened.items()}
+    shared = {name: in_training(used[name], used["train"]) for name in used if name != "train"}
+    for warning in warnings_of(used, shared, corpus):
+        log.warning(warning)
+    for name, counts in shared.items():
+        if sentences := counts["sentences"]:
+            print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
     if line := unread(OmegaConf.to_container(cfg.overrides), "prepare"):
         print(line)

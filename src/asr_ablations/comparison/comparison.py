@@ -150,6 +150,7 @@ def compare_runs(
             *design.warnings,
             *_without_test_set(design),
             *_no_tests(design),
+            *_trained_on(design),
             *unmatched(declared.claims, design.questions),
             *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms),
@@ -240,6 +241,13 @@ def _no_tests(design: Design) -> list[str]:
         for name in design.sets
         if any(_steers(run, name) for arm in design.arms for run in arm.results if name in run.summary.test_sets)
     ]
+
+
+def _trained_on(design: Design) -> list[str]:
+    """A warning for each test set with speakers on whom a run was trained."""
+    runs = [run for arm in design.arms for run in arm.results]
+    trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
+    return [f"{text}: intervals are for these speakers, and not for new ones" for text in trained if text]
 
 
 def _steers(run: RunRecord, name: str) -> bool:

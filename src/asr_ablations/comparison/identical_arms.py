@@ -7,7 +7,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import Question
 from asr_ablations.runs.record import RunRecord
 
-PLACES = ("audio", "offset", "duration")
+PLACES = ("audio", "offset", "duration", "channel")
 """The place of an utterance, which may differ for the same speech."""
 
 

@@ -251,8 +251,9 @@ def _power(contrast: Contrast, metric: Metric) -> str:
 
 
 def _runs(contrast: Contrast, sides: Sequence[Arm]) -> list[str]:
-    """The runs that a reader has to know of: diverged, unlearned and absent ones."""
-    notes = []
+    """The runs that a reader has to know of: trained on speakers of the set, diverged, unlearned and absent ones."""
+    trained = dict.fromkeys(run.data.trained_on(contrast.set) for arm in sides for run in arm.runs)
+    notes = [*filter(None, trained)]
     for arm in sides:
         failed, diverged = contrast.failed.get(arm.name, 0), len(arm.diverged)
         if diverged and contrast.estimate is not None and not contrast.estimate.trimmed and contrast.metric == "wer":

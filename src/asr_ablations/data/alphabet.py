@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.text import clean, join_words, lower
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,6 @@ class Alphabet:
     def foreign(self, text: str) -> list[str]:
         """Return the characters of a text that are not letters of the alphabet, sorted, each once."""
         return sorted(set(text) - set(self.letters))
-
-
-def normalise(text: str, language: str = "") -> str:
-    """Return the text in lower case with single spaces between words, none at the ends, and plain apostrophes."""
-    return join_words(lower(clean(text), language))
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +20,11 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import expanded
 
 FORMATS = {
-    **{".wav": ("WAV", "WAVEX", "RF64"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
+    **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
-"""libsndfile's names of the formats that a file with one of these endings may have; other endings promise nothing."""
+"""libsndfile's names of the formats that a file with one of these endings may have; other endings promise nothing.
+NIST: SPHERE, which TIMIT and other corpora of the LDC have in files named .WAV."""
 RATES = (4000, 384_000)
 """Hz, the lowest and the highest."""
 MOST_CHANNELS = 64
@@ -36,6 +38,12 @@ LARGEST_KERNEL = 1 << 22
 """Values of a resampling kernel: 44,101 Hz needs 700 million of them, and 44,100 Hz 70 thousand."""
 ROUND_RATE = 50
 """Hz: a rate whose kernel is too large is taken for the nearest multiple of this, as 44,101 for 44,100 Hz."""
+AVERAGED = -1
+"""In place of the number of a channel: the mean of all."""
+CANCELLED = 1e-4
+"""Power of the mean of all channels, as a share of theirs, below which they cancel each other out: 40 dB."""
+CLIPPED = 0.01
+"""Share of samples beyond full scale from which on a file of floating-point numbers is taken for one in other units."""
 UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # TypeError: headerless audio, whose rate is unknown
 
 
@@ -63,7 +71,7 @@ def header(path: Path) -> tuple[int, int]:
     try:
         info = soundfile.info(os.fsencode(path))  # soundfile itself refuses names that are no UTF-8
     except UNREADABLE as error:
-        raise AudioError(path, "unreadable audio", error) from error
+        raise AudioError(path, "unreadable audio", _reason(error)) from error
     expected = FORMATS.get(path.suffix.lower(), (info.format,))
     if info.format not in expected:
         raise AudioError(path, "wrong extension", f"it holds {info.format}, not {expected[0]}")
@@ -75,14 +83,20 @@ def header(path: Path) -> tuple[int, int]:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected {MOST_CHANNELS} at the most")
     if info.frames / info.samplerate > LONGEST:
         raise AudioError(path, "unknown length", f"its header gives none, or over {LONGEST / 3600:g} hours")
-    _refuse_cut_wav(path, status.st_size)
+    _refuse_cut(path, status.st_size, info.frames)
     return info.frames, info.samplerate
 
 
-def _refuse_cut_wav(path: Path, size: int) -> None:
-    """Raises AudioError for a WAV with less than its header promises: libsndfile takes what is there for the whole."""
+def _refuse_cut(path: Path, size: int, frames: int) -> None:
+    """Raises AudioError for a WAV or SPHERE file of `size` bytes, in which libsndfile sees `frames` samples, with less
+    than its header promises: libsndfile takes what is there for the whole.
+    """
     with path.open("rb") as file:
-        if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
+        if (form := file.read(4)) == b"NIST":
+            count = re.search(rb"sample_count -i (\d+)", file.read(1020))
+            if count and int(count[1]) > frames:
+                raise AudioError(path, "truncated audio", f"{frames} of {int(count[1])} samples")
+        if form != b"RIFF" or file.read(8)[4:] != b"WAVE":
             return
         while len(chunk := file.read(8)) == 8:
             promised, rest = int.from_bytes(chunk[4:], "little"), size - file.tell()
@@ -99,43 +113,73 @@ def duration(path: Path) -> float:
     return samples / rate
 
 
-def read(path: Path, offset: float, seconds: float) -> np.ndarray:
-    """Return int16 samples (S,) at 16 kHz, `seconds` s from `offset` s on; stereo is averaged, other rates resampled.
+def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> np.ndarray:
+    """Return int16 samples (S,) at 16 kHz, `seconds` s from `offset` s on; other rates are resampled.
 
-    Raises AudioError where the file cannot be read, ends too early, or holds values that are not numbers.
+    channel: counted from 0; by default the mean of all. Raises AudioError where the file cannot be read or ends too
+    early, its channels cancel each other out, or its values are not numbers or not within full scale.
     """
     try:
         file = soundfile.SoundFile(os.fsencode(path))
     except UNREADABLE as error:
-        raise AudioError(path, "unreadable audio", error) from error
+        raise AudioError(path, "unreadable audio", _reason(error)) from error
     with file:
         rate, expected = file.samplerate, round(seconds * file.samplerate)
+        if not AVERAGED <= channel < file.channels:
+            raise AudioError(path, "wrong channel", f"{channel} of {file.channels}, which are counted from 0")
         # libsndfile would return a float file's -1..1 as the integers -1, 0, 1
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
-            file.seek(round(offset * rate))
-            samples = _mono(file, expected, dtype)
+            _skip(file, round(offset * rate), dtype)
+            samples = _mono(file, expected, dtype, channel)
         except UNREADABLE as error:  # though the header was sound
-            raise AudioError(path, "truncated audio", error) from error
+            raise AudioError(path, "truncated audio", _reason(error)) from error
+        scaled = file.subtype in ("FLOAT", "DOUBLE")
+    if samples is None:
+        raise AudioError(path, "channels cancel out", "their mean is silent; a manifest's key channel chooses one")
     if len(samples) < expected:
         raise AudioError(path, "truncated audio", f"{len(samples)} of {expected} samples from {offset:g} s on")
     if not np.isfinite(samples).all():
         raise AudioError(path, "not a number", f"{np.count_nonzero(~np.isfinite(samples))} samples are NaN or infinite")
+    if scaled and (share := np.mean(np.abs(samples) > 1)) >= CLIPPED:
+        peak = np.abs(samples).max()
+        raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples")
     if dtype == "float32":
         samples = samples * 32768
     return _to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
 
 
-def _mono(file: soundfile.SoundFile, frames: int, dtype: str) -> np.ndarray:
-    """The next samples (S,), at most so many; those of several channels averaged, a block after the other."""
+def _reason(error: Exception) -> object:
+    """Return libsndfile's words for an error, without the path, which it has as bytes."""
+    return getattr(error, "error_string", error)
+
+
+def _skip(file: soundfile.SoundFile, frames: int, dtype: str) -> None:
+    """Go to a frame; in a format that cannot seek, such as GSM 6.10, by reading what is before it."""
+    if frames and file.seekable():
+        file.seek(frames)
+        return
+    for first in range(0, frames, BLOCK):
+        file.read(min(BLOCK, frames - first), dtype=dtype)
+
+
+def _mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
+    """The next samples (S,), at most so many, of one channel or averaged, a block after the other; None where the
+    channels cancel each other out.
+    """
     if file.channels == 1:
         samples: np.ndarray = file.read(frames, dtype=dtype)
         return samples
-    block, parts = max(1, BLOCK // file.channels), [np.zeros(0, dtype=np.float32)]
+    block, parts, power = max(1, BLOCK // file.channels), [np.zeros(0, dtype=np.float32)], 0.0
     for first in range(0, frames, block):
         part = file.read(min(block, frames - first), dtype=dtype, always_2d=True)
-        parts.append(part.mean(axis=1, dtype=np.float32))
-    return np.concatenate(parts)
+        if channel == AVERAGED:
+            power += float(np.square(part, dtype=np.float32).mean(axis=1).sum())
+            parts.append(part.mean(axis=1, dtype=np.float32))
+        else:
+            parts.append(part[:, channel].astype(np.float32))
+    mean = np.concatenate(parts)
+    return mean if channel != AVERAGED or np.square(mean).sum() >= CANCELLED * power else None
 
 
 def _to_int16(samples: np.ndarray) -> np.ndarray:
@@ -161,8 +205,8 @@ TABLES = """
 create table if not exists files (
     path text primary key, size integer, inode integer, changed integer, samples integer, rate integer, content text);
 create table if not exists heard (
-    path text, begin real, seconds real, size integer, inode integer, changed integer, fault text,
-    primary key (path, begin, seconds));
+    path text, begin real, seconds real, channel integer, size integer, inode integer, changed integer, fault text,
+    primary key (path, begin, seconds, channel));
 create index if not exists faulty on heard (path) where fault != '';
 create table if not exists decoded (digest text primary key, faults integer);
 """
@@ -186,11 +230,12 @@ class FileRow(NamedTuple):
 
 
 class DecodedRow(NamedTuple):
-    """A decoded part of a file: begin and length in seconds, state of the file, fault ("" for none)."""
+    """A decoded part of a file: begin and length in seconds, channel, state of the file, fault ("" for none)."""
 
     path: str
     begin: float
     seconds: float
+    channel: int
     size: int
     inode: int
     changed: int

@@ -36,6 +36,7 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str) -> Iterat
 
 
 BLOCK = 1 << 20
+SILENT = "silent audio"
 ROUNDING = 0.05
 """Seconds that a manifest's times may exceed the end of a file: they are often rounded."""
 
@@ -107,22 +108,22 @@ def _placed(utterance: Utterance, file: AudioFile) -> Utterance:
     return replace(utterance, duration=end - begin, content=file.content)
 
 
-Part = tuple[str, float, float]
-"""Path, begin and length in seconds of a decoded part of a file."""
+Part = tuple[str, float, float, int]
+"""Path, begin and length in seconds, and channel, of a decoded part of a file."""
 
 
 def known_faults(utterances: Utterances) -> Utterances:
     """Return the utterances with the faults that `decode_all` found in an earlier run, where files are unchanged."""
-    rows = {(row.path, row.begin, row.seconds): row for row in audio.load_faulty()}
-    paths = {path for path, _, _ in rows}
+    rows = {row[:4]: row for row in audio.load_faulty()}
+    paths = {path for path, *_ in rows}
     suspects = [index for index, path in enumerate(utterances.strings("audio")) if path in paths] if paths else []
     faults = {index: _known_fault(utterances[index], rows) for index in suspects if not utterances[index].fault}
     return utterances.replaced({index: replace(utterances[index], fault=x) for index, x in faults.items() if x})
 
 
 def decode_all(utterances: Utterances, title: str) -> Utterances:
-    """Return the utterances with the faults that only decoding shows: audio that ends too early, is no number, or is
-    silent. Where an earlier run has decoded the very same, no file is looked at but those that had a fault.
+    """Return the utterances with the faults that only decoding shows: those of `audio.read`, and silence. Where an
+    earlier run has decoded the very same, no file is looked at but those that had a fault.
     """
     digest = _digest(utterances)
     if (faulty := audio.faults_of_decoded(digest)) is not None:
@@ -153,11 +154,11 @@ def _digest(utterances: Utterances) -> str:
 
 def _decoded_rows(utterances: Sequence[Utterance]) -> dict[Part, DecodedRow]:
     paths = {str(u.audio): u.audio for u in utterances if not u.fault}.values()
-    return {(row.path, row.begin, row.seconds): row for row in audio.load(DecodedRow, paths)}
+    return {row[:4]: row for row in audio.load(DecodedRow, paths)}
 
 
 def _part(utterance: Utterance) -> Part:
-    return str(utterance.audio), utterance.offset, utterance.duration
+    return str(utterance.audio), utterance.offset, utterance.duration, utterance.channel
 
 
 def _known_fault(utterance: Utterance, rows: dict[Part, DecodedRow]) -> str | None:
@@ -174,8 +175,8 @@ def _check(utterance: Utterance, rows: dict[Part, DecodedRow]) -> tuple[str, Dec
     if (fault := _known_fault(utterance, rows)) is not None:
         return fault, None
     try:
-        samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
-        fault = "" if samples.any() else f"silent audio: {utterance.audio}: every sample is 0"
+        samples = audio.read(utterance.audio, *_part(utterance)[1:])
+        fault = "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"
     except AudioError as error:
         fault = error.fault
     return fault, DecodedRow(*_part(utterance), *state, fault)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from asr_ablations.data import audio_checks, split_index
 from asr_ablations.data.split_index import SplitIndex
@@ -15,7 +15,10 @@ from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded, is_regular
-from asr_ablations.tools.text import decode
+from asr_ablations.tools.text import clean, decode, lower, normalisation
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 LONGEST_KEPT = 86_400
 """Seconds of an utterance, a day: a limit beyond it is none."""
@@ -31,15 +34,18 @@ class CorpusOptions(TypedDict):
     language: str
     max_seconds: float | None
     max_evaluated_seconds: float | None
+    normalise: str
     on_bad: str
 
 
 class Corpus(ABC):
     """train, validation, test: names of splits under `root`, one or several.
 
-    language: of the text. max_seconds: longer utterances are left out of training, max_evaluated_seconds: of validation
-    and test; null for no limit. on_bad: `stop` refuses a corpus with utterances that cannot be used, `skip` leaves them
-    out with a warning. Raises UsageError for a role without a split and for other values of these three.
+    language: of the text. normalise: what is done to all texts: none, case (lower case), punctuation (lower case, no
+    punctuation), or whisper (Whisper's English normalizer). max_seconds: longer utterances are left out of training,
+    max_evaluated_seconds: of validation and test; null for no limit. on_bad: `stop` refuses a corpus with utterances
+    that cannot be used, `skip` leaves them out with a warning. Raises UsageError for a role without a split and for
+    other values of these five.
     """
 
     licence: ClassVar[str] = "yours to name: the recordings come from your own files"
@@ -56,6 +62,7 @@ class Corpus(ABC):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
+        normalise: str = "case",  # for yamls of users' own corpora, and for runs, from before there was this key
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
@@ -67,7 +74,8 @@ class Corpus(ABC):
                 number(f"data.{key}", seconds, above=0, most=LONGEST_KEPT, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
-        self.language, self.on_bad = language, on_bad
+        self.language, self.normalise, self.on_bad = language, normalise, on_bad
+        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would make ß and ς others
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
         self.thorough = on_bad == "skip"  # what is to be left out must be known before training
         self._read: dict[str, Utterances] = {}
@@ -78,7 +86,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """Return the utterances that the texts of a split name; no audio is opened."""
+        """Return the utterances that the texts of a split name, with texts as they are written; no audio is opened."""
 
     @abstractmethod
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
@@ -113,12 +121,15 @@ class Corpus(ABC):
         """Find and inspect, where no earlier run or other rank has done so and kept what is still valid."""
         title = f"reading {split}"
         place = self.place(split) if split_index.defined_together(type(self), "find", "place") else None
-        index = None if place is None else SplitIndex(type(self), place)
+        index = None if place is None else SplitIndex(type(self), (*place, self.language, self.normalise))
         if index is not None and (kept := index.load()) is not None:
             return kept
         begun = split_index.now()
         with split_index.noted_sources() as sources:
             utterances = self.find(split)
+        for row, u in enumerate(utterances):  # in place: many corpora are large
+            speaker, unit = clean(u.speaker), clean(u.unit)
+            utterances[row] = replace(u, id=clean(u.id), speaker=speaker, text=self.normalised(u.text), unit=unit)
         if index is None or len(utterances) < split_index.LEAST:
             return audio_checks.inspect(utterances, title)
         with index.alone(split):
@@ -216,32 +227,12 @@ class Paths(Corpus):
 
     root: Path
 
-    def __init__(
-        self,
-        *,
-        root: str | Path | None,
-        train: str | Sequence[str],
-        validation: str | Sequence[str],
-        test: str | Sequence[str],
-        language: str,
-        max_seconds: float | None,
-        max_evaluated_seconds: float | None,
-        on_bad: str,
-        speaker_of: str | None,
-    ) -> None:
+    def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:
             speakers_of([], speaker_of, "data.speaker_of")
         self.speaker_of = speaker_of
-        super().__init__(
-            root=root or ".",
-            train=train,
-            validation=validation,
-            test=test,
-            language=language,
-            max_seconds=max_seconds,
-            max_evaluated_seconds=max_evaluated_seconds,
-            on_bad=on_bad,
-        )
+        options["root"] = options["root"] or "."
+        super().__init__(**options)
         self.paths = name_paths(self.root, [*self.train, *self.validation, *self.test])
         names = {path: name for name, path in self.paths.items()}
         self.train, self.validation, self.test = (

@@ -1,7 +1,7 @@
 """The LightningDataModule: utterances → batches."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -14,14 +14,13 @@ from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
 from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
+from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import harmless
 
 log = logging.getLogger(__name__)
-IN_VALIDATION = "%d of %d utterances of %s are in validation too, which steers training: rates on it are no test"
 
 
 class SpeechData(pl.LightningDataModule):
@@ -65,6 +64,7 @@ class SpeechData(pl.LightningDataModule):
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self.screened: dict[str, Screened] = {}
+        self.in_training: dict[str, InTraining] = {}
         self._resumed = {"epoch": 0, "batches": 0}
         self._failure: BaseException | None = None
 
@@ -75,7 +75,12 @@ class SpeechData(pl.LightningDataModule):
         if self.sets:
             return
         self._add(screen(self.corpus, self.alphabet, self.output_frames))
-        self._warn_of_known()
+        used = {name: screened.kept for name, screened in self.screened.items()}
+        held_out = dict.fromkeys([*self.corpus.validation, *self.corpus.test])
+        self.in_training = {name: in_training(used[name], used["train"]) for name in held_out}
+        if not self.place()[0]:
+            for warning in warnings_of(used, self.in_training, self.corpus):
+                log.warning(warning)
         self.left_out = sorted(u.id for group in self.screened["train"].left_out.values() for u in group)
         self._check_longest()
 
@@ -100,22 +105,6 @@ class SpeechData(pl.LightningDataModule):
         ends = np.cumsum(utterances.column("duration"))
         return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
 
-    def _warn_of_known(self) -> None:
-        """Warn of held-out sets that are in training too, and of test sets in validation, from the first rank."""
-        if self.place()[0]:
-            return
-        names = dict.fromkeys([*self.corpus.validation, *self.corpus.test])
-        spoken = {name: list(_places(self.sets[name].utterances)) for name in names}
-        held_out = {place for places in spoken.values() for place in places}
-        known = held_out.intersection(_places(self.sets["train"].utterances))  # of all training: no object is kept
-        for name, places in spoken.items():
-            if trained := sum(place in known for place in places):
-                log.warning("%d of %d utterances of %s are in training too", trained, len(places), harmless(name))
-        steering = {place for name in self.corpus.validation for place in spoken[name]}
-        for name in self.corpus.test:
-            if shared := sum(place in steering for place in spoken[name]):
-                log.warning(IN_VALIDATION, shared, len(spoken[name]), harmless(name))
-
     def _check_longest(self) -> None:
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
         if self.batch_seconds is not None and longest.duration > self.batch_seconds:
@@ -137,7 +126,9 @@ class SpeechData(pl.LightningDataModule):
         """Describe the data for the run's record: content and hash of each set, and what was left out, by reason."""
         return {
             "fingerprint": self.fingerprint,
-            "sets": {name: describe_set(screened) for name, screened in self.screened.items()},
+            "sets": {
+                name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()
+            },
             "training_counts": training_counts(
                 self.screened["train"].kept,
                 [screened.kept for name, screened in self.screened.items() if name != "train"],
@@ -211,8 +202,3 @@ def _readable(screened: Screened) -> Utterances:
     readable = Utterances.joined([screened.kept, Utterances.of(unused)])
     ids = [*readable.strings("id")]
     return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))
-
-
-def _places(utterances: Utterances) -> Iterator[tuple[str, float]]:
-    """The place of each utterance: its audio file, and the seconds before it."""
-    return zip(utterances.strings("audio"), utterances.column("offset").tolist(), strict=True)

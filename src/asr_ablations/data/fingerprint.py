@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.held_out import InTraining
 from asr_ablations.data.utterances import Utterance, Utterances
 
 if TYPE_CHECKING:
@@ -13,16 +15,17 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, their units, times, texts and the bytes of the audio files. It does not
-    depend on where the files are, nor on the order of the utterances.
+    """Return a SHA-256 over ids, speakers, their units, times, channels, texts and the bytes of the audio files. It
+    does not depend on where the files are, nor on the order of the utterances.
     """
     columns = Utterances.of(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
-    numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
     lines = [
-        f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}".encode()
-        for id_, speaker, text, content, unit, offset, duration in zip(*strings, *numbers, strict=True)
-    ]
+        (f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}"
+         + ("" if channel == AVERAGED else f"\tchannel {channel}")).encode()
+        for id_, speaker, text, content, unit, offset, duration, channel in zip(*strings, *numbers, strict=True)
+    ]  # fmt: skip
     lines.sort()
     digest = hashlib.sha256(lines[0] if lines else b"")
     for line in lines[1:]:
@@ -40,8 +43,8 @@ def fingerprint(corpus: Corpus) -> str:
 
 class SetDescription(TypedDict):
     """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason.
-    speakers: 0 where they are unknown. units: how many were drawn independently, such as voices; as many as speakers
-    where the corpus knows of no other.
+    speakers: 0 where any is unknown. units: how many were drawn independently, such as voices; as many as speakers
+    where the corpus knows of no other. in_training: None for training itself.
     """
 
     utterances: int
@@ -53,6 +56,7 @@ class SetDescription(TypedDict):
     sha256: str
     left_out: dict[str, list[str]]
     infeasible: list[str]
+    in_training: InTraining | None
 
 
 class DataDescription(TypedDict):
@@ -78,9 +82,10 @@ def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[
     return counts
 
 
-def describe_set(screened: "Screened") -> SetDescription:
-    """Describe what is used of a set, by counts and a hash, and what is not."""
+def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
+    """Describe what is used of a set, by counts and a hash, what is not, and what training has of it."""
     utterances = screened.kept
+    speakers = set(utterances.strings("speaker"))
     words, vocabulary = 0, set[str]()
     for text in utterances.strings("text"):
         spoken = text.split()
@@ -89,7 +94,7 @@ def describe_set(screened: "Screened") -> SetDescription:
     return {
         "utterances": len(utterances),
         "hours": sum(utterances.column("duration").tolist()) / 3600,
-        "speakers": len(set(utterances.strings("speaker")) - {""}),
+        "speakers": 0 if "" in speakers else len(speakers),
         "units": len(
             {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
         ),
@@ -98,4 +103,5 @@ def describe_set(screened: "Screened") -> SetDescription:
         "sha256": content_hash(utterances),
         "left_out": screened.left_out_ids(),
         "infeasible": screened.infeasible,
+        "in_training": in_training,
     }

@@ -212,7 +212,7 @@ def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
     columns = Utterances.of(utterances)
     digest = hashlib.sha256()
     strings = [columns.strings(name) for name in ("id", "audio", "content")]
-    numbers = [columns.column(name).tolist() for name in ("offset", "duration")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
     for id_, audio, content, *place in zip(*strings, *numbers, strict=True):
         try:
             digest.update(repr((id_, content or hash_file(Path(audio)), *place)).encode())

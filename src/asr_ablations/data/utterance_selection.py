@@ -12,6 +12,8 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
+from asr_ablations.data.audio_checks import SILENT
+from asr_ablations.data.complaints import FOREIGN, complaints
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Corpus
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.errors import UsageError
@@ -52,21 +54,31 @@ def screen(
 ) -> dict[str, Screened]:
     """Return the named sets of the corpus, by default all: train, and the splits of validation and test.
 
-    Raises UsageError that counts the unusable utterances and names the first, unless the corpus skips them.
+    Raises UsageError that names the first unusable utterance and counts all by cause, unless the corpus skips them.
     """
     judged = judge(corpus, alphabet, names)
-    bad = [u for utterances in judged.values() for u in utterances.take(utterances.has("fault"))]
-    if bad and corpus.on_bad == "stop":
-        more = f"; {len(bad) - 1} more are unusable, src/prepare.py with the same data lists all" if bad[1:] else ""
-        raise UsageError(f"{bad[0].id}: {bad[0].fault}{more} (data.on_bad=skip leaves them out)")
+    if corpus.on_bad == "stop" and (causes := complaints(judged, corpus, alphabet)):
+        first = causes[0].utterances[0]
+        told = "; ".join(cause.text for cause in causes)
+        raise UsageError(
+            f"{first.id}: {first.fault}; {told} (src/prepare.py with the same data shows more; data.on_bad=skip leaves "
+            "such utterances out)"
+        )
     return select(judged, corpus, alphabet, output_frames)
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
-    """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids."""
+    """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids. In a
+    test set silence with an empty text is none: what is recognised there is an insertion.
+    """
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
+        tested = name in corpus.test and name not in ("train", *corpus.validation)
+        if tested:
+            silent = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
+            heard = {i: replace(utterances[i], fault="") for i in silent if utterances[i].fault.startswith(SILENT)}
+            utterances = utterances.replaced(heard)
         occurrences = Counter(utterances.strings("id"))
         repeated = np.zeros(len(utterances), np.bool_)
         if len(occurrences) < len(utterances):
@@ -75,7 +87,8 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
         suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
         faults = {
-            i: _fault(utterances[i], alphabet, occurrences[utterances[i].id]) for i in np.flatnonzero(suspects).tolist()
+            i: _fault(utterances[i], alphabet, occurrences[utterances[i].id], tested)
+            for i in np.flatnonzero(suspects).tolist()
         }
         judged[name] = utterances.replaced({i: replace(utterances[i], fault=x) for i, x in faults.items() if x})
     return judged
@@ -156,14 +169,14 @@ def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
     return OVER_LONG if trained else OVER_LONG_TO_EVALUATE
 
 
-def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int) -> str:
+def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
     """Return what is wrong with the id or the text of an utterance, "" for nothing."""
     if occurrences > 1:
         return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
-    if not utterance.text:
+    if not utterance.text and not tested:
         return f"empty transcript: {utterance.audio}"
     if foreign := alphabet.foreign(utterance.text):
-        return f"characters outside the alphabet: {' '.join(map(repr, foreign))} in {utterance.text!r}"
+        return f"{FOREIGN}: {' '.join(map(repr, foreign))} in {utterance.text!r}"
     needed, available = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
     if needed > available:
         return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"

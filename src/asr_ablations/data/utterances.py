@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.tools.content_keys import FileState
 
 
@@ -20,7 +21,7 @@ class Utterance:
 
     unit: what was drawn independently, where it is not the speaker: a kind and a name, such as "voice en-us+f3" for
     speakers that share a synthetic voice. Statistics draw units with all their utterances; empty for the speaker.
-    speaker: empty where it is not known.
+    speaker: empty where it is not known. channel: of the file, counted from 0; AVERAGED for the mean of all.
     """
 
     id: str
@@ -32,11 +33,12 @@ class Utterance:
     content: str = ""
     fault: str = ""
     unit: str = ""
+    channel: int = AVERAGED
 
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 STATE = FileState._fields
-NUMBERS = {"offset": np.float64, "duration": np.float64, **dict.fromkeys(STATE, np.int64)}
+NUMBERS = {"offset": np.float64, "duration": np.float64, **dict.fromkeys(("channel", *STATE), np.int64)}
 MISSING = FileState(-1, -1, -1)
 """State of a file that is not there, or that nobody has looked at."""
 CHUNK = 4096
@@ -92,7 +94,8 @@ class Columns:
     def utterance(self, row: int) -> Utterance:
         id_, speaker, audio, text, content, fault, unit = (self.texts[name][row] for name in TEXTS)
         offset, duration = float(self.numbers["offset"][row]), float(self.numbers["duration"][row])
-        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault, unit)
+        channel = int(self.numbers["channel"][row])
+        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault, unit, channel)
 
 
 class Utterances(Sequence[Utterance]):

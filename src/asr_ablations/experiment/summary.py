@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers import Logger
 from rich.table import Table
 
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import ALONE, METRICS
@@ -111,7 +112,10 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
             "examples",
             columns=EXAMPLE_COLUMNS,
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
-            recordings=[Recording(row["audio"], row["offset"], row["duration"]) for row in examples],
+            recordings=[
+                Recording(row["audio"], row["offset"], row["duration"], row.get("channel", AVERAGED))
+                for row in examples
+            ],
         )
 
 

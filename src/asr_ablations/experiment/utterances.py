@@ -72,7 +72,8 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "character_substitutions": characters.substitutions,
         "character_deletions": characters.deletions,
         "character_insertions": characters.insertions,
-        "audio": str(utterance.audio.resolve()),  # with offset and duration, what a report plays
+        "audio": str(utterance.audio.resolve()),  # with offset, duration and channel, what a report plays
         "offset": utterance.offset,
         "duration": utterance.duration,
+        "channel": utterance.channel,
     }

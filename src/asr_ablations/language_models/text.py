@@ -1,12 +1,12 @@
 """The sentences for a language model, and their sources."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypedDict, runtime_checkable
 
-from asr_ablations.data.alphabet import Alphabet, normalise
+from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
@@ -43,7 +43,7 @@ def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Seque
             raise choices("lm.include", name, held_out)
     if text is None or include:
         corpus.prepare()
-    training = _read_text(Path(text), alphabet, corpus.language) if text is not None else transcripts(corpus, "train")
+    training = _read_text(Path(text), alphabet, corpus.normalised) if text is not None else transcripts(corpus, "train")
     parts = [(text or "train", training), *((name, transcripts(corpus, name)) for name in include)]
     sources = [_describe(name, sentences, name in include) for name, sentences in parts]
     return Text([sentence.split() for _, sentences in parts for sentence in sentences], sources)
@@ -55,14 +55,14 @@ def transcripts(corpus: Corpus, name: str) -> list[str]:
     return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
 
 
-def _read_text(path: Path, alphabet: Alphabet, language: str) -> list[str]:
+def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
     """Return the lines of a text file, normalised as transcripts are. Lines with other characters are left out.
 
     Raises UsageError for a file that cannot be read, and if half of the lines or more have other characters.
     """
     try:
         with open_text(path) as lines:
-            sentences = [sentence for line in lines if (sentence := normalise(line, language))]
+            sentences = [sentence for line in lines if (sentence := normalised(line))]
     except (OSError, EOFError) as error:
         raise UsageError(f"lm.text={path}: cannot be read ({error})") from error
     known = set(alphabet.letters)

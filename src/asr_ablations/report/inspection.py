@@ -87,7 +87,8 @@ def inspect(run: RunRecord, sets: Sequence[str]) -> list[Inspected]:
     task = load_run(run.folder).task
     seen = []
     for kind, row in chosen(row for row in run.utterances if row["set"] in sets).items():
-        samples = audio.read(recorded_audio(run, row), float(row.get("offset") or 0), float(row["duration"]))
+        offset, channel = float(row.get("offset") or 0), row.get("channel", audio.AVERAGED)
+        samples = audio.read(recorded_audio(run, row), offset, float(row["duration"]), channel)
         with torch.inference_mode():
             features, lengths = task.normalised_features(unlabelled_batch([samples]))
             log_probs, _ = task.log_probs(features, lengths)

@@ -28,7 +28,7 @@ OF_RUN = (
     layout.CONFIG, layout.OVERRIDES, layout.ENVIRONMENT, layout.STATUS, layout.DATA, layout.METRICS, layout.UTTERANCES,
     layout.SUMMARY,
 )  # fmt: skip
-LEFT_OUT_COLUMNS = ("audio", "offset", "duration")
+LEFT_OUT_COLUMNS = ("audio", "offset", "duration", "channel")
 LARGEST = 2**28
 """Bytes that an archive may hold, and that unpacking may take: of one from elsewhere, few bytes may grow to any number.
 """

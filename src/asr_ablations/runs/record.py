@@ -12,7 +12,7 @@ from asr_ablations.runs.identity import Config
 
 class UtteranceRow(TypedDict):
     """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds. unit: what
-    was drawn independently, a kind and a name; empty or absent for the speaker.
+    was drawn independently, a kind and a name; empty or absent for the speaker. channel: from 0; −1 for their mean.
     """
 
     set: str
@@ -32,6 +32,7 @@ class UtteranceRow(TypedDict):
     audio: NotRequired[str]
     offset: NotRequired[float]
     duration: NotRequired[float]
+    channel: NotRequired[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +184,9 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason."""
+    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason;
+    in_training: how many of its utterances, speakers and sentences are in training, too.
+    """
 
     utterances: int | None = None
     hours: float | None = None
@@ -194,6 +197,7 @@ class SetContent:
     sha256: str | None = None
     left_out: dict[str, list[str]] | None = None
     infeasible: list[str] | None = None
+    in_training: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +211,13 @@ class DataRecord:
     training_counts: dict[str, int] | None = None
     alphabet: str | None = None
     separation: str | None = None
+
+    def trained_on(self, set_: str) -> str:
+        """Return how many of the speakers of a set are in training, for a sentence; "" for none."""
+        content = self.sets.get(set_, SetContent())
+        if not (count := (content.in_training or {}).get("speakers")):
+            return ""
+        return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
 
     def hash(self, set_: str) -> str | None:
         """The hash of a set's texts and audio; None in a record without it."""

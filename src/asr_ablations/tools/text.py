@@ -19,6 +19,8 @@ MEANING = {
     "whisper": "words after Whisper's English normalizer",
 }
 """What was scored, by the name of a normalisation."""
+Case = Callable[[str, str], str]
+"""From a text and its language to the text without capitals: `lower`, or `fold`."""
 APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u2018\u201b\u2032\u02bb\u02bc\u05f3\uff07`´"), "'")
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -90,19 +92,23 @@ def lower(text: str, language: str = "") -> str:
     return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
 
 
-def normalisation(name: str, language: str = "", key: str = "--normalise") -> Callable[[str], str]:
+def normalisation(
+    name: str, language: str = "", key: str = "--normalise", small: Case | None = None
+) -> Callable[[str], str]:
     """Return the function from a text to the text that is scored.
 
-    name: one of NAMES; language: of the texts, which decides the lower case of I; key: the option, for errors. Raises
-    UsageError for an unknown name, and for whisper if the package whisper-normalizer is missing.
+    name: one of NAMES; language: of the texts, which decides the lower case of I; key: the option, for errors; small:
+    what makes capitals small, by default `fold`. Raises UsageError for an unknown name, and for whisper if the package
+    whisper-normalizer is missing.
     """
+    small = small or fold
     if name not in NAMES:
         raise choices(key, name, list(NAMES))
     if name == "none":
         return lambda text: join_words(clean(text))
     if name == "case":
-        return lambda text: join_words(fold(clean(text), language))
-    return partial(without_punctuation, language=language) if name == "punctuation" else _whisper(key)
+        return lambda text: join_words(small(clean(text), language))
+    return partial(without_punctuation, language=language, small=small) if name == "punctuation" else _whisper(key)
 
 
 def join_words(text: str) -> str:
@@ -115,13 +121,13 @@ def fold(text: str, language: str = "") -> str:
     return unicodedata.normalize("NFC", lower(text, language).casefold())
 
 
-def without_punctuation(text: str, language: str = "") -> str:
-    """Fold the case, and replace signs that are neither letter, mark nor number by spaces.
+def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
+    """Make capitals small, and replace signs that are neither letter, mark nor number by spaces.
 
     Apostrophes and middle dots within words stay, and points and commas within numbers (3.5; 3,5); commas between
     thousands are dropped (1,000).
     """
-    words = (_bare(word) for word in fold(clean(text), language).split())
+    words = (_bare(word) for word in small(clean(text), language).split())
     return " ".join(part for word in words for part in word.split())
 
 

@@ -301,11 +301,12 @@ class LoggerFactory(Protocol):
 
 
 class Recording(NamedTuple):
-    """An utterance in its file of audio; offset and duration in seconds."""
+    """An utterance in its file of audio; offset and duration in seconds; channel as in Utterance."""
 
     path: str
     offset: float
     seconds: float
+    channel: int
 
 
 @runtime_checkable

@@ -245,6 +245,8 @@ class CTCTask(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the alphabet, which a model is of no use without."""
         checkpoint["alphabet"], checkpoint["separation"] = self.alphabet.characters, self.alphabet.separation
+        if type(self.alphabet) is not Alphabet:
+            checkpoint["alphabet_class"] = type(self.alphabet).__qualname__
 
     def on_load_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Raises ValueError for a checkpoint of another alphabet."""

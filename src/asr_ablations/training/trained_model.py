@@ -71,9 +71,13 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
 
 
 def _alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """The alphabet of a checkpoint, where the config does not spell it; else None."""
+    """The alphabet of a checkpoint, where the config does not spell it; else None. Raises UsageError for one of another
+    class, of which the checkpoint has the characters alone.
+    """
     if "characters" in cfg.alphabet or "alphabet" not in weights:
         return None
+    if kind := weights.get("alphabet_class"):
+        raise UsageError(f"alphabet: this run's is a {kind}, which cannot be restored; only Alphabet can")
     return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
 
 

@@ -55,7 +55,7 @@ class PortData(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         utterance = self.utterances[index]
-        samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+        samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
         with torch.no_grad():
             waveform = torch.from_numpy(samples).float()[None] / 32768
             features = self.features(waveform, torch.tensor([len(samples)]))[0][0]

@@ -37,7 +37,7 @@ class FeatureCache:
         return Cached(cache.folder, utterances, np.float16, (bins,))
 
     def _read(self, utterance: Utterance) -> Recording:
-        samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+        samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
         with torch.inference_mode():
             waveform = torch.from_numpy(samples.astype(np.float32) / 32768)[None]
             features, lengths = self.features(waveform, torch.tensor([len(samples)]))

@@ -35,7 +35,7 @@ class MemoryStore:
     def read(self, utterance: Utterance) -> Recording:
         samples = self.samples.get(utterance.id)
         if samples is None:
-            samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+            samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
             if self.bytes + samples.nbytes <= self.limit:
                 self.samples[utterance.id] = samples
                 self.bytes += samples.nbytes

@@ -30,5 +30,5 @@ class PCM:
 
 
 def _read(utterance: Utterance) -> Recording:
-    samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
+    samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
     return samples, len(samples)

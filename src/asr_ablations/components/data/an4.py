@@ -56,7 +56,7 @@ class AN4(Folders):
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.held_out, self.fold, self.folds, self.language)
+        return (self.root, split, self.held_out, self.fold, self.folds)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """As Folders; dev is a part of train."""

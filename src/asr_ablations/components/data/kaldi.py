@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import Paths, entries, faulty, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError
@@ -21,7 +21,8 @@ class Kaldi(Paths):
 
     A recording without segments is one utterance. Without utt2spk speakers are unknown, unless `speaker_of` finds them
     in the ids: utterances, or recordings of several, are then drawn in place of speakers. Commands
-    (`sph2pipe … |`) are refused: nothing in a corpus is executed.
+    (`sph2pipe … |`) are refused: nothing in a corpus is executed. A fifth column of segments is the channel, counted
+    from 0, as Kaldi's extract-segments reads it; without it channels are averaged.
     """
 
     def prepare(self) -> None:
@@ -34,19 +35,19 @@ class Kaldi(Paths):
                     )
 
     def find(self, split: str) -> list[Utterance]:
-        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root, self.language))
+        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of, self.language)
+        return (self.root / self.paths[split], self.speaker_of)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""
         write_directory(self.root / self.paths[split], utterances)
 
 
-def read_directory(folder: Path, root: Path, language: str) -> tuple[list[Utterance], Callable[[Utterance], str]]:
+def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
     """The utterances of a data directory, those with faults included, and a function to the recording of one. root:
-    where relative audio paths start; language: of the text.
+    where relative audio paths start.
     """
     recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
     texts = _table(folder / "text")
@@ -55,16 +56,18 @@ def read_directory(folder: Path, root: Path, language: str) -> tuple[list[Uttera
     if not (segments := _segments(folder, recordings)):
         raise UsageError(f"no utterances in {folder}")
     utterances = []
-    for id_, (recording, start, end) in segments.items():
+    for id_, (recording, start, end, channel) in segments.items():
         if recording not in recordings:
             utterances.append(faulty(id_, folder / "segments", f"missing file: no recording {recording} in wav.scp"))
             continue
-        text = normalise(texts.pop(id_, ""), language)
+        if (text := texts.pop(id_, None)) is None:
+            utterances.append(faulty(id_, folder / "text", "audio without a transcript: no line in text"))
+            continue
         if not (math.isfinite(start) and start >= 0 and end > start):
             utterances.append(faulty(id_, folder / "segments", f"wrong times: {start:g} to {end:g} s"))
             continue
-        speaker = clean(speakers.get(id_, ""))
-        utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text))
+        speaker = speakers.get(id_, "")
+        utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text, channel=channel))
     unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
     return utterances + unspoken, lambda u: segments[u.id][0]
 
@@ -88,24 +91,26 @@ def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     return spelled_on_disk(root / path)
 
 
-def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float]]:
-    """(recording, start in s, end in s) by utterance; the end is infinite for the end of the recording (Kaldi's -1)."""
+def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
+    """(recording, start in s, end in s, channel) by utterance; the end is infinite for the end of the recording
+    (Kaldi's -1).
+    """
     path = folder / "segments"
     if not path.exists():
-        return {id_: (id_, 0.0, math.inf) for id_ in recordings}
+        return {id_: (id_, 0.0, math.inf, AVERAGED) for id_ in recordings}
     segments = {}
     for number, (id_, rest) in enumerate(_table(path).items(), start=1):
         try:
-            recording, start, end = _three(rest.split())
-            segments[id_] = (clean(recording), float(start), math.inf if float(end) < 0 else float(end))
+            recording, start, end, *last = rest.split()
+            (channel,) = [int(field) for field in last] or [AVERAGED]  # extract-segments, too, takes -1 for none
+            if channel not in range(AVERAGED, MOST_CHANNELS):
+                raise ValueError("no such channel")
+            segments[id_] = (clean(recording), float(start), math.inf if float(end) < 0 else float(end), channel)
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end") from error
+            raise UsageError(
+                f"{path}:{number}: {id_} {rest}: expected utterance, recording, start, end[, channel]"
+            ) from error
     return segments
-
-
-def _three(fields: list[str]) -> list[str]:
-    """Recording, start and end; Kaldi allows a channel behind them, which is not read: channels are averaged."""
-    return fields[:3] if len(fields) == 4 else fields
 
 
 def _table(path: Path) -> dict[str, str]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import (
     Corpus,
     CorpusOptions,
@@ -55,10 +54,10 @@ class Folders(Corpus):
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     def find(self, split: str) -> list[Utterance]:
-        return list_folder(self.folder(split), self.language)
+        return list_folder(self.folder(split))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.folder(split), self.language)
+        return (self.folder(split),)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
@@ -110,17 +109,17 @@ class LibriSpeech(Folders):
         self.prepare()
 
 
-def list_folder(folder: Path, language: str) -> list[Utterance]:
+def list_folder(folder: Path) -> list[Utterance]:
     """The utterances of a split in the order of its transcripts; audio files without a transcript are among them, as
-    faults. language: of the text. Raises UsageError where there are none.
+    faults. Raises UsageError where there are none.
     """
-    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker, language)]
+    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
 
 
-def _list_speaker(speaker: Path | Utterance, language: str) -> Iterator[Utterance]:
+def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
     if isinstance(speaker, Utterance):
         yield speaker
         return
@@ -128,10 +127,10 @@ def _list_speaker(speaker: Path | Utterance, language: str) -> Iterator[Utteranc
         if isinstance(chapter, Utterance):
             yield chapter
         else:
-            yield from _list_chapter(chapter, language)
+            yield from _list_chapter(chapter)
 
 
-def _list_chapter(chapter: Path, language: str) -> Iterator[Utterance]:
+def _list_chapter(chapter: Path) -> Iterator[Utterance]:
     inside = entries(chapter)
     yield from (path for path in inside if isinstance(path, Utterance))
     paths = {clean(path.name): path for path in inside if isinstance(path, Path)}
@@ -140,7 +139,7 @@ def _list_chapter(chapter: Path, language: str) -> Iterator[Utterance]:
             id_, _, text = line.partition(" ")
             id_ = clean(id_)
             file = paths.pop(f"{id_}.flac", None) or chapter / f"{id_}.flac"
-            yield file_utterance(id_, clean(chapter.parent.name), file, normalise(text, language))
+            yield file_utterance(id_, chapter.parent.name, file, text)
     for name, file in paths.items():
         if name.endswith(".flac"):
             yield faulty(file.stem, file, "audio without a transcript: no line in the chapter's *.trans.txt")

@@ -1,5 +1,5 @@
-"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, speaker, id,
-and unit.
+"""Any corpus as JSON lines, with NeMo's keys: audio_filepath, text, and optionally duration, offset, channel, speaker,
+id, and unit.
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.data.alphabet import normalise
+from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.checks import is_number
+from asr_ablations.tools.checks import is_number, is_whole
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json
 from asr_ablations.tools.text import clean, spelled_on_disk
@@ -30,7 +30,8 @@ class Manifest(Paths):
     Audio paths are relative to the folder of their manifest. The id of an utterance is its key `id`, else the name of
     the audio file. Without a key `speaker` the speaker is unknown, unless `speaker_of` finds it in the id: utterances
     are then drawn in place of speakers. A key `unit` names what was drawn independently where speakers were not, by its
-    kind and its name: "session 3". Times are in seconds.
+    kind and its name: "session 3". Times are in seconds. A key `channel` is counted from 0; without it channels are
+    averaged.
     """
 
     def prepare(self) -> None:
@@ -44,16 +45,18 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.root / self.paths[split]
         lines = text_of(path).split("\n")
-        utterances = [
-            _utterance(path, number, line, self.language) for number, line in enumerate(lines, start=1) if line.strip()
-        ]
+        utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
+        first = next(filter(str.strip, lines)).lstrip()
+        if first[0] == "[" or all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
+            expected = "JSON lines with audio_filepath, text, and maybe id, speaker, offset, duration, channel, unit"
+            raise UsageError(f"{path}: {_kind(first)}; a manifest is {expected}")
         named = _with_ids(utterances, path.parent)
-        return self.with_speakers(named, lambda u: clean(_flat(u.audio.with_suffix(""), path.parent)))
+        return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of, self.language)
+        return (self.root / self.paths[split], self.speaker_of)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance; the audio files stay where they are."""
@@ -68,7 +71,16 @@ class Manifest(Paths):
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
-def _utterance(manifest: Path, number: int, line: str, language: str) -> Utterance:
+def _kind(line: str) -> str:
+    """Return what a file with this first line is, if it is no manifest."""
+    if line.startswith("["):
+        return "a JSON list"
+    if line.startswith("{") and (keys := re.findall(r'"(\w+)": ', line)):
+        return f"lines with {', '.join(keys)}"
+    return "a table" if re.search(r"[\t,;]", line) else "no JSON"
+
+
+def _utterance(manifest: Path, number: int, line: str) -> Utterance:
     where = f"{manifest.name}:{number}"
     try:
         entry: object = json.loads(line)
@@ -88,22 +100,25 @@ def _utterance(manifest: Path, number: int, line: str, language: str) -> Utteran
     for key in ("offset", "duration"):
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")
+    if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
+        return faulty(where, manifest, f"wrong channel: a number from 0 on is expected, found {entry['channel']!r}")
     try:
-        return _checked(manifest, entry, language)
+        return _checked(manifest, entry)
     except (RuntimeError, ValueError) as error:  # ~name without such a user, and /, which names no file
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
-def _checked(manifest: Path, entry: Json, language: str) -> Utterance:
+def _checked(manifest: Path, entry: Json) -> Utterance:
     audio = spelled_on_disk(manifest.parent / Path(entry["audio_filepath"]).expanduser())
     if not audio.name:
         raise ValueError("it names no file")
     offset, duration = entry.get("offset") or 0.0, entry.get("duration")
     id_, speaker = entry.get("id"), entry.get("speaker")
-    spoken_by = "" if speaker is None else clean(str(speaker))
+    spoken_by = "" if speaker is None else str(speaker)
     seconds = math.inf if duration is None else float(duration)
-    text, unit = normalise(entry["text"], language), clean(str(entry.get("unit") or ""))
-    return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit)
+    text, unit = entry["text"], str(entry.get("unit") or "")
+    channel = AVERAGED if entry.get("channel") is None else entry["channel"]
+    return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 
 
 def _seconds(value: object) -> bool:
@@ -112,7 +127,7 @@ def _seconds(value: object) -> bool:
 
 def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """The utterances, each with an id. Where none is given it is the name of the file, with the start in ms where that
-    is not 0, and with the folders where files in several folders have the same name.
+    is not 0, the channel if one is given, and the folders where files in several folders have the same name.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:
@@ -122,7 +137,9 @@ def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
 
 def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
     stem = _flat(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
-    return clean(f"{stem}-{1000 * utterance.offset:07.0f}" if utterance.offset else stem)
+    start = f"-{1000 * utterance.offset:07.0f}" if utterance.offset else ""
+    channel = "" if utterance.channel == AVERAGED else f"-channel{utterance.channel}"
+    return clean(f"{stem}{start}{channel}")
 
 
 def _flat(path: Path, root: Path) -> str:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from asr_ablations.components.data.librispeech import Folders
-from asr_ablations.data.alphabet import normalise
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.text import clean, spelled_on_disk
+from asr_ablations.tools.text import spelled_on_disk
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,7 +74,7 @@ class MLS(Folders):
         return utterances
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.ending, self.language)
+        return (self.root, split, self.ending)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one book per speaker, numbered, with copies of the audio files."""
@@ -96,4 +95,4 @@ class MLS(Folders):
             return faulty(where, folder / "transcripts.txt", f"no id: {line!r} (expected <speaker>_<book>_<number>)")
         speaker, book, _ = parts
         audio = spelled_on_disk(folder / "audio" / speaker / book / f"{id_.strip()}.{self.ending}")
-        return file_utterance(clean(id_.strip()), clean(speaker), audio, normalise(text, self.language))
+        return file_utterance(id_.strip(), speaker, audio, text)

@@ -63,13 +63,13 @@ class SpeechOcean762(Folders):
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
         if self.held_out is None or split == "test":
-            return read_directory(self.folder(split), self.root, self.language)[0]
-        utterances, _ = read_directory(self.folder("train"), self.root, self.language)
+            return read_directory(self.folder(split), self.root)[0]
+        utterances, _ = read_directory(self.folder("train"), self.root)
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.held_out, self.language)
+        return (self.root, split, self.held_out)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write a Kaldi directory; dev is a part of train where speakers are held out. The audio files stay where they

@@ -63,7 +63,7 @@ class Synthetic(Folders):
         return with_voices(super().find(split), folder / SPEAKERS)
 
     def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.folder(split), self.language)
+        return (self.folder(split),)
 
     def prepare(self) -> None:
         """Generate the splits that are missing. Raises UsageError for values out of range, and without a root."""

@@ -12,7 +12,7 @@ from pyctcdecode.language_model import AbstractLanguageModel
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.checks import is_number, whole
-from asr_ablations.tools.errors import choices
+from asr_ablations.tools.errors import UsageError, choices
 
 WIDEST = 65_536
 """Hypotheses: with more, a single utterance takes hours and the machine's memory."""
@@ -42,7 +42,8 @@ def rows(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphabet) -> 
     small numbers stay exact enough.
 
     A separation character stands for nothing, as a blank does: with a blank in its place every path has the same text.
-    So its probability is added to the blank's, and a search works with the letters alone.
+    So its probability is added to the blank's, and a search works with the letters alone. Raises UsageError if the
+    model has another number of outputs.
     """
     everything = log_probs.detach().cpu().double().numpy()
     if alphabet.separation:
@@ -50,6 +51,9 @@ def rows(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphabet) -> 
         nothing = np.logaddexp(everything[..., 0], everything[..., separation])
         everything = np.delete(everything, separation, axis=-1)  # a copy: the caller's values stay
         everything[..., 0] = nothing
+    if everything.shape[-1] != 1 + len(alphabet.letters):
+        tokens = f"a blank and {len(alphabet.letters)} letters"
+        raise UsageError(f"decoder: it searches {tokens}, and the model has {everything.shape[-1]} outputs for these")
     for row, length in zip(everything, lengths.tolist(), strict=True):
         yield row[:length]
 

@@ -228,13 +228,13 @@ def _heard(columns: Sequence[str], data: Sequence[Sequence[Any]]) -> list[list[A
     return [[*row[:-1], None if row[-1] is None else _audio(**row[-1])] for row in data]
 
 
-def _audio(path: str, offset: float, seconds: float) -> "wandb.Audio | None":
+def _audio(path: str, offset: float, seconds: float, channel: int) -> "wandb.Audio | None":
     import wandb
 
     from asr_ablations.data.audio import AudioError, read
 
     try:
-        return wandb.Audio(read(Path(path), offset, seconds), sample_rate=SAMPLE_RATE)
+        return wandb.Audio(read(Path(path), offset, seconds, channel), sample_rate=SAMPLE_RATE)
     except AudioError:
         return None
 

@@ -66,7 +66,8 @@ def recording(run: RunRecord, row: UtteranceRow, limit: int) -> dict[str, object
         path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
         whole, rate = audio.header(path)  # refuses a pipe, of which reading need not end
         to_the_end = math.isinf(duration := float(row["duration"]))  # as manifests of other toolkits leave it
-        samples = audio.read(path, offset, min(whole / rate - offset if to_the_end else duration, LONGEST))
+        seconds = min(whole / rate - offset if to_the_end else duration, LONGEST)
+        samples = audio.read(path, offset, seconds, row.get("channel", audio.AVERAGED))
         file = io.BytesIO()
         soundfile.write(file, samples, SAMPLE_RATE, format="MP3", subtype="MPEG_LAYER_III", compression_level=0.9)
     except OutsideCorpusError:
