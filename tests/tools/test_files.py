@@ -1,8 +1,10 @@
 """Files, the terminal, checks of values, and extras that are not installed."""
 
 import errno
+import fcntl
 import hashlib
 import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -110,6 +112,37 @@ def test_a_lock_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(UsageError, match="lock: cannot be locked"), one_at_a_time(tmp_path / "lock", "waiting"):
+        pass
+
+
+@pytest.mark.parametrize("content", ["my thesis", None], ids=["a file", "nothing"])
+def test_a_lock_is_no_way_into_another_file(tmp_path: Path, content: str | None) -> None:
+    victim, lock = tmp_path / "thesis.txt", tmp_path / "lock"
+    if content is not None:
+        victim.write_text(content)
+        lock.hardlink_to(victim)
+        with one_at_a_time(lock, "waiting"):
+            assert victim.read_text() == content
+    lock.symlink_to(victim)
+    with pytest.raises(UsageError, match="lock: a link; expected a lock file"), one_at_a_time(lock, "waiting"):
+        pass
+    assert lock.is_symlink()
+    assert (victim.read_text() if victim.exists() else None) == content
+
+
+def test_a_lock_of_another_user_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, original = tmp_path / "lock", os.open
+    lock.touch()
+
+    def refuse_writing(path: Path, flags: int, mode: int = 0) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return original(path, flags, mode)
+
+    monkeypatch.setattr("os.open", refuse_writing)
+    with one_at_a_time(lock, "waiting"), lock.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with pytest.raises(PermissionError), one_at_a_time(tmp_path / "new", "waiting"):
         pass
 
 
