@@ -59,8 +59,9 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
             raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
         if word.startswith(("hydra.run.dir=", "hydra.sweep.dir=", "hydra.sweep.subdir=")):
             raise UsageError(f"{word}: nothing is written there; expected outputs=<folder>")
-        if (other := keys.setdefault(key := word.partition("=")[0].lstrip("+"), word)) is not word:
-            raise UsageError(f"{other} {word}: {key} is set twice; expected it once")
+        if (key := word.partition("=")[0].lstrip("+")) in keys:
+            raise UsageError(f"{keys[key]} {word}: {key} is set twice; expected it once")
+        keys[key] = word
     if parsed.config_dir is not None:
         use_folder(Path(parsed.config_dir))
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
