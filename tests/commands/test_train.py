@@ -241,7 +241,7 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
         (
             ["-cd", "sweeps", "-cn", "rnn_type", "seed=0"],
             {},
-"-cn rnn_type varies rnn; expected -m: python src/train.py -m -cd sweeps -cn rnn_type ",
+            "-cn rnn_type varies rnn; expected -m: python src/train.py -m -cd sweeps -cn rnn_type ",
         ),
         (["logger=wandb"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
         (["-m", "rnn=lstm,gru"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),

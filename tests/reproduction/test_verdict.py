@@ -25,6 +25,7 @@ from asr_ablations.reproduction.evidence import (
     refuse_damaged,
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
+from asr_ablations.reproduction.reproduce import open_attempt
 from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -499,3 +500,21 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
             OmegaConf.resolve(node)
     assert SECRET not in str(refused.value)
     assert node.question == SECRET  # outside, the user's own files read what they like
+
+
+def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_continues(tmp_path: Path) -> None:
+    original = load_original(write_run(tmp_path / "outputs"))
+    home = tmp_path / "reproductions" / original.sweep.name / original.folder.name
+    with (
+        open_attempt(original, tmp_path / "reproductions", checkout=False) as first,
+        open_attempt(original, tmp_path / "reproductions", checkout=False) as second,
+        open_attempt(original, tmp_path / "reproductions", checkout=True) as checkout,
+    ):
+        assert [first.home, second.home, checkout.home] == [home / "1", home / "2", home / "1-checkout"]
+        write_json(second.home / "reproduction.json", {})
+    for expected in ("1", "1"):  # without a verdict
+        with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
+            assert attempt.home == home / expected
+    write_json(home / "1" / "reproduction.json", {})
+    with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
+        assert attempt.home == home / "3"

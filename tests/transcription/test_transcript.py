@@ -127,7 +127,7 @@ def test_only_a_transcript_is_replaced(tmp_path: Path, name: str, content: str |
         if allowed:
             assert type(writer(f"{tmp_path}/{file}", "text", [], False)) is Stream
         else:
-            with pytest.raises(UsageError, match=f"output=.*{file}: this file is not a transcript"):
+            with pytest.raises(UsageError, match=f"output=.*{file}: this is not a transcript"):
                 writer(f"{tmp_path}/{file}", "text", [], False)
 
 

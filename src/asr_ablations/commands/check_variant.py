@@ -196,15 +196,13 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
     """Why the function cannot be called as a contract says; None where it can."""
     own, contract_parameters = parameters(function), parameters(expected)
-    takes_all, takes_any = (
-        any(p.kind is kind for p in own) for kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    )
+    kinds = {p.kind for p in own}
     positional = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for position, wanted in enumerate(contract_parameters):
         if wanted.kind is wanted.POSITIONAL_ONLY:
-            if position >= len(positional) and not takes_any:
+            if position >= len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds:
                 return f"takes {len(positional)} positional arguments, expected {position + 1}"
-        elif wanted.name not in {p.name for p in own} and not takes_all:
+        elif wanted.name not in {p.name for p in own} and inspect.Parameter.VAR_KEYWORD not in kinds:
             return f"has no argument {wanted.name!r}"
         elif (
             position < len(positional)

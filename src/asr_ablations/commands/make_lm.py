@@ -92,7 +92,4 @@ def _print(content: Json, folder: Path) -> None:
         format_override("decoder.lm", folder),
         "tune.trials=50",
     ]
-    terminal.print(
-        f"language model  {folder}\ntry next        {typed('evaluate', *words)}",
-        markup=False,
-    )
+    terminal.print(f"language model  {folder}\ntry next        {typed('evaluate', *words)}", markup=False)

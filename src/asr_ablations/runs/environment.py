@@ -95,18 +95,11 @@ def source_files() -> dict[str, str]:
     }
 
 
-NEW_FILES = (*(f"src/asr_ablations/*.{ending}" for ending in ("py", "cpp", "h")), "conf/*.yaml")
+NEW_FILES = "src/asr_ablations/*.py", "src/asr_ablations/*.cpp", "src/asr_ablations/*.h", "conf/*.yaml"
 """New files that are recorded with the changes of the others."""
 DIFF = (
-    "diff",
-    "HEAD",
-    "--binary",
-    "-U3",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
+    *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
 )
 """A diff that `git apply` takes, whatever the user's own settings are."""
 
@@ -128,12 +121,9 @@ def commit(repository: Path) -> dict[str, str]:
             return done.stdout.decode(errors="surrogateescape")
 
         try:
-            objects = git("rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
-            head = git("rev-parse", "HEAD").strip()
-            variables |= {
-                "GIT_OBJECT_DIRECTORY": temporary,
-                "GIT_ALTERNATE_OBJECT_DIRECTORIES": json.dumps(objects, ensure_ascii=False),
-            }
+            head, objects = git("rev-parse", "HEAD", "--git-path", "objects").splitlines()
+            variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = json.dumps(str(repository / objects), ensure_ascii=False)
+            variables["GIT_OBJECT_DIRECTORY"] = temporary
             git("read-tree", "HEAD")
             git("add", "--intent-to-add", "--", *NEW_FILES)
             return {"commit": head, "dirty_diff": git(*DIFF, "--", "src/asr_ablations", "conf")}

@@ -1,7 +1,6 @@
 """The machine: its cores, memory and clock, and locks for files that one process at a time may make."""
 
 import ctypes
-import errno
 import fcntl
 import getpass
 import os
@@ -84,16 +83,14 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 
 def _open_lock(path: Path) -> int:
     """Open a lock file, which may be another user's, without changing what is in it."""
+    if path.is_symlink():
+        raise UsageError(f"{path}: a link; expected a lock file, or nothing with this name")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
         if not path.exists():
             raise
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise UsageError(f"{path}: a link; expected a lock file, or nothing with this name") from error
 
 
 def _is_at(path: Path, file: IO[str]) -> bool:

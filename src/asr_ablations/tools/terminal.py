@@ -90,8 +90,7 @@ def outlive_readers() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
             pipe = io.BufferedWriter(_Unread(stream.fileno(), "w", closefd=False))
-            how = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
-            setattr(sys, name, io.TextIOWrapper(pipe, **how))
+            setattr(sys, name, io.TextIOWrapper(pipe, stream.encoding, stream.errors, None, stream.line_buffering))
 
 
 class _Console(Console):

@@ -1,5 +1,6 @@
 """Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,24 +27,14 @@ REPLACED = (".txt", ".json", ".jsonl", ".srt")
 """Endings of files that a transcription may replace; any other file that is not empty stays."""
 
 
-def _refuse_replacing(files: Iterable[Path], sources: Iterable[Source]) -> None:
+def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
     """Raises UsageError if one of the files is a recording, by any name, or is not a transcript."""
-    recordings = {key: source.path for source in sources if (key := _file_key(source.path)) is not None}
-    for file in files:
-        if (recording := recordings.get(_file_key(file) or (0, 0))) is not None:
+    recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
+    for file in filter(os.path.isfile, files):
+        if (recording := recordings.get(file.stat()[1:3])) is not None:
             raise UsageError(f"output={file}: this is the recording {recording}; expected another file")
-        if file.is_file() and file.stat().st_size and file.resolve().suffix.lower() not in REPLACED:
-            raise UsageError(
-                f"output={file}: this file is not a transcript; expected a new one, or {', '.join(REPLACED)}"
-            )
-
-
-def _file_key(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a file, the same for all its names; None if it cannot be found."""
-    try:
-        return path.stat().st_dev, path.stat().st_ino
-    except (OSError, ValueError):
-        return None
+        if file.stat().st_size and file.resolve().suffix.lower() not in REPLACED:
+            raise UsageError(f"output={file}: this is not a transcript; expected a new file, or {', '.join(REPLACED)}")
 
 
 class Stream:
