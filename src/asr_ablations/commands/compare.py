@@ -106,8 +106,10 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
     )
-    logged = {"metavar": "PROJECT", "nargs": "?", "const": os.environ.get("WANDB_PROJECT") or "asr-ablations"}
-    arguments.add_argument("--wandb-log", help="log tables, page and, online, a report to W&B", **logged)
+    project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
+    arguments.add_argument(
+        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
+    )
     _of_hypotheses(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
     return arguments
 

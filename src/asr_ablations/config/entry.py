@@ -15,7 +15,7 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
@@ -196,7 +196,7 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
     """Raises UsageError for one run of a file that varies keys, unless the command line sets them all."""
-    varied = set(OmegaConf.select(hydra, "sweeper.params") or ()) - {
+    varied = set(hydra.sweeper.get("params") or ()) - {
         word.partition("=")[0].lstrip("+") for word in hydra.overrides.task
     }
     if varied and hydra.mode == RunMode.RUN:

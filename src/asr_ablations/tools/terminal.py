@@ -76,7 +76,7 @@ def ignore_output() -> None:
 class _Unread(io.FileIO):
     """A pipe that goes nowhere once its reader has gone away."""
 
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int | None:  # type: ignore[override]
         try:
             return super().write(data)
         except BrokenPipeError:
