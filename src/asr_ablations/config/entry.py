@@ -154,11 +154,7 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
                 _stop(error)
             except Exception as error:
                 if 'Could not detect "srun"' in str(error):  # of submitit
-                    _stop(
-                        UsageError(
-                            "hydra/launcher=submitit_slurm: there is no srun here; expected a machine of Slurm's"
-                        )
-                    )
+                    _stop(UsageError("hydra/launcher=submitit_slurm: there is no srun here"))
                 if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
                     _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
@@ -196,9 +192,8 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
     """Raises UsageError for one run of a file that varies keys, unless the command line sets them all."""
-    varied = set(hydra.sweeper.get("params") or ()) - {
-        word.partition("=")[0].lstrip("+") for word in hydra.overrides.task
-    }
+    typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
+    varied = set(hydra.sweeper.get("params") or ()) - typed_keys
     if varied and hydra.mode == RunMode.RUN:
         command = typed(Path(sys.argv[0]).stem, "-m", *sys.argv[1:])
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")

@@ -45,12 +45,11 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
     parent = reproductions / original.sweep.name / original.folder.name
     for number in itertools.count(1):
         home = parent / f"{number}{'-checkout' if checkout else ''}"
-        lease = Lease(home, lost=lambda reason: None)  # the run in it has its own
+        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has its own
         with suppress(LeaseHeldError):
             lease.take()
             try:
-                if not home.exists():
-                    home.mkdir()
+                if not (home / REQUEST).exists():
                     write(home / REQUEST, request_text(original, home))
                 elif not _can_continue(home, request_text(original, home)):
                     continue
@@ -62,7 +61,7 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
 
 def _can_continue(home: Path, request: str) -> bool:
     """Return whether this folder has the same request and no verdict, and no process works on it."""
-    if (home / REPRODUCTION).exists() or not (home / REQUEST).exists():
+    if (home / REPRODUCTION).exists():
         return False
     folder = Attempt(home).run_folder
     return (home / REQUEST).read_text(encoding="utf-8") == request and (folder is None or not owner(folder))
