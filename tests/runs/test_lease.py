@@ -297,11 +297,13 @@ def test_leases_that_were_removed_are_made_again_unless_another_process_has_take
 ) -> None:
     monkeypatch.setattr(lease, "HEARTBEAT", 0.5)
     own, reasons = watched(folder)
-    shutil.rmtree(folder.parent / LEASES)
+    home, new = folder.parent / LEASES, folder.parent / "new"
+    new.mkdir()
+    content = {"pid": 12, "host": "elsewhere", "boot": "another", "locked": True}
+    (new / f"{folder.name}.000001").write_text(json.dumps(content))
+    home.rename(folder.parent / "removed")
     if other:
-        (folder.parent / LEASES).mkdir()
-        content = {"pid": 12, "host": "elsewhere", "boot": "another", "locked": True}
-        (folder.parent / LEASES / f"{folder.name}.000001").write_text(json.dumps(content))
+        new.rename(home)  # at once: the next heartbeat would make the lease again
         assert reasons.get(timeout=30) == "process 12 on elsewhere is working on it"
         own.release()  # and leaves the other's lease alone
         assert owner(folder) == "process 12 on elsewhere is working on it"
