@@ -13,7 +13,7 @@ import pytest
 
 from asr_ablations.commands import console, reproduce, sweep
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import SOURCE, expect, python
+from tests.helpers.interpreter import SOURCE, expect, last_of_each, python
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import REPOSITORY, group_options
 
@@ -37,7 +37,11 @@ def command(installed: Path, corpora: Path, folder: Path, *words: str) -> str:
     done = expect(
         0,
         subprocess.run(
-            [sys.executable, "-c", line, *words], cwd=folder, env=environment, capture_output=True, text=True
+            [sys.executable, "-c", line, *last_of_each(words)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
         ),
     )
     return done.stdout
@@ -173,7 +177,7 @@ HELP = [
 def interpret(program: str, *arguments: object, code: int = 0, **variables: str) -> str:
     """What a fresh interpreter prints that runs the program and ends with this exit code."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("COV", "HYDRA"))}
-    words = [sys.executable, "-c", program, *map(str, arguments)]
+    words = [sys.executable, "-c", program, *last_of_each([*map(str, arguments)])]
     done = subprocess.run(
         words, env=environment | variables, cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

@@ -187,6 +187,19 @@ def test_an_export_has_its_alphabet_beside_it(memorised_run, tmp_path):
     assert (told["symbols"][:3], told["blank"], told["sample_rate"]) == (["", "a", "b"], 0, 16000)
 
 
+@pytest.mark.parametrize("ending", [".md", ".json"])
+def test_an_export_replaces_its_own_files_alone(memorised_run, tmp_path, ending):
+    words = ["src/export.py", f"run={memorised_run}", f"output={tmp_path}/README.onnx"]
+    mine = tmp_path / f"README{ending}"
+    mine.write_text("# My notes")
+    done = expect(2, transcribe_command(*words, folder=tmp_path))
+    assert done.stderr.startswith(f"error: {mine}: not written by an export")
+    assert [path.read_text() for path in tmp_path.glob("README*")] == ["# My notes"]
+    mine.unlink()
+    for _ in range(2):
+        expect(0, transcribe_command(*words, folder=tmp_path))
+
+
 def test_transcribe_help_helps(tmp_path):
     for script, key in (("transcribe", "subtitles"), ("export", "log_probs")):
         done = expect(0, transcribe_command(f"src/{script}.py", "--help", folder=tmp_path))

@@ -25,7 +25,7 @@ from tests.helpers.command import (
     run,
     run_folders,
 )
-from tests.helpers.interpreter import expect, program
+from tests.helpers.interpreter import expect, last_of_each, program
 from tests.helpers.support import CONF, group_options, shared_data
 from tests.test_architecture import FLOORS
 
@@ -309,7 +309,7 @@ def test_it_runs(line, manifests, corpora, tmp_path):
 
 @pytest.mark.slow
 def test_make_train(corpora, tmp_path):
-    overrides = " ".join([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"])
+    overrides = " ".join(last_of_each([*SHRUNKEN, "max_epochs=1", f"outputs={tmp_path}"]))
     done = expect(0, program(["make", "train", f"ARGS={overrides}"], clean_environment(corpora, tmp_path)))
     assert "WER" in done.stdout
     assert len(run_folders(tmp_path)) == 1

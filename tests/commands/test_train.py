@@ -4,7 +4,9 @@ import csv
 import json
 import math
 import re
+import shlex
 import signal
+import sys
 from pathlib import Path
 
 import jiwer
@@ -13,7 +15,7 @@ import torch
 import yaml
 
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import expect, start
+from tests.helpers.interpreter import expect, program, python, start
 from tests.helpers.support import shared_data
 from tests.helpers.terminal import COLUMNS, in_a_terminal
 
@@ -231,3 +233,56 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
     assert status["reason"] == f"diverged at step {status['diverged']}: the loss is nan"
     assert done.stderr.splitlines()[-1] == status["reason"]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "line"),
+    [
+        (
+            ["-cd", "sweeps", "-cn", "rnn_type", "seed=0"],
+            {},
+            "-cn rnn_type varies rnn; expected -m: python src/train.py -m -cd sweeps -cn rnn_type ",
+        ),
+        (["logger=wandb"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
+        (["-m", "rnn=lstm,gru"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
+        (
+            ["-m", "hydra/launcher=submitit_slurm", "logger=csv"],
+            {},
+            "hydra/launcher=submitit_slurm: there is no srun here",
+        ),
+        (
+            ["outputs=a=b"],
+            {},
+            "outputs=a=b: Hydra cannot read this value; as text it is quoted twice: \"outputs='a=b'\"",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_before_any_data_is_read(tmp_path, words, variables, line):
+    outputs = [] if words[-1].startswith("outputs") else [f"outputs={tmp_path}/runs"]
+    corpora = tmp_path / "corpora"
+    environment = clean_environment(corpora, tmp_path, **variables)
+    done = expect(2, python(["src/train.py", *SHRUNKEN, *words, *outputs], environment))
+    (printed,) = done.stderr.splitlines()
+    assert printed.startswith(f"error: {line}")
+    assert not corpora.exists()
+
+
+def test_a_file_that_varies_keys_is_one_run_if_all_are_set(corpora, tmp_path):
+    words = ["-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "seed=0", "plan=true", *SHRUNKEN]
+    assert "1 arm" in expect(0, run(["src/train.py", *words], corpora, tmp_path)).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipe", ["| head -n 1", "2>&1 | head -n 1"])
+@pytest.mark.parametrize("words", [[], ["-m", "rnn=gru,gru", "dropout=0"]], ids=["a run", "a sweep"])
+def test_a_reader_who_goes_away_ends_no_training(corpora, tmp_path, words, pipe):
+    line = shlex.join([sys.executable, "src/train.py", *words, *SHRUNKEN, "logger=csv", f"outputs={tmp_path}"])
+    done = program(["bash", "-c", f"set -o pipefail; {line} {pipe}"], clean_environment(corpora, tmp_path))
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert [json.loads((folder / "status.json").read_text())["status"] for folder in run_folders(tmp_path)] == ["done"]
+
+
+def test_equal_arms_are_said_to_be_one(corpora, tmp_path):
+    words = ["-m", "rnn=lstm,lstm,gru", "dropout=0.1,1e-1", "plan=true", "logger=csv", *SHRUNKEN]
+    done = expect(0, run(["src/train.py", *words], corpora, tmp_path))
+    assert "4 of 6 runs are equal to another one, and run once with it\n" in done.stdout

@@ -12,6 +12,7 @@ from asr_ablations.commands import new_variant
 from asr_ablations.commands.new_variant import OTHERS
 from asr_ablations.config.targets import groups
 from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
+from tests.helpers.interpreter import last_of_each
 
 pytestmark = pytest.mark.slow
 LINE = "import sys; from asr_ablations.commands.console import main; sys.exit(main())"
@@ -20,9 +21,8 @@ LINE = "import sys; from asr_ablations.commands.console import main; sys.exit(ma
 def command(site: Path, corpora: Path, folder: Path, *words: str, code: int = 0, **variables: str) -> str:
     """What the installed command prints, both streams, in this folder."""
     environment = clean_environment(corpora, folder, PYTHONPATH=str(site), **variables)
-    done = subprocess.run(
-        [sys.executable, "-c", LINE, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    line = [sys.executable, "-c", LINE, *last_of_each(words)]
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

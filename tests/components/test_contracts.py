@@ -121,6 +121,17 @@ def test_a_factory_with_another_argument_is_refused() -> None:
     ]
 
 
+@pytest.mark.parametrize("group", ["decoder", "norm", "optimizer", "logger"])
+def test_a_class_that_takes_any_arguments_fulfils_the_contract_of_a_factory(group: str) -> None:
+    class Takes(nn.Module):
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+        def forward(self, *arguments: Any, **options: Any) -> None: ...
+
+    wanted = contract(group)
+    assert [fault for fault in faults(partial(Takes), wanted) if "__call__" in fault] == []
+
+
 def test_a_missing_method_and_a_missing_attribute_are_named() -> None:
     class NoRates:
         def prepare(self, sets: Any, device: Any) -> None: ...

@@ -1,6 +1,7 @@
 """What people type by mistake: every line ends in a message that names key, value and choices, and none trains."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,36 @@ def test_options_may_stand_anywhere() -> None:
     assert arranged(words, "config") == expected
     assert arranged(["--cfg", "job", "--resolve"], "config") == ["--cfg", "job", "--resolve"]
     assert arranged(["-sc", "install=bash"], "config") == ["-sc", "install=bash"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["seed=1", "seed=2"], "seed=1 seed=2: seed is set twice; expected it once"),
+        (["width=8", "seed=1", "-m", "seed=1"], "seed=1 seed=1: seed is set twice; expected it once"),
+        (["+x=1", "++x=2"], "+x=1 ++x=2: x is set twice; expected it once"),
+        (["-m", "rnn=lstm,gru", "--cfg", "job"], "--multirun and --cfg: expected one of them"),
+        (["--cfg", "job", "--info", "all"], "--cfg and --info: expected one of them"),
+        *(
+            ([f"hydra.{key}=/x"], f"hydra.{key}=/x: nothing is written there; expected outputs=<folder>")
+            for key in ("run.dir", "sweep.dir", "sweep.subdir")
+        ),
+    ],
+)
+def test_words_that_contradict_each_other_or_do_nothing_are_refused(words: list[str], line: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        arranged(words, "config")
+    assert str(refused.value) == line
+    assert arranged(["seed=1", "seeds=1"], "config") == ["seed=1", "seeds=1"]
+
+
+@pytest.mark.parametrize("value", ["/my data (v1), ż", "a=b", "it's", "a(b", 'a"b c'])
+def test_a_value_that_hydra_cannot_read_comes_with_its_spelling(value: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        compose(CONF, [f"data.root={value}"], name="config", folder=None)
+    begin, spelling = str(refused.value).split(": Hydra cannot read this value; as text it is quoted twice: ")
+    assert begin == f"data.root={value}"
+    assert compose(CONF, shlex.split(spelling), name="config", folder=None).data.root == value
 
 
 def test_a_group_of_a_users_own_folder_may_be_added(tmp_path: Path) -> None:

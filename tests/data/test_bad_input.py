@@ -3,7 +3,9 @@
 import json
 import logging
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,18 @@ def test_without_a_database_everything_works(
     assert utterance.fault == ""
     assert "is not kept" in caplog.text
     assert audio.load(FileRow, [folder / "good.flac"]) == []
+
+
+def test_a_process_that_is_stopped_in_the_database_is_waited_for_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "held.sqlite"))
+    monkeypatch.setattr(audio, "SECONDS_FOR_INDEX", 0.1)
+    with closing(sqlite3.connect(tmp_path / "held.sqlite")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        (utterance,) = corpus(folder).read("train")
+    assert (utterance.fault, audio.load(FileRow, [folder / "good.flac"])) == ("", [])
+    assert [record.message.count("database is locked") for record in caplog.records] == [1]
 
 
 def test_the_database_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:

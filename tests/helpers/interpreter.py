@@ -125,6 +125,12 @@ def _text(file: IO[str]) -> str:
     return file.read()
 
 
+def last_of_each(words: Sequence[str]) -> list[str]:
+    """The words with the last value of each key alone: commands refuse a key that is typed twice."""
+    keys = [word.partition("=")[0] if "=" in word else f"{number} " for number, word in enumerate(words)]
+    return [word for number, word in enumerate(words) if keys[number] not in keys[number + 1 :]]
+
+
 def start(
     arguments: Sequence[object],
     environment: Mapping[str, str],
@@ -140,6 +146,8 @@ def start(
     have which the same interpreter started.
     """
     words = [str(argument) for argument in arguments]
+    if not any(word.endswith(("compare.py", "reproduce.py")) for word in words):
+        words = last_of_each(words)
     if fresh is None:
         script = next(word for word in words if word != "-u")
         fresh = (folder / script).resolve().parent != SOURCE
@@ -163,7 +171,8 @@ def program(
     words: Sequence[str], environment: Mapping[str, str], folder: Path = REPOSITORY
 ) -> subprocess.CompletedProcess[str]:
     """Any program, found in PATH, as if it was a command: none of what it starts outlives the tests."""
-    with Command([*words], environment, folder, "", limits=[], program=[*words]) as command:
+    words = last_of_each(words)
+    with Command(words, environment, folder, "", limits=[], program=words) as command:
         return command.finish()
 
 

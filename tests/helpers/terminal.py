@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fcntl import ioctl
 from pathlib import Path
 
-from tests.helpers.interpreter import REPOSITORY
+from tests.helpers.interpreter import REPOSITORY, last_of_each
 
 COLUMNS, LINES = 80, 40
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -59,7 +59,7 @@ def in_a_terminal(
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     known = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
     process = subprocess.Popen(
-        [sys.executable, *(str(REPOSITORY / word) if word.startswith("src/") else word for word in words)],
+        [sys.executable, *(str(REPOSITORY / w) if w.startswith("src/") else w for w in last_of_each(words))],
         stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env={**known, "TERM": "xterm-256color"},
         start_new_session=True,
     )  # fmt: skip

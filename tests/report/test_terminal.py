@@ -38,6 +38,7 @@ from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.report.tables import contrast_row, interval_text
 from asr_ablations.report.terminal import print_answer, print_comparison
 from asr_ablations.statistics.intervals import Range
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
@@ -325,3 +326,13 @@ def test_an_utterance_is_drawn(hypothesis: str, tmp_path: Path) -> None:
     kind, _, content = as_address(utterance).partition(",")
     assert kind == "data:image/png;base64"
     assert np.ptp(imread(io.BytesIO(b64decode(content)))[..., :3]) > 0.5
+
+
+@pytest.mark.parametrize("name", ["table.tex", "appendix.tex", "index.html"])
+def test_a_file_that_no_comparison_wrote_is_not_replaced(text_comparison, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"{name}: not written by a comparison"):
+        write_texts(text_comparison, tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / name).unlink()
+    assert write_texts(text_comparison, tmp_path) == write_texts(text_comparison, tmp_path)

@@ -25,6 +25,7 @@ from asr_ablations.reproduction.evidence import (
     refuse_damaged,
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
+from asr_ablations.reproduction.reproduce import open_attempt
 from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -37,12 +38,13 @@ from asr_ablations.reproduction.verdict import (
     noise_line,
 )
 from asr_ablations.runs.checkpoint import weights_hash
+from asr_ablations.runs.environment import commit
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.record import Code, Environment
 from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write, write_json
+from asr_ablations.tools.files import read_json, write, write_json
 from asr_ablations.tools.typed_json import parse
 from asr_ablations.training.trained_model import checked_config
 from tests.helpers.run_folders import edit, write_run
@@ -365,6 +367,64 @@ def test_a_checkout_has_the_recorded_commit_and_its_uncommitted_changes(tmp_path
         raise AssertionError("the code of another state was run")
 
 
+SETTINGS = [
+    [],
+    ["diff.external=false", "diff.context=0", "color.diff=always"],
+    ["diff.noprefix=true", "diff.renames=copies", "diff.relative=true"],
+    ["diff.mnemonicPrefix=true", "diff.x.textconv=wc", "core.attributesFile=attributes", "diff.interHunkContext=9"],
+]
+CHANGED = {
+    "src/asr_ablations/kept.py": b"# J\xf6rg\r\nbefore = 2\r\n",
+    "src/asr_ablations/rnn/mine.py": "zażółć = 1\n".encode(),
+    "src/asr_ablations/native/step.cpp": b"\x00\xff",
+    "conf/rnn/mine ż.yaml": b"_target_: mine",
+    "conf/config.yaml": b"rnn: mine\n",
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("folder", ["plain", 'a:b "c" ż'])
+def test_a_checkout_has_what_ran_whatever_the_settings_of_git(tmp_path: Path, folder: str, settings: list[str]) -> None:
+    repository = tmp_path / folder
+    for name, content in {**dict.fromkeys(CHANGED, b"first\n"), "src/asr_ablations/native/step.h": b"h"}.items():
+        if "mine" not in name:
+            write_bytes(repository / name, content)
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "attributes").write_text("*.yaml diff=x")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=a")
+    for setting in settings:
+        git("config", *setting.replace("=attributes", f"={tmp_path}/attributes").split("="))
+    for name, content in CHANGED.items():
+        write_bytes(repository / name, content)
+    git("add", "src/asr_ablations/kept.py")  # staged or not
+    before = sorted(repository.rglob(".git/**/*"))
+    if os.getuid() == 0:
+        os.chown(repository, 12345, 12345)  # git calls this ownership dubious
+    recorded = commit(repository)
+    assert sorted(repository.rglob(".git/**/*")) == before
+    write_json(tmp_path / "code.json", recorded)
+    with checked_out(repository, Code(**read_json(tmp_path / "code.json"))) as tree:
+        assert {name: (tree / name).read_bytes() for name in CHANGED} == CHANGED
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_a_line_says_that_a_checkout_does_not_tell_its_commit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert commit(tmp_path) == {}
+    assert capsys.readouterr().err == ""
+    (tmp_path / ".git").write_text("gitdir: nowhere")
+    assert commit(tmp_path) == {}
+    assert capsys.readouterr().err.startswith("the code's commit is not recorded: fatal: not a git repository: ")
+
+
 def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -380,8 +440,8 @@ def test_recorded_code_is_named_and_a_strangers_runs_only_when_trusted(
         announce(load_original(folder), tmp_path, trust=False)
     assert "src/evil.py" in capsys.readouterr().out, "said before it is asked"
     announce(load_original(folder), tmp_path, trust=True)
-    for commit in ("--upload-pack=touch x", "HEAD", "0" * 39, "0" * 40 + "\n"):
-        change_json(folder / "environment.json", lambda content, name=commit: content["code"].update(commit=name))
+    for name in ("--upload-pack=touch x", "HEAD", "0" * 39, "0" * 40 + "\n"):
+        change_json(folder / "environment.json", lambda content, name=name: content["code"].update(commit=name))
         with pytest.raises(UsageError, match="names no commit"):
             announce(load_original(folder), tmp_path, trust=True)
 
@@ -440,3 +500,21 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
             OmegaConf.resolve(node)
     assert SECRET not in str(refused.value)
     assert node.question == SECRET  # outside, the user's own files read what they like
+
+
+def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_continues(tmp_path: Path) -> None:
+    original = load_original(write_run(tmp_path / "outputs"))
+    home = tmp_path / "reproductions" / original.sweep.name / original.folder.name
+    with (
+        open_attempt(original, tmp_path / "reproductions", checkout=False) as first,
+        open_attempt(original, tmp_path / "reproductions", checkout=False) as second,
+        open_attempt(original, tmp_path / "reproductions", checkout=True) as checkout,
+    ):
+        assert [first.home, second.home, checkout.home] == [home / "1", home / "2", home / "1-checkout"]
+        write_json(second.home / "reproduction.json", {})
+    for expected in ("1", "1"):  # without a verdict
+        with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
+            assert attempt.home == home / expected
+    write_json(home / "1" / "reproduction.json", {})
+    with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
+        assert attempt.home == home / "3"

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.runs.lease import Lease, LeaseHeldError, newest, owner
 from asr_ablations.runs.process import LAUNCHER
+from asr_ablations.tools import watchdog
 from asr_ablations.tools.watchdog import start_of
 from tests.helpers.ending import end_with_parent
 
@@ -25,7 +27,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from asr_ablations.runs.lease import Lease
-Lease(Path(sys.argv[1]), lost=lambda: None).take()
+Lease(Path(sys.argv[1]), lost=lambda reason: None).take()
 print("taken", flush=True)
 time.sleep(600)
 """
@@ -45,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def taken(folder: Path) -> Lease:
-    own = Lease(folder, lost=lambda: None)
+    own = Lease(folder, lost=lambda reason: None)
     own.take()
     return own
 
@@ -224,7 +226,7 @@ def test_of_many_who_take_over_one_wins(folder: Path) -> None:
         barrier = threading.Barrier(8)
 
         def take(barrier: threading.Barrier = barrier, winners: list = winners, losers: list = losers) -> None:
-            mine = Lease(folder, lost=lambda: None)
+            mine = Lease(folder, lost=lambda reason: None)
             barrier.wait()
             try:
                 mine.take()
@@ -244,13 +246,92 @@ def test_of_many_who_take_over_one_wins(folder: Path) -> None:
 
 def test_a_holder_that_slept_too_long_learns_that_it_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "HEARTBEAT", 0.01)
-    lost = threading.Event()
-    sleeper = Lease(folder, lost=lost.set)
-    sleeper.take()
+    sleeper, reasons = watched(folder)
     path = folder.parent / LEASES / f"{folder.name}.000002"
-    path.write_text(json.dumps({}))
-    assert lost.wait(30)
+    path.write_text(json.dumps({"pid": 12, "host": "elsewhere", "boot": "another", "locked": True}))
+    assert reasons.get(timeout=30) == "process 12 on elsewhere is working on it"
     sleeper.release()
+
+
+def watched(folder: Path) -> tuple[Lease, "queue.Queue[str]"]:
+    """A lease that is held, and the reasons for which it is lost."""
+    reasons: queue.Queue[str] = queue.Queue()
+    own = Lease(folder, lost=reasons.put)
+    own.take()
+    return own, reasons
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.EACCES, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("call", ["utime", "listdir"])
+def test_a_holder_goes_on_after_an_error_of_the_file_system_and_stops_after_half_its_expiry(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: int
+) -> None:
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.01)
+    original, failures = getattr(os, call), threading.Semaphore(0)
+
+    def fail(*arguments: object) -> None:
+        failures.release()
+        raise OSError(error, os.strerror(error))
+
+    own, reasons = watched(folder)
+    path = newest(folder.parent / LEASES, folder.name)[1]
+    monkeypatch.setattr(lease.os, call, fail)
+    for _ in range(3):
+        assert failures.acquire(timeout=30)
+    monkeypatch.setattr(lease.os, call, original)
+    os.utime(path, (1, 1))
+    until = time.monotonic() + 30
+    while path.stat().st_mtime == 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert path.stat().st_mtime > 1
+    monkeypatch.setattr(lease, "EXPIRY", 0.2)
+    monkeypatch.setattr(lease.os, call, fail)
+    assert os.strerror(error) in reasons.get(timeout=30)
+    monkeypatch.undo()
+    own.release()
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_leases_that_were_removed_are_made_again_unless_another_process_has_taken_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.5)
+    own, reasons = watched(folder)
+    home, new = folder.parent / LEASES, folder.parent / "new"
+    new.mkdir()
+    content = {"pid": 12, "host": "elsewhere", "boot": "another", "locked": True}
+    (new / f"{folder.name}.000001").write_text(json.dumps(content))
+    home.rename(folder.parent / "removed")
+    if other:
+        new.rename(home)  # at once: the next heartbeat would make the lease again
+        assert reasons.get(timeout=30) == "process 12 on elsewhere is working on it"
+        own.release()  # and leaves the other's lease alone
+        assert owner(folder) == "process 12 on elsewhere is working on it"
+        return
+    until = time.monotonic() + 30
+    while owner(folder) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on"):
+        taken(folder)
+    assert reasons.empty()
+    own.release()
+    assert owner(folder) is None
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), psutil.AccessDenied()])
+def test_a_watchdog_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    started, looks, gone = start_of(os.getpid()), threading.Semaphore(0), threading.Event()
+
+    def fail(pid: int) -> float:
+        looks.release()
+        raise error
+
+    monkeypatch.setattr(watchdog, "start_of", fail)
+    watchdog.when_gone(os.getpid(), started, gone.set)
+    assert looks.acquire(timeout=30)
+    assert looks.acquire(timeout=30)
+    monkeypatch.setattr(watchdog, "start_of", lambda pid: started + 9)  # its id belongs to another process now
+    assert gone.wait(30)
 
 
 def test_an_arm_stops_when_its_launcher_is_killed_and_not_before() -> None:

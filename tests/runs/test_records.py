@@ -307,7 +307,7 @@ def test_what_did_not_finish_is_named_with_its_reason(tmp_path: Path) -> None:
     done = write_run(tmp_path, "seed=0")
     failed, died = write_run(tmp_path, "seed=1", status="failed"), write_run(tmp_path, "seed=2", status="running")
     working = write_run(tmp_path, "seed=3", status="running")
-    claim = Lease(working, lost=lambda: None)
+    claim = Lease(working, lost=lambda reason: None)
     claim.take()
     (done.parent / "arms").mkdir()
     (done.parent / "arms" / f"{done.name}.yaml").touch()

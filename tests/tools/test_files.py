@@ -1,20 +1,25 @@
 """Files, the terminal, checks of values, and extras that are not installed."""
 
 import errno
+import fcntl
 import hashlib
 import math
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
 from asr_ablations.runs.status import ending
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import BROUGHT_BY, UsageError, exit_code_of, of_the_system, require
-from asr_ablations.tools.files import amount, folder_name, sha256, whole_file, write, write_csv
+from asr_ablations.tools.files import amount, folder_name, format_override, sha256, typed, whole_file, write, write_csv
 from asr_ablations.tools.machine import one_at_a_time
 from asr_ablations.tools.terminal import bar, console, harmless, harmless_line
 from tests.helpers.support import REPOSITORY, described
@@ -111,6 +116,64 @@ def test_a_lock_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(UsageError, match="lock: cannot be locked"), one_at_a_time(tmp_path / "lock", "waiting"):
         pass
+
+
+@pytest.mark.parametrize("content", ["my thesis", None], ids=["a file", "nothing"])
+def test_a_lock_is_no_way_into_another_file(tmp_path: Path, content: str | None) -> None:
+    victim, lock = tmp_path / "thesis.txt", tmp_path / "lock"
+    if content is not None:
+        victim.write_text(content)
+        lock.hardlink_to(victim)
+        with one_at_a_time(lock, "waiting"):
+            assert victim.read_text() == content
+    lock.symlink_to(victim)
+    with pytest.raises(UsageError, match="lock: a link; expected a lock file"), one_at_a_time(lock, "waiting"):
+        pass
+    assert lock.is_symlink()
+    assert (victim.read_text() if victim.exists() else None) == content
+
+
+def test_a_lock_of_another_user_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, original = tmp_path / "lock", os.open
+    lock.touch()
+
+    def refuse_writing(path: Path, flags: int, mode: int = 0) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return original(path, flags, mode)
+
+    monkeypatch.setattr("os.open", refuse_writing)
+    with one_at_a_time(lock, "waiting"), lock.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with pytest.raises(PermissionError), one_at_a_time(tmp_path / "new", "waiting"):
+        pass
+
+
+PLAIN = ["/data/x", "../x", "./a.b"]
+QUOTED = [
+    "~/x", "", " ", "123", "1e5", ".5", "null", "True", "a b", "a=b", "a,b", "[a]", "{a: b}", "(v1)", "ż", "it's",
+    'a"b', "a\\", "a\\'b", "\\\\'", "a$b", "$HOME", "${x}", "\\${x}", "`x`", "a!b", "a:b", "#x", "%x", "@x",
+    "|", "-x", "a\tb", "*",
+]  # fmt: skip
+
+
+def pasted(line: str) -> list[str]:
+    """The words of a line as Bash has them."""
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    return printed.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("value", [*PLAIN, *QUOTED])
+def test_a_printed_command_can_be_pasted(value: str) -> None:
+    """By Bash, Hydra and OmegaConf, as they are installed."""
+    words = format_override("data.root", value), format_override("data.test", [value, "b"])
+    assert (words[0] == f"data.root={value}") == (value in PLAIN)
+    line = typed("evaluate", "run=<folder>", *words)
+    assert line.startswith("python src/evaluate.py run=<folder> ")
+    root, test = OverridesParser.create().parse_overrides(pasted(line.partition("> ")[2]))
+    values = OmegaConf.create([root.value(), test.value()])
+    assert OmegaConf.to_container(values, resolve=True) == [value, [value, "b"]]
+    assert pasted(typed("compare", value)) == ["python", "src/compare.py", value]
 
 
 def test_amounts_are_never_nothing() -> None:

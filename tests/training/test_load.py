@@ -141,11 +141,33 @@ def _without_a_group(folder: Path) -> None:
     OmegaConf.save(cfg, folder / "config.yaml")
 
 
+def _weight(change: Any) -> Any:
+    def spoil(folder: Path) -> None:
+        content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+        content["state_dict"]["model.output.bias"] = change(content["state_dict"]["model.output.bias"])
+        torch.save(content, folder / "checkpoints" / "last.ckpt")
+
+    return spoil
+
+
+FIT = r"last\.ckpt: does not fit .*config\.yaml: model\.output\.bias "
 WRONG = {
+    "not a number": (
+        _weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.nan)),
+        FIT + "holds values that are",
+    ),
+    "infinity": (_weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.inf)), FIT + "holds values that are"),
+    "whole numbers": (
+        _weight(lambda bias: bias.to(torch.int8)),
+        FIT + r"is of torch\.int8 there and of torch\.float32",
+    ),
+    "complex numbers": (_weight(lambda bias: bias.to(torch.complex64)), FIT + r"is of torch\.complex64 there"),
+    "no tensor": (_weight(lambda bias: "text"), FIT + "is not in it"),
+    "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] there and \[\d+\] here"),
     "without a group": (_without_a_group, r"config\.yaml: of another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
     "an alphabet of its own": (_own_alphabet, "alphabet: this run's is a Pieces, which cannot be restored"),
-    "another model": (_other_width, "does not fit"),
+    "another model": (_other_width, r"does not fit .*: model\.\S+ is \["),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
     "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),

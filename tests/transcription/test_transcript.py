@@ -3,7 +3,8 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,57 @@ def test_output_goes_through_links_and_into_devices_and_replaces_neither(tmp_pat
     assert (link.is_symlink(), target.read_text()) == (True, "words\n")
     assert device.resolve() == Path("/dev/null")
     assert Path("/dev/null").is_char_device()
+
+
+SPELLINGS = {
+    "the same": lambda recording: str(recording),
+    "relative": lambda recording: os.path.relpath(recording),
+    "by way of a folder": lambda recording: f"{recording.parent}/../{recording.parent.name}/{recording.name}",
+    "a link": lambda recording: as_link(recording, os.symlink),
+    "a hard link": lambda recording: as_link(recording, os.link),
+}
+
+
+def as_link(recording: Path, make: Callable[[Path, Path], None]) -> str:
+    make(recording, recording.with_name("link.txt"))
+    return str(recording.with_name("link.txt"))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_recording_is_not_replaced_by_its_transcript(tmp_path: Path, spelling: str) -> None:
+    recording = tmp_path / "a.wav"
+    recording.write_bytes(b"RIFF")
+    sources = [Source(Path("b.wav"), Path("b.wav")), Source(recording, Path("a.wav"))]
+    with pytest.raises(UsageError, match=r"this is the recording .*a\.wav"):
+        writer(SPELLINGS[spelling](recording), "text", sources, False)
+    spoken = Source(tmp_path / "talk.txt", Path("talk.txt"))  # audio, whatever its ending says
+    spoken.path.write_bytes(b"RIFF")
+    sources = [spoken, Source(tmp_path / "x" / "talk", Path("talk"))]
+    with pytest.raises(UsageError, match=r"this is the recording .*talk\.txt"):
+        writer(f"{tmp_path}/", "text", sources, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "allowed"),
+    [
+        ("notes.docx", "mine", False),
+        ("notes", "mine", False),
+        ("b.flac", "sound", False),
+        ("notes.docx", "", True),
+        ("new.docx", None, True),
+        *((f"earlier.{ending}", "words", True) for ending in ("txt", "JSON", "jsonl", "srt")),
+    ],
+)
+def test_only_a_transcript_is_replaced(tmp_path: Path, name: str, content: str | None, allowed: bool) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    (tmp_path / "link.txt").symlink_to(name)
+    for file in (name, "link.txt"):
+        if allowed:
+            assert type(writer(f"{tmp_path}/{file}", "text", [], False)) is Stream
+        else:
+            with pytest.raises(UsageError, match=f"output=.*{file}: this is not a transcript"):
+                writer(f"{tmp_path}/{file}", "text", [], False)
 
 
 @pytest.mark.parametrize(

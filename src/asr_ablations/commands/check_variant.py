@@ -196,15 +196,19 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
     """Why the function cannot be called as a contract says; None where it can."""
     own, contract_parameters = parameters(function), parameters(expected)
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in own)
+    kinds = {p.kind for p in own}
     positional = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for position, wanted in enumerate(contract_parameters):
         if wanted.kind is wanted.POSITIONAL_ONLY:
-            if position >= len(positional):
+            if position >= len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds:
                 return f"takes {len(positional)} positional arguments, expected {position + 1}"
-        elif wanted.name not in {p.name for p in own} and not takes_all:
+        elif wanted.name not in {p.name for p in own} and inspect.Parameter.VAR_KEYWORD not in kinds:
             return f"has no argument {wanted.name!r}"
-        elif wanted.kind is wanted.POSITIONAL_OR_KEYWORD and positional[position].name != wanted.name:
+        elif (
+            position < len(positional)
+            and wanted.kind is wanted.POSITIONAL_OR_KEYWORD
+            and positional[position].name != wanted.name
+        ):
             return f"argument {position + 1} is {positional[position].name!r}, expected {wanted.name!r}"
     known = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
     needed = [p.name for p in own if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]

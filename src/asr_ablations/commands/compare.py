@@ -18,6 +18,7 @@ python src/compare.py mine.json theirs.json                result.json of two ma
 """
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,10 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
     )
-    arguments.add_argument("--wandb-log", metavar="PROJECT", help="log tables, page and, online, a report to W&B")
+    project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
+    arguments.add_argument(
+        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
+    )
     _of_hypotheses(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
     return arguments
 

@@ -14,7 +14,7 @@ from asr_ablations.language_models.lmplz import Fit, fit
 from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
-from asr_ablations.tools.files import Json, typed, write_json
+from asr_ablations.tools.files import Json, format_override, typed, write_json
 from asr_ablations.tools.terminal import console
 
 
@@ -88,9 +88,10 @@ def _print(content: Json, folder: Path) -> None:
         )
     if content["fit"]:
         terminal.print(table)
-    decoder = DECODERS[content["unit"]]
-    terminal.print(
-        f"language model  {folder}\n"
-        f"try next        {typed('evaluate')} run=<folder> decoder={decoder} decoder.lm={folder} tune.trials=50",
-        markup=False,
-    )
+    words = [
+        "run=<folder>",
+        f"decoder={DECODERS[content['unit']]}",
+        format_override("decoder.lm", folder),
+        "tune.trials=50",
+    ]
+    terminal.print(f"language model  {folder}\ntry next        {typed('evaluate', *words)}", markup=False)

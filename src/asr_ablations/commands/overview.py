@@ -84,7 +84,7 @@ def _list(outputs: Path) -> int:
         table.add_row(sweep.name, str(len(folders)), shown, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
-    terminal.print(f"the runs of one: {typed('status')} {sweeps[0]}", soft_wrap=True)
+    terminal.print(f"the runs of one: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
 
 

@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.components.logger.wandb_run import refuse_mode
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.listed_arms import check_arm
@@ -35,6 +36,7 @@ def main(cfg: DictConfig) -> object:
     if (runs := finished([cfg])) is not None and runs[0].status() == DONE:
         print_finished(runs[0])
         return runs[0].folder
+    refuse_mode([cfg])
     announce(cfg)
     from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
 

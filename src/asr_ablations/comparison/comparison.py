@@ -53,7 +53,7 @@ def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
 def _code(environment: Environment) -> str:
     code = environment.code
     diff = code.dirty_diff
-    changes = f" with changes {hashlib.sha256(diff.encode()).hexdigest()[:6]}" if diff else ""
+    changes = f" with changes {hashlib.sha256(diff.encode(errors='surrogateescape')).hexdigest()[:6]}" if diff else ""
     return f"{(code.commit or 'unknown')[:8]}{changes}"
 
 

@@ -12,6 +12,7 @@ from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, c
 from asr_ablations.config.variants import source_hash
 from asr_ablations.runs.identity import SHA256
 from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
+from asr_ablations.tools.files import format_override, quote_word
 from asr_ablations.tools.terminal import harmless_line
 
 
@@ -77,6 +78,9 @@ def _copy_words(cfg: DictConfig) -> None:
 
 def one_line(error: Exception) -> str:
     """The message of an error of composing or resolving, or of the user's mistake behind it."""
+    if isinstance(typed := getattr(error, "override", None), str):  # what Hydra's grammar does not take
+        text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
+        return harmless_line(f"{typed}: Hydra cannot read this value; as text it is quoted twice: {text}")
     behind = error.__context__
     message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
     return refused_by_hydra(message) or not_keys(message) or message

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import hydra
 import yaml
 from hydra._internal.utils import get_args_parser
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
@@ -28,10 +29,10 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, UsageError, installs, stop_before
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, version
+from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
-from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
+from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams, outlive_readers
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -49,9 +50,18 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
         if "=" in word:
             raise UsageError(f"{word}: keys have no dashes; expected {word.lstrip('-')}")
         raise UsageError(f"{word}: there is no such option; keys are set as dropout=0.2, and --help lists them")
+    options = [name for name in ("run", "multirun", "cfg", "info") if getattr(parsed, name)]
+    if len(options) > 1:
+        raise UsageError(f"--{' and --'.join(options)}: expected one of them")
+    keys: dict[str, str] = {}
     for word in parsed.overrides:
         if "=" not in word and not word.startswith("~"):
             raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
+        if word.startswith(("hydra.run.dir=", "hydra.sweep.dir=", "hydra.sweep.subdir=")):
+            raise UsageError(f"{word}: nothing is written there; expected outputs=<folder>")
+        if (key := word.partition("=")[0].lstrip("+")) in keys:
+            raise UsageError(f"{keys[key]} {word}: {key} is set twice; expected it once")
+        keys[key] = word
     if parsed.config_dir is not None:
         use_folder(Path(parsed.config_dir))
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
@@ -120,6 +130,8 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             use_loader()
             open_streams()
             forgive_characters()
+            if continues:
+                outlive_readers()
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
@@ -141,6 +153,8 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
                 _stop(error)
             except Exception as error:
+                if 'Could not detect "srun"' in str(error):  # of submitit
+                    _stop(UsageError("hydra/launcher=submitit_slurm: there is no srun here"))
                 if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
                     _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
@@ -160,6 +174,8 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
         try:
             if "sweep" in cfg and cfg.sweep is None:
                 cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
+            if HydraConfig.initialized():
+                _refuse_sweep_file(HydraConfig.get())
             checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
             return task(cfg)
         except UsageError as error:
@@ -172,6 +188,15 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             _end_at(error)
 
     return wrapped
+
+
+def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
+    """Raises UsageError for one run of a file that varies keys, unless the command line sets them all."""
+    typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
+    varied = set(hydra.sweeper.get("params") or ()) - typed_keys
+    if varied and hydra.mode == RunMode.RUN:
+        command = typed(Path(sys.argv[0]).stem, "-m", *sys.argv[1:])
+        raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
 
 
 def _in_a_sweep_of_hydra() -> bool:

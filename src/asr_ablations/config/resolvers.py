@@ -103,8 +103,8 @@ def alphabets(conf: Path) -> dict[str, str]:
     return {language: spelled for language, spelled in characters.items() if spelled and "${" not in spelled}
 
 
-OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME")
-"""Variables of the environment that conf/ reads: where corpora lie."""
+OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
+"""Variables of the environment that conf/ reads: where corpora lie, and where W&B's runs go."""
 
 
 @contextmanager

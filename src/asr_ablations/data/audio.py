@@ -299,13 +299,23 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+SECONDS_FOR_INDEX = 5.0
+_unusable: set[Path] = set()
+
+
 def _execute(work: Callable[[sqlite3.Connection], list[tuple[object, ...]]]) -> list[tuple[object, ...]]:
-    """Run `work` in one transaction. With a database that cannot be used nothing is kept, and everything works."""
+    """Run `work` in one transaction. With a database that cannot be used nothing is kept, and everything works: it is
+    not asked again, as a process that is stopped in the middle of a transaction would let each query wait.
+    """
     try:
-        index_path().parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(index_path(), timeout=60)) as database, database:
+        if (path := index_path()) in _unusable:
+            return []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=SECONDS_FOR_INDEX)) as database, database:
             database.executescript(TABLES)
             return work(database)
     except (sqlite3.Error, OSError, UnicodeEncodeError, UsageError) as error:
+        if isinstance(error, (sqlite3.Error, OSError)):
+            _unusable.add(path)
         log.warning("the index of audio files cannot be used, what is known of them is not kept: %s", error)
         return []

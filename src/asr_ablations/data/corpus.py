@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from asr_ablations.data.split_index import SplitIndex
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number, speakers_of
 from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import expanded, is_regular
+from asr_ablations.tools.files import expanded, format_override, is_regular, typed
 from asr_ablations.tools.text import clean, decode, lower, normalisation
 
 if TYPE_CHECKING:
@@ -154,9 +153,8 @@ class Corpus(ABC):
     def prepare_command(self) -> str:
         """Return the command line that prepares this corpus. The option `data` is the name of the corpus's module."""
         name = type(self).__module__.rpartition(".")[2]
-        roles = [f"data.{role}={_override(value)}" for role, value in self.requested.items()]
-        words = ["python", "src/prepare.py", f"data={name}", f"data.root={self.root or 'FOLDER'}", *roles]
-        return " ".join(map(shlex.quote, words))
+        values = {"root": self.root or "FOLDER", **self.requested}
+        return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
 
 
 def check_names(key: str, names: object) -> None:
@@ -169,10 +167,6 @@ def check_names(key: str, names: object) -> None:
 def listed(names: str | Sequence[str]) -> list[str]:
     """Return one name or several as a list."""
     return [names] if isinstance(names, str) else list(names)
-
-
-def _override(value: str | Sequence[str]) -> str:
-    return value if isinstance(value, str) else f"[{','.join(value)}]"
 
 
 def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:

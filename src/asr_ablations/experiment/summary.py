@@ -146,7 +146,7 @@ def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> N
         f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
         f"{3600 * speed:.0f} s of audio per second in the training step\n"
         f"run folder  {folder}\n"
-        f"look at it  {typed('compare')} {folder}",
+        f"look at it  {typed('compare', folder)}",
         markup=False,
     )
     if terminal.is_terminal and folder.parent.name == ALONE:

@@ -27,6 +27,7 @@ from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import Trained, load_run
 
 UNKNOWN = "not recorded"
+CARD = "<!-- Delete this line to keep your changes: export.py replaces a card that has it. -->"
 
 
 def card(trained: Trained, file: str) -> str:
@@ -66,6 +67,8 @@ def card(trained: Trained, file: str) -> str:
         "## Licence of the weights",
         "",
         "Not chosen: whoever trained the model writes it here, having looked at the rights in the data.",
+        "",
+        CARD,
     ]
     return "".join(f"{harmless(line)}\n" for line in lines)
 
@@ -109,9 +112,17 @@ def _limits(train: SetContent | None) -> list[str]:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Return the written file. Raises UsageError for a run that cannot be loaded or exported."""
+    """Return the written file. Raises UsageError for a run that cannot be loaded or exported, and if a file of another
+    origin has the name of the card or of the alphabet.
+    """
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
+    for ending, mark in ((".json", '"separation"'), (".md", CARD)):
+        beside = file.with_suffix(ending)
+        if beside.exists() and mark not in beside.read_text(encoding="utf-8", errors="replace"):
+            raise UsageError(
+                f"{beside}: not written by an export, and would be replaced; move it, or name another output"
+            )
     file.parent.mkdir(parents=True, exist_ok=True)
     description = metadata(trained, cfg.samples)
     with whole_file(file, ".onnx") as temporary:

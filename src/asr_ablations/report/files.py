@@ -17,6 +17,7 @@ from asr_ablations.report.looks import look_rows
 from asr_ablations.report.tables import contrast_row
 from asr_ablations.runs.layout import TIMING
 from asr_ablations.runs.verdict_plan import VerdictPlan
+from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.terminal import harmless
 
@@ -28,15 +29,19 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions.
 
     comparison.json depends on the results alone: the same training, measured again elsewhere, gives the same bytes.
-    Its times are in timing.json; hypotheses that were given have none.
+    Its times are in timing.json; hypotheses that were given have none. Raises UsageError if the folder has a file with
+    one of these names and no comparison.json: another program's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
+    others = [path for path in (*paths, folder / "index.html") if path.exists()]
+    if others and not paths[4].exists():
+        raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
+    write_json(paths[4], plain(as_json(comparison)))
     write(paths[0], harmless(markdown(comparison)))
     write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], paper_table(comparison))
     write(paths[3], appendix(comparison))
-    write_json(paths[4], plain(as_json(comparison)))
     if comparison.scored:
         return paths
     write_json(folder / f"{TIMING}.json", plain(timing(comparison)))

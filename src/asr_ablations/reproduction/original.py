@@ -162,9 +162,12 @@ def _apply(tree: Path, diff: str, commit: str) -> None:
 
 
 def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
+    given = (text or "").encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
     try:
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, check=False)
+        printed = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(command, done.returncode, *printed)
     except OSError as error:
         raise UsageError(f"--checkout: git cannot be run ({error.strerror})") from error
 

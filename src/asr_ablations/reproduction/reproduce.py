@@ -1,5 +1,8 @@
 """A finished run once more, and the verdict on it."""
 
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from asr_ablations.reproduction.seed_tolerance import noise
 from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
-from asr_ablations.runs.lease import owner
+from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import Json, write, write_json
@@ -32,26 +35,33 @@ class Attempt:
         return next(iter(runs_in(self.home)), None)
 
 
-def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Attempt:
+@contextmanager
+def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Attempt]:
     """Open the next free folder under `reproductions`, or the folder of an interrupted attempt, which then continues.
+    Within the context no other process takes it.
 
     checkout: attempts with the recorded code are numbered on their own.
     """
     parent = reproductions / original.sweep.name / original.folder.name
-    kind = "-checkout" if checkout else ""
-    number = 1
-    while (home := parent / f"{number}{kind}").exists():
-        if _can_continue(home, request_text(original, home)):
-            return Attempt(home)
-        number += 1
-    home.mkdir(parents=True)
-    write(home / REQUEST, request_text(original, home))
-    return Attempt(home)
+    for number in itertools.count(1):
+        home = parent / f"{number}{'-checkout' if checkout else ''}"
+        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has its own
+        with suppress(LeaseHeldError):
+            lease.take()
+            try:
+                if not (home / REQUEST).exists():
+                    write(home / REQUEST, request_text(original, home))
+                elif not _can_continue(home, request_text(original, home)):
+                    continue
+                yield Attempt(home)
+                return
+            finally:
+                lease.release()
 
 
 def _can_continue(home: Path, request: str) -> bool:
-    """True if this folder has the same request and no verdict, and no process works on it."""
-    if (home / REPRODUCTION).exists() or not (home / REQUEST).exists():
+    """Return whether this folder has the same request and no verdict, and no process works on it."""
+    if (home / REPRODUCTION).exists():
         return False
     folder = Attempt(home).run_folder
     return (home / REQUEST).read_text(encoding="utf-8") == request and (folder is None or not owner(folder))
@@ -99,18 +109,18 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     with code_folder(original, source, checkout=checkout) as tree:
         if not checkout:
             check_trusted(original, source)
-        attempt = open_attempt(original, reproductions, checkout=checkout)
-        print(f"reproduces {original.folder}\n        in {attempt.home}", flush=True)
-        exit_code = run_frozen(tree, attempt.home / REQUEST, original.threads)
-    folder = attempt.run_folder
-    refuse_failure(exit_code, folder)
-    assert folder is not None
-    record = read_run(folder)
-    evidence = compare_bits(original.record, record)
-    verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
-    runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
-    write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
-    return Reproduction(verdict, folder, attempt.home / REPRODUCTION)
+        with open_attempt(original, reproductions, checkout=checkout) as attempt:
+            print(f"reproduces {original.folder}\n        in {attempt.home}", flush=True)
+            exit_code = run_frozen(tree, attempt.home / REQUEST, original.threads)
+            folder = attempt.run_folder
+            refuse_failure(exit_code, folder)
+            assert folder is not None
+            record = read_run(folder)
+            evidence = compare_bits(original.record, record)
+            verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
+            runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
+            write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
+            return Reproduction(verdict, folder, attempt.home / REPRODUCTION)
 
 
 def check_trusted(original: Original, source: Path) -> None:

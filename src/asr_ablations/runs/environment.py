@@ -1,10 +1,13 @@
 """The environment of a run: versions, hardware, command and code."""
 
 import hashlib
+import json
+import os
 import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from asr_ablations.native import extension as native
 from asr_ablations.runs.record import Code, Composed, Environment, Hardware
-from asr_ablations.tools.files import PACKAGE
+from asr_ablations.tools.files import PACKAGE, REPOSITORY
 from asr_ablations.tools.machine import cores, gpu_names, iso
 
 PACKAGES = (
@@ -81,7 +84,7 @@ def hardware() -> Hardware:
 
 def code() -> Code:
     """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
-    return Code(**_commit(), files=source_files())
+    return Code(**commit(REPOSITORY), files=source_files())
 
 
 def source_files() -> dict[str, str]:
@@ -92,15 +95,42 @@ def source_files() -> dict[str, str]:
     }
 
 
-def _commit() -> dict[str, str]:
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(PACKAGE), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+NEW_FILES = "src/asr_ablations/*.py", "src/asr_ablations/*.cpp", "src/asr_ablations/*.h", "conf/*.yaml"
+"""New files that are recorded with the changes of the others."""
+DIFF = (
+    *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+"""A diff that `git apply` takes, whatever the user's own settings are."""
 
-    try:
-        return {"commit": git("rev-parse", "HEAD").strip(), "dirty_diff": git("diff", "HEAD", "--", ".")}
-    except (OSError, subprocess.CalledProcessError):
+
+def commit(repository: Path) -> dict[str, str]:
+    """The commit of a checkout and its uncommitted changes; bytes that are no UTF-8 become surrogates. Empty outside a
+    checkout; if git does not tell the commit of one, a line says so.
+    """
+    if not (repository / ".git").exists():
         return {}
+    with tempfile.TemporaryDirectory() as temporary:
+        # an index and objects of its own: nothing is written into the checkout, which another user may own
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        variables["GIT_INDEX_FILE"] = f"{temporary}/index"
+
+        def git(*arguments: str) -> str:
+            command = ["git", "-C", str(repository), "-c", "safe.directory=*", *arguments]
+            done = subprocess.run(command, capture_output=True, env=variables, timeout=SECONDS, check=True)
+            return done.stdout.decode(errors="surrogateescape")
+
+        try:
+            head, objects = git("rev-parse", "HEAD", "--git-path", "objects").splitlines()
+            variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = json.dumps(str(repository / objects), ensure_ascii=False)
+            variables["GIT_OBJECT_DIRECTORY"] = temporary
+            git("read-tree", "HEAD")
+            git("add", "--intent-to-add", "--", *NEW_FILES)
+            return {"commit": head, "dirty_diff": git(*DIFF, "--", "src/asr_ablations", "conf")}
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = getattr(error, "stderr", None) or str(error).encode()
+            print(f"the code's commit is not recorded: {reason.decode(errors='replace').strip()}", file=sys.stderr)
+            return {}
 
 
 def _processor() -> str:

@@ -9,7 +9,7 @@ from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, read_evaluation, read_utterances
 from asr_ablations.runs.record import EvaluationRecord, RunRecord, SetResult, UtteranceRow
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import slug, typed
+from asr_ablations.tools.files import format_override, slug, typed
 
 
 def utterances_of(file: Path) -> Path:
@@ -24,7 +24,9 @@ def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
     results = [file for file in folder.glob("*.json") if file.name != LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
-        raise UsageError(f"{folder}: holds no evaluations; {typed('evaluate')} run={folder.parent} makes them")
+        raise UsageError(
+            f"{folder}: holds no evaluations; {typed('evaluate', format_override('run', folder.parent))} makes them"
+        )
     evaluations = [read_evaluation(file) for file in files]
     names = [evaluation.name for evaluation in evaluations]
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])

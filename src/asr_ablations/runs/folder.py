@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -51,7 +52,11 @@ class Run:
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
-        self._lease = Lease(self.folder, lost=lambda: os._exit(LEASE_HELD_EXIT_CODE))
+        self._lease = Lease(self.folder, lost=self._stop_without_lease)
+
+    def _stop_without_lease(self, reason: str) -> None:
+        print(f"error: {self.folder}: {reason}; this process stops", file=sys.stderr, flush=True)
+        os._exit(LEASE_HELD_EXIT_CODE)
 
     def status(self) -> str | None:
         """running, done, pruned, failed, or None where nothing has begun. Raises UsageError for a folder of another

@@ -3,7 +3,7 @@
 The holder of a run is the lease file with the highest number. A lease is made by linking a written file to a name that
 must not exist yet, which is atomic on local disks and on NFS. A lease that is released, or whose holder is dead, is
 taken over with the next number, so that of several takers one wins. A holder that was only asleep sees the higher
-number and stops.
+number and stops, as does one that has had no heartbeat for half the time after which others count it as dead.
 
 Whether a holder lives does not depend on seeing its process: another container, another user under a hidden /proc, a
 zombie and a clock that is stepped all show it wrongly. The holder keeps its lease file locked, and the system frees the
@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -42,40 +43,22 @@ class LeaseHeldError(Exception):
 
 
 class Lease:
-    """The right to write one run's folder. lost: what to do when another process has taken it over."""
+    """The right to write one run's folder. lost: called with the reason when this process may no longer write it."""
 
-    def __init__(self, folder: Path, lost: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, lost: Callable[[str], None]) -> None:
         self._home, self._name, self._lost = folder.parent / LEASES, folder.name, lost
         self._path: Path | None = None
+        self._content = b""
         self._lock: int | None = None
         self._stop = threading.Event()
         self._heartbeat: threading.Thread | None = None
 
     def take(self) -> None:
         """Hold the run from now on. Raises LeaseHeldError where another process does."""
-        self._home.mkdir(parents=True, exist_ok=True)
         number, current = newest(self._home, self._name)
         if current is not None and (reason := _why_held(current, watch=True)):
             raise LeaseHeldError(f"{self._name}: {reason}")
-        own = self._home / f"{self._name}.{number + 1:06d}"
-        temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            os.write(lock, json.dumps({**_this_process(), "locked": _locked(lock)}).encode())
-            os.link(temporary, own)
-        except (FileExistsError, FileNotFoundError):  # not found: who holds the run has cleared up
-            os.close(lock)
-            raise LeaseHeldError(f"{self._name}: another process was faster") from None
-        except BaseException:
-            os.close(lock)
-            raise
-        finally:
-            temporary.unlink(missing_ok=True)
-        if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
-            own.unlink(missing_ok=True)
-            os.close(lock)
-            raise LeaseHeldError(f"{self._name}: another process was faster")
-        self._path, self._lock = own, lock
+        self._make(self._home / f"{self._name}.{number + 1:06d}")
         # a forked child has the lock, too, and would keep it for a parent that was killed
         os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # those no longer count
@@ -87,15 +70,39 @@ class Lease:
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
+    def _make(self, own: Path) -> None:
+        """Make the lease file `own`. Raises LeaseHeldError if there is one with this number or a higher one."""
+        self._home.mkdir(parents=True, exist_ok=True)
+        temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
+        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            content = json.dumps({**_this_process(), "locked": _locked(lock)}).encode()
+            os.write(lock, content)
+            os.link(temporary, own)
+            if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
+                own.unlink(missing_ok=True)
+                raise FileExistsError
+        except (FileExistsError, FileNotFoundError):  # not found: who holds the run has cleared up
+            os.close(lock)
+            raise LeaseHeldError(f"{self._name}: another process was faster") from None
+        except BaseException:
+            os.close(lock)
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._forget()
+        self._path, self._lock, self._content = own, lock, content
+
     def release(self) -> None:
         """Leave the run to whoever wants it."""
         self._stop.set()
         if self._heartbeat is not None:
             self._heartbeat.join()
-        if self._path is not None and self._path.exists():
-            released = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
-            released.replace(self._path)
+        with suppress(OSError):  # then it ends with this process
+            if self._path is not None and self._path.read_bytes() == self._content:
+                released = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+                released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
+                released.replace(self._path)
         self._path = None
         self._forget()
 
@@ -107,22 +114,32 @@ class Lease:
 
     def _beat(self) -> None:
         assert self._path is not None
+        last = time.monotonic()
         while not self._stop.wait(HEARTBEAT):
             try:
+                _, current = newest(self._home, self._name)
+                if current is None:  # the folder of leases was removed, and no other process holds the run
+                    self._make(self._path)
+                elif current != self._path or current.read_bytes() != self._content:
+                    return self._lost(_why_held(current, watch=False) or "another process has worked on it meanwhile")
                 os.utime(self._path)
-            except FileNotFoundError:
-                pass
-            else:
-                if newest(self._home, self._name)[1] == self._path:
-                    continue
-            self._lost()
-            return
+                last = time.monotonic()
+            except LeaseHeldError:
+                return self._lost("another process has taken it over")
+            except OSError as error:  # a file system that answers again in a moment
+                if time.monotonic() - last > EXPIRY / 2:
+                    return self._lost(f"no heartbeat for {EXPIRY / 2:.0f} s: {error}")
 
 
 def newest(home: Path, name: str) -> tuple[int, Path | None]:
-    """Number and file of the lease that counts; 0 and None without one."""
-    leases = sorted(path for path in home.glob(f"{name}.*") if path.name[len(name) + 1 :].isdigit())
-    return (int(leases[-1].name.rpartition(".")[2]), leases[-1]) if leases else (0, None)
+    """Number and file of the lease that counts; 0 and None without one. Raises OSError for a folder that cannot be
+    read: `Path.glob` would find nothing in it.
+    """
+    names = os.listdir(home) if home.exists() else []
+    numbers = [
+        number for found, _, number in (entry.rpartition(".") for entry in names) if found == name and number.isdigit()
+    ]
+    return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
 
 
 def owner(folder: Path) -> str | None:

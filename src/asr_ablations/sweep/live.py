@@ -31,7 +31,7 @@ def print_arms(folders: Sequence[Path]) -> None:
     if folders:
         terminal.print(f"runs in {folders[0].parent}", soft_wrap=True)
     if len(folders) > 1 and any(status == DONE for status, *_ in rows):
-        terminal.print(f"compare them  {typed('compare')} {folders[0].parent}", soft_wrap=True)
+        terminal.print(f"compare them  {typed('compare', folders[0].parent)}", soft_wrap=True)
 
 
 def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:

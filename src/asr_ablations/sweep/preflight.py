@@ -18,6 +18,7 @@ from asr_ablations.components.logger.wandb_run import (
     WITHOUT_SERVER,
     go_offline,
     mode,
+    refuse_mode,
     why_silent,
 )
 from asr_ablations.config.build import build
@@ -40,7 +41,10 @@ class Checked:
 
 
 def check_declarations(configs: Sequence[DictConfig]) -> None:
-    """Raises UsageError for a question that `compare` would not understand once the runs are there."""
+    """Raises UsageError for a question that `compare` would not understand once the runs are there, and for a mode that
+    W&B has not.
+    """
+    refuse_mode(configs)
     contents = [content for cfg in configs if isinstance(content := OmegaConf.to_container(cfg, resolve=True), dict)]
     keys = {str(key): value for content in contents for key, value in content.items()}
     known = [*keys, *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()}))]

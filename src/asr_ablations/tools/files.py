@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -157,9 +158,32 @@ def version() -> str:
     return installed("asr-ablations")
 
 
-def typed(command: str) -> str:
-    """The spelling of a command here: a script of the checkout, or a word of the installed package's command."""
-    return f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
+def typed(command: str, *words: object) -> str:
+    """The spelling of a command here, to be pasted: a script of the checkout, or a word of the installed package's
+    command. words: its arguments.
+    """
+    begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
+    return " ".join([begin, *(quote_word(str(word)) for word in words)])
+
+
+def quote_word(word: str) -> str:
+    """Quote a word for the shell if it needs that; a <placeholder> stays as it is."""
+    if re.fullmatch(r"[\w.]+=<\w+>", word):
+        return word
+    # easier to read if there are quotes of Hydra's in it
+    return f'"{word}"' if "'" in word and not re.search(r'[\\"$`!]', word) else shlex.quote(word)
+
+
+def format_override(key: str, value: object) -> str:
+    """Return key=value as Hydra takes it for this text, or these texts, with quotes if they need them."""
+    if isinstance(value, (list, tuple)):
+        return f"{key}=[{','.join(format_override('', part)[1:] for part in value)}]"
+    text = str(value)
+    plain = re.fullmatch(r"(\.{0,2}/)?[A-Za-z_][\w/.+-]*", text, re.ASCII)
+    if plain and text.lower() not in ("true", "false", "null", "nan", "inf"):
+        return f"{key}={text}"
+    special = re.compile(r"(\\*)('|\$\{|$)")
+    return f"{key}='{special.sub(lambda match: match[1] * 2 + (match[2] and chr(92) + match[2]), text)}'"
 
 
 def expanded(path: str | Path, key: str = "") -> Path:

@@ -58,10 +58,10 @@ def allow_files(workers: int) -> None:
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
-    file is gone when nobody holds it. Raises UsageError where the file system has no locks.
+    file is gone when nobody holds it. Raises UsageError where the file system has no locks, and for a link.
     """
     while True:
-        with path.open("w") as file:
+        with os.fdopen(_open_lock(path)) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -76,8 +76,21 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # another user's, in a folder where only the owner removes a file
+                    path.unlink()
             return
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file, which may be another user's, without changing what is in it."""
+    if path.is_symlink():
+        raise UsageError(f"{path}: a link; expected a lock file, or nothing with this name")
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except PermissionError:
+        if not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _is_at(path: Path, file: IO[str]) -> bool:

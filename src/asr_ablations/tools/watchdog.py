@@ -42,3 +42,5 @@ def _is_alive(pid: int, started: float) -> bool:
         return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+    except (OSError, psutil.AccessDenied):  # too many open files: that says nothing of the process
+        return True

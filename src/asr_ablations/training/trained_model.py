@@ -64,6 +64,8 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
         raise UsageError(f"{folder / CONFIG}: of another version, or incomplete: {first_line(error)}") from error
     try:
         task.on_load_checkpoint(weights)
+        if problems := _problems(_tensors(task.state_dict()), _tensors(weights["state_dict"])):
+            raise ValueError(problems)
         task.load_state_dict(weights["state_dict"])
     except (ValueError, KeyError, RuntimeError) as error:
         raise UsageError(f"{file}: does not fit {folder / CONFIG}: {first_line(error)}") from error
@@ -131,20 +133,15 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
     checkpoint = read_checkpoint(file)
-    given = {
-        key.removeprefix("model."): value
-        for key, value in checkpoint["state_dict"].items()
-        if key.startswith("model.") and isinstance(value, torch.Tensor)
-    }
+    state = _tensors(checkpoint["state_dict"])
+    given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     assert isinstance(task.model, torch.nn.Module)
-    own = {key: value for key, value in task.model.state_dict().items() if not key.endswith(EXTRA)}
-    given = {key: value for key, value in given.items() if not key.endswith(EXTRA)}
+    own = _tensors(task.model.state_dict())
     chosen = _chosen(own, parts)
     problems = _problems(chosen, {key: given[key] for key in _chosen(given, parts, known=own)})
     if problems:
-        more = f"; and {len(problems) - NAMED} more" if problems[NAMED:] else ""
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
-        raise UsageError(f"{file}: does not fit this model: {'; '.join(problems[:NAMED])}{more}{hint}")
+        raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
     last = next(reversed(own), "").rpartition(".")[0]
     characters = str(checkpoint.get("alphabet", ""))
     if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
@@ -172,12 +169,23 @@ def _within(key: str, part: str) -> bool:
     return key == part or key.startswith(f"{part}.")
 
 
-def _problems(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> list[str]:
-    """Reasons why the given weights cannot replace the model's own, an entry for each."""
-    lacking = [f"{key} is not in it" for key in own if key not in given]
-    shapes = [
+def _tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in state.items() if isinstance(value, torch.Tensor) and not key.endswith(EXTRA)}
+
+
+def _problems(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
+    """Why the given weights cannot replace the model's own, the first ones by name; empty if they can."""
+    problems = [
         f"{key} is {list(given[key].shape)} there and {list(value.shape)} here"
         for key, value in own.items()
         if key in given and given[key].shape != value.shape
     ]
-    return [*shapes, *lacking, *(f"{key} is only there" for key in given if key not in own)]
+    problems += [f"{key} is not in it" for key in own if key not in given]
+    problems += [f"{key} is only there" for key in given if key not in own]
+    for key, value in own.items() if not problems else ():
+        if (given[key].is_floating_point(), given[key].is_complex()) != (value.is_floating_point(), False):
+            problems.append(f"{key} is of {given[key].dtype} there and of {value.dtype} here")
+        elif value.isfinite().all() and not given[key].isfinite().all():
+            problems.append(f"{key} holds values that are not finite")
+    more = f"; and {len(problems) - NAMED} more" if problems[NAMED:] else ""
+    return "; ".join(problems[:NAMED]) + more

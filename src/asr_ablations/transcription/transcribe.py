@@ -1,5 +1,6 @@
 """Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,19 @@ from asr_ablations.transcription.recogniser import Recogniser, Word
 from asr_ablations.transcription.request import requested_audio
 from asr_ablations.transcription.sources import Source, find_sources, read_whole
 from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
+
+REPLACED = (".txt", ".json", ".jsonl", ".srt")
+"""Endings of files that a transcription may replace; any other file that is not empty stays."""
+
+
+def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
+    """Raises UsageError if one of the files is a recording, by any name, or is not a transcript."""
+    recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
+    for file in filter(os.path.isfile, files):
+        if (recording := recordings.get(file.stat()[1:3])) is not None:
+            raise UsageError(f"output={file}: this is the recording {recording}; expected another file")
+        if file.stat().st_size and file.resolve().suffix.lower() not in REPLACED:
+            raise UsageError(f"output={file}: this is not a transcript; expected a new file, or {', '.join(REPLACED)}")
 
 
 class Stream:
@@ -51,7 +65,7 @@ class Stream:
 class Folder:
     """Output of one file per recording: <folder>/<path below the requested folder>.txt, .json or .srt.
 
-    Raises UsageError for recordings that would get the same file.
+    Raises UsageError for recordings that would get the same file, or be replaced.
     """
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
@@ -63,9 +77,13 @@ class Folder:
                     f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
                     "expected files of different names, or the folder above them"
                 )
+        _refuse_replacing(map(self._file, sources), sources)
+
+    def _file(self, source: Source) -> Path:
+        return self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])
 
     def add(self, source: Source, transcript: Transcript) -> None:
-        file = self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])
+        file = self._file(source)
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, WRITERS[self.form](transcript))
 
@@ -76,13 +94,15 @@ class Folder:
 def writer(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
     """Return the output that the key `output` selects. single: the request was one file, by its own name.
 
-    Raises UsageError for subtitles of several files in one stream, and for recordings that would get the same file.
+    Raises UsageError for subtitles of several files in one stream, for recordings that would get the same file, and for
+    a file that is not a transcript.
     """
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)
     if form == "srt" and not single:
         raise UsageError(f"format=srt with several files: expected output=<folder>/, not output={output}")
+    _refuse_replacing([path] if path is not None else [], sources)
     return Stream(path, form, single)
 
 

@@ -64,6 +64,8 @@ class ProcessesLauncher(Launcher):
         arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
         if declared:
             print_differences(configs)
+            if equal := len(arms) - len({arm.id for arm in arms}):
+                print(f"{equal} of {len(arms)} runs are equal to another one, and run once with it")
         if configs and configs[0].get("plan"):
             launch.plan(arms, self.jobs, self.per_gpu)
             self._end_search(len(arms))

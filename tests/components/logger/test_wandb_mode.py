@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.components.logger.wandb_run import mode
+from asr_ablations.components.logger.wandb_run import mode, refuse_mode
+from asr_ablations.runs.identity import identity
+from asr_ablations.tools.errors import UsageError
+from tests.helpers.support import compose
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +20,33 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 LOGIN = "machine api.wandb.ai\n  login user\n  password secret\n"
 KEY = {"WANDB_API_KEY": "x" * 40}
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "project"),
+    [
+        ({}, [], "asr-ablations"),
+        ({"WANDB_PROJECT": "other"}, [], "other"),
+        ({"WANDB_PROJECT": "other"}, ["logger.project=mine"], "mine"),
+    ],
+)
+def test_runs_go_to_the_project_of_the_environment(
+    variables: dict[str, str], words: list[str], project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    before = identity(compose())
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    cfg = compose(*words)
+    assert (cfg.logger.project, identity(cfg)) == (project, before)
+
+
+def test_a_mode_that_there_is_not_is_refused_if_something_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "off")
+    refuse_mode([compose("logger=csv")])
+    for words in (["logger=wandb"], ["logger=[csv,wandb]"]):
+        with pytest.raises(UsageError, match="WANDB_MODE=off: expected online, offline, disabled"):
+            refuse_mode([compose("logger=csv"), compose(*words)])
 
 
 @pytest.mark.parametrize(

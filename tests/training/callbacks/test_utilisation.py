@@ -177,13 +177,15 @@ def test_a_run_that_fails_leaves_no_bar_on_the_terminal(monkeypatch):
     """A bar that goes on hides the cursor, and draws over the message."""
     terminal = Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr("asr_ablations.training.callbacks.progress.console", lambda **_: terminal)
-    progress = ProgressBar(bar=True)
+    progress = ProgressBar(bar=True, folder=Path("/nowhere"))  # whose file cannot be written
     module = SimpleNamespace(parameters=lambda: [torch.zeros(3)], device=torch.device("cpu"))
     data = SimpleNamespace(sets={"train": SimpleNamespace(durations=torch.ones(2))})
     loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=0))
     fitter = SimpleNamespace(
         datamodule=data, num_training_batches=2, max_epochs=1, precision="32-true", current_epoch=0, fit_loop=loop
     )
+    monkeypatch.setattr(f"{ProgressBar.__module__}.task_of", lambda _: SimpleNamespace(validation_sets=["dev"]))
+    progress.on_train_batch_end(fitter, module, None, None, 0)
     progress.on_train_start(fitter, module)
     progress.on_exception(fitter, module, RuntimeError("out of memory"))
     drawn = terminal.file.getvalue()

@@ -21,7 +21,7 @@ from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.wandb_rows import Logged
 from asr_ablations.tools.errors import UsageError, choices, refusals
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.files import Json, quote_word
 
 if TYPE_CHECKING:
     import wandb
@@ -56,6 +56,12 @@ def mode() -> Mode:
     if chosen not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
         raise choices("WANDB_MODE", chosen, get_args(Mode))
     return cast(Mode, chosen)
+
+
+def refuse_mode(configs: Sequence[object]) -> None:
+    """Raises UsageError for a mode that W&B has not, if one of the configs logs there: before any data is read."""
+    if LOGGER in str(configs):
+        mode()
 
 
 def _logged_in() -> bool:
@@ -247,7 +253,7 @@ def unsynced(folder: Path, id_: str = "*") -> list[Path]:
 
 def sync_command(folders: Sequence[Path]) -> str | None:
     """The command that sends the offline parts of runs; None where there are none."""
-    parts = [f"{folder}/wandb/offline-run-*" for folder in folders if unsynced(folder)]
+    parts = [f"{quote_word(str(folder))}/wandb/offline-run-*" for folder in folders if unsynced(folder)]
     if len(parts) > 1 and len({folder.parent for folder in folders}) == 1:
-        parts = [f"{folders[0].parent}/*/wandb/offline-run-*"]
+        parts = [f"{quote_word(str(folders[0].parent))}/*/wandb/offline-run-*"]
     return f"wandb sync {' '.join(parts)}" if parts else None

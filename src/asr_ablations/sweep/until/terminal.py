@@ -80,7 +80,7 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
-    print(f"{typed('compare')} {folder} shows it all")
+    print(f"{typed('compare', folder)} shows it all")
 
 
 def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:

@@ -1,6 +1,7 @@
 """Progress of a training on the terminal: a bar, and one line for each epoch."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -110,7 +111,8 @@ class ProgressBar(pl.Callback):
             "seconds_left": pace * (batches - done),
             "phase": phase,
         }
-        write_json(self.folder / PROGRESS, progress)
+        with suppress(OSError):  # a display is no reason to end a training
+            write_json(self.folder / PROGRESS, progress)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._close()
