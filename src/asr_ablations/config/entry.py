@@ -32,7 +32,7 @@ from asr_ablations.tools.errors import Stopped, UsageError, installs, stop_befor
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
-from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams, outlive_readers
+from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -130,8 +130,6 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             use_loader()
             open_streams()
             forgive_characters()
-            if continues:
-                outlive_readers()
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:

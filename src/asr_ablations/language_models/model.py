@@ -13,7 +13,7 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.binary import checked_words
+from asr_ablations.language_models.binary import read_words as read_binary_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import write
@@ -138,11 +138,11 @@ def _read(file: Path, changed: int, path: str) -> WordModel:
 
 
 def _vocabulary(file: Path) -> list[str]:
-    """The words of a model's file, which is checked before KenLM trusts it."""
+    """Return the words of a model's file; the counts of an ARPA file are checked before KenLM trusts them."""
     if is_arpa(file):
         check_counts(file)
         return read_unigrams(file)
-    return checked_words(file)
+    return read_binary_words(file)
 
 
 def find(path: Path) -> Path:

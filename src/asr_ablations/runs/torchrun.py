@@ -3,10 +3,8 @@
 import logging
 import os
 import signal
-import socket
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,8 +25,6 @@ def speaks() -> bool:
 
 def launch_ranks(words: list[str]) -> NoReturn:
     """Start the ranks, and end with the exit code of the first that failed. words: torchrun's own."""
-    if not _has_loopback():
-        sys.exit("error: ranks meet at 127.0.0.1, and there is no loopback interface: ip link set lo up")
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -48,17 +44,6 @@ def launch_ranks(words: list[str]) -> NoReturn:
                 print(f"error: rank {rank} was killed by {_name(-failure.exitcode)}", file=sys.stderr)
             sys.exit(1)
     sys.exit()
-
-
-def _has_loopback() -> bool:
-    """True if a process of this machine can reach another by the loopback interface; torchrun would wait for ever."""
-    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        with suppress(OSError), socket.socket(family) as server:
-            server.bind((address, 0))
-            server.listen(1)
-            with socket.create_connection(server.getsockname()[:2], timeout=5):
-                return True
-    return False
 
 
 def _name(number: int) -> str:

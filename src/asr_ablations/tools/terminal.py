@@ -3,12 +3,10 @@
 import io
 import os
 import re
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,26 +69,6 @@ def ignore_output() -> None:
     """
     with suppress(OSError, ValueError, AttributeError):  # it may be closed already
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _Unread(io.FileIO):
-    """A pipe that goes nowhere once its reader has gone away."""
-
-    def write(self, data: Any, /) -> int | None:  # type: ignore[override]
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            return super().write(data)
-
-
-def outlive_readers() -> None:
-    """From now on, a reader of the output who goes away, as in … | head, ends nothing."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper) and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
-            pipe = io.BufferedWriter(_Unread(stream.fileno(), "w", closefd=False))
-            setattr(sys, name, io.TextIOWrapper(pipe, stream.encoding, stream.errors, None, stream.line_buffering))
 
 
 class _Console(Console):

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, cast
 
 import torch
 from lightning_fabric.utilities.types import _PATH
@@ -34,11 +33,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if target.name == BEST:  # a third of the size, and so of the time for which training waits
             checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
         with whole_file(target) as temporary, temporary.open("wb") as file:
-            output = _Output(file)
-            try:
-                torch.save(checkpoint, cast(IO[bytes], output))  # all that torch calls of it is there
-            except RuntimeError as error:
-                raise output.error or error from error
+            torch.save(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())
 
@@ -55,24 +50,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if content is not None:
             return content
         return super().load_checkpoint(path, map_location, weights_only=True)
-
-
-class _Output:
-    """A file that keeps the system's error: torch calls a full disk an unexpected position."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self.error: OSError | None = None
-
-    def write(self, content: bytes) -> int:
-        try:
-            return self.file.write(content)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        self.file.flush()
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:

@@ -140,7 +140,9 @@ def test_a_number_of_ngrams_that_the_file_cannot_hold(count: str, tmp_path: Path
 def test_a_damaged_binary(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "lm.binary"
     file.write_bytes(content)
-    assert "lm.binary: a KenLM binary that is damaged" in refused("beam_lm", LETTERS, lm=str(file))
+    assert re.search(
+        "lm.binary: (a KenLM binary that is damaged|contains no words)", refused("beam_lm", LETTERS, lm=str(file))
+    )
 
 
 def test_a_model_of_other_letters_or_another_case() -> None:
