@@ -1,6 +1,8 @@
 """Signals that tell a run to stop."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -11,6 +13,8 @@ from asr_ablations.tools.signals import STOPPING, handle_on_a_stack_of_their_own
 Handler = Callable[[int, FrameType | None], object] | int | None
 """Result of signal.getsignal: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
 SIGNALS = (*STOPPING, signal.SIGUSR2)
+SOON = 0.05
+"""Seconds after which a signal comes again whose exception was ignored: the object is deleted then."""
 
 
 class StopRequest:
@@ -21,6 +25,8 @@ class StopRequest:
     Under nohup, SIGHUP stays ignored. A cluster's launcher has handlers of its own. Its handler of SIGTERM stays. Its
     handler of SIGUSR2, the warning before the job's time is over, is called when the checkpoint is written (submitit's
     puts the job in the queue again).
+
+    Python ignores what is raised where an object is deleted, the end of the run by a signal too: it is sent again then.
     """
 
     def __init__(self) -> None:
@@ -28,6 +34,7 @@ class StopRequest:
         self.holding = False
         self._before: dict[int, Handler] = {}
         self._ours: list[int] = []
+        self._unraisable = sys.unraisablehook
 
     def listen(self) -> None:
         """Install the handlers; does nothing outside the main thread, which alone may do so."""
@@ -37,6 +44,7 @@ class StopRequest:
         if not self._before:
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._ours = [number for number, handler in self._before.items() if _is_for_us(number, handler)]
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._ignored
         for number, handler in self._before.items():  # Lightning's handlers are for its own way of stopping
             signal.signal(number, self._receive if number in self._ours else handler)
 
@@ -44,6 +52,8 @@ class StopRequest:
         """Restore the handlers from before, and pass a received SIGUSR2 on to its own."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            sys.unraisablehook = self._unraisable
         if self.received == signal.SIGUSR2:
             handler = self._before[self.received]
             assert callable(handler)  # else the signal was not ours
@@ -56,6 +66,16 @@ class StopRequest:
             self.received = number
         if again or not self.holding:
             raise Stopped(self.received)
+
+    def _ignored(self, ignored: "sys.UnraisableHookArgs") -> None:
+        """Python's hook for an exception that cannot be caught."""
+        if not isinstance(ignored.exc_value, Stopped):
+            self._unraisable(ignored)
+            return
+        self.received = None
+        again = threading.Timer(SOON, os.kill, (os.getpid(), ignored.exc_value.signal_number))
+        again.daemon = True
+        again.start()
 
 
 def _is_for_us(number: int, handler: Handler) -> bool:
