@@ -240,7 +240,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path, transcripts: str | None) -> 
     if transcripts is not None:
         chapter(tmp_path, transcripts)
     with pytest.raises(UsageError, match=f"no utterances in {tmp_path}"):
-        list_folder(tmp_path, "en")
+        list_folder(tmp_path)
 
 
 NOBODY = 65534

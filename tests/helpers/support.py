@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from asr_ablations.config.build import build
 from asr_ablations.config.compose import use_loader
 from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.tools.text import lower, normalisation
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = REPOSITORY / "conf"
@@ -169,7 +170,7 @@ def shared_tool(path: str) -> Path:
 def standing_corpus(validation: tuple[str, ...] = ("dev",)) -> Any:
     """As much of a corpus as it takes to assemble a task: no audio."""
     sets = {"train": ["train"], "validation": list(validation), "test": ["test"]}
-    return SimpleNamespace(**sets, normalised=str.strip)
+    return SimpleNamespace(**sets, language="en", normalised=normalisation("case", "en", "data.normalise", lower))
 
 
 def tiny_overrides(root: Path) -> list[str]:
