@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     if systems or options.references:
         return write_report(options, *_of_systems(options, systems))
     for name in SYSTEMS_ALONE:
-        if getattr(options, name) not in (None, [], "none", "refuse"):
+        if getattr(options, name) not in (None, "", [], "none", "refuse"):
             raise UsageError(f"--{name.replace('_', '-')}: is for hypotheses, given as NAME=FILE; runs have their own")
     measurements = [file for folder in options.folders for file in benchmark_results(folder)]
     return write_benchmarks(options, measurements) if measurements else write_comparison(options)
