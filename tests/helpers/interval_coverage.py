@@ -76,5 +76,5 @@ def hits(scenario: Scenario, speakers: int, trials: int, seed: int | Sequence[in
             gains = gains + scenario.within * generator.standard_normal(len(unit))
         errors = words * gains[owner] + scenario.noise * generator.standard_normal(len(owner))
         interval = speaker_interval(errors, words, drawn[owner], replicates=500)
-        count += bool(interval.low <= TRUTH <= interval.high)
+        count += bool(abs(TRUTH - interval.estimate) <= interval.half_width)
     return count

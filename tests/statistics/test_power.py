@@ -12,12 +12,11 @@ from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
 from asr_ablations.statistics.power import (
     Anytime,
     FixedLength,
+    Levers,
     found,
     found_in_four_of_five,
     levers,
     repetition,
-    seeds_for,
-    speakers_for,
     with_seeds,
 )
 from asr_ablations.statistics.time_to_accuracy import (
@@ -55,7 +54,7 @@ def test_seeds_are_cohens(effect: float, count: int) -> None:
     """The same table, and d = 1.2 (12). In points of WER: seeds of sd 2 and a difference of 2 take 17; 2 (1.960 +
     0.842)² = 15.7 by the normal approximation, which forgets that the noise is estimated.
     """
-    assert seeds_for(effect / 50, design(0.02, 3), 0.05) == count
+    assert levers(effect / 50, design(0.02, 3), 0.05).seeds == count
 
 
 def test_the_range_is_that_of_the_estimated_error() -> None:
@@ -151,10 +150,9 @@ def test_endless_effects_come_again_and_no_margin_shows_no_equality() -> None:
 def test_speakers_forbid_what_seeds_cannot_buy() -> None:
     """Ten speakers of a standard error of 1 point: with endless seeds t of 9 degrees remains, 2.262 + about 0.9."""
     few = design(0.02, 5, (0.01, 10))
-    assert seeds_for(0.01, few, 0.05) is None
-    assert seeds_for(0.04, few, 0.05) is not None
-    assert speakers_for(0.01, few, 0.05) is None  # the noise of seeds alone: 2 · √(2 / 5) = 1.3 points
-    assert levers(0.01, few, 0.05).cheaper == "neither"
+    # the noise of seeds alone: 2 · √(2 / 5) = 1.3 points
+    assert levers(0.01, few, 0.05) == Levers(None, None, "neither")
+    assert levers(0.04, few, 0.05).seeds is not None
     assert levers(0.2, few, 0.05).cheaper == "none"
 
 
@@ -175,7 +173,7 @@ def test_the_numbers_proposed_are_enough_and_one_fewer_is_not() -> None:
         )
 
     now = sized(4, 20)
-    runs, speakers = seeds_for(0.03, now, 0.05), speakers_for(0.052, now, 0.05)
+    runs, speakers = levers(0.03, now, 0.05).seeds, levers(0.052, now, 0.05).speakers
     assert runs is not None
     assert speakers is not None
     assert found(sized(runs, 20), 0.05) <= 0.03 < found(sized(runs - 1, 20), 0.05)
@@ -190,8 +188,7 @@ def test_more_seeds_have_the_degrees_of_their_mean_or_trimmed_mean() -> None:
 
 def test_one_model_gets_no_seeds() -> None:
     single = replace(design(0.02, 5, (0.01, 10)), arms=(), over_seeds=None, models=1, standard_error=0.01, degrees=9)
-    assert seeds_for(0.005, single, 0.05) is None
-    assert speakers_for(0.005, single, 0.05) == seeds_for_pairs(0.01 * np.sqrt(10), 0.005)
+    assert levers(0.005, single, 0.05) == Levers(None, seeds_for_pairs(0.01 * np.sqrt(10), 0.005), "speakers")
 
 
 def seeds_for_pairs(deviation: float, difference: float) -> int:

@@ -29,9 +29,6 @@ OF_RUN = (
     layout.SUMMARY,
 )  # fmt: skip
 LEFT_OUT_COLUMNS = ("audio", "offset", "duration", "channel")
-LARGEST = 2**28
-"""Bytes that an archive may hold, and that unpacking may take: of one from elsewhere, few bytes may grow to any number.
-"""
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
 """A path of the machine, and the character before it."""
 
@@ -176,32 +173,19 @@ def _read(archive: Path) -> Files:
     files: Files = {}
     with readable(archive):
         try:
-            with tarfile.open(fileobj=io.BytesIO(_unpressed(archive.read_bytes())), mode="r:") as tar:
-                left = LARGEST
+            with tarfile.open(fileobj=io.BytesIO(lzma.decompress(archive.read_bytes()))) as tar:
                 for member in tar:
-                    # a sparse member says of itself how large it is: few bytes would become any number of zeros
-                    if member.issparse() or not 0 <= member.size <= left:
-                        raise ValueError(f"{member.name!r}: of {member.size} bytes, more than the record holds")
-                    left -= member.size
                     files[member.name] = _content(tar, member)
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise UnreadableFileError(archive, error) from error
     return files
 
 
-def _unpressed(content: bytes) -> bytes:
-    press = lzma.LZMADecompressor(memlimit=LARGEST)
-    raw = press.decompress(content, max_length=LARGEST)
-    if not press.eof:
-        raise ValueError("it is cut, or too large")
-    return raw
-
-
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | PurePosixPath:
     place, target = PurePosixPath(member.name), PurePosixPath(member.linkname)
     deep = 2 <= len(place.parts) <= 3 or place.parts[2:-1] == (layout.EVALUATIONS,)
     inside = deep and not place.is_absolute() and ".." not in place.parts
-    if inside and member.isfile():
+    if inside and member.isfile() and not member.issparse():  # whose size is a number in it: any number of zeros
         content = tar.extractfile(member)
         assert content is not None
         return content.read()

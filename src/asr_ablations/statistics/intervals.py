@@ -18,14 +18,6 @@ class Interval:
     standard_error: float
     degrees: float
 
-    @property
-    def low(self) -> float:
-        return self.estimate - self.half_width
-
-    @property
-    def high(self) -> float:
-        return self.estimate + self.half_width
-
 
 @dataclass(frozen=True)
 class Range:

@@ -168,23 +168,6 @@ Reach = Callable[[Estimate], float]
 """The difference, a fraction, that an estimate of this precision reaches: finds, or shows arms to be equal within."""
 
 
-def seeds_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
-    """Seeds an arm with which a true difference, a fraction, is found with probability `power`.
-
-    All arms get as many, with the noise that was measured of each. None where the noise of speakers alone forbids it,
-    and where more than MOST would be needed.
-    """
-    return _seeds(difference, estimate, lambda resized: found(resized, level, power))
-
-
-def speakers_for(difference: float, estimate: Estimate, level: float, power: float = POWER) -> int | None:
-    """Test speakers, each with as many utterances as now, with which a true difference is found at the present seeds.
-
-    None where the noise of seeds alone forbids it, and where no speakers are known.
-    """
-    return _speakers(difference, estimate, lambda resized: found(resized, level, power))
-
-
 def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
     return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
 

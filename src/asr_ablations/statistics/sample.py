@@ -1,14 +1,14 @@
 """Measurements of arms: samples, means and deviations over seeds, and their spread."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asr_ablations.statistics.distributions import chi_square_quantile, normal_bound
-from asr_ablations.statistics.intervals import Range, shared_variance, units_of
+from asr_ablations.statistics.intervals import Range
 
 Array = NDArray[np.float64]
 SPEAKERS = "speakers"
@@ -92,7 +92,6 @@ class Spread:
     """The rates of an arm's runs, as fractions.
 
     deviation: their standard deviation with its 95 % interval, which holds for normal rates; None for a single run.
-    models: the models' own deviation, without the part that a finite test set adds; None where it is unknown.
     best is the lowest rate, worst the highest.
     """
 
@@ -101,7 +100,6 @@ class Spread:
     deviation: Range | None
     best: float
     worst: float
-    models: float | None
 
 
 def describe(sample: Sample) -> Spread:
@@ -113,7 +111,6 @@ def describe(sample: Sample) -> Spread:
         deviation=_deviation(rates.tolist()),
         best=float(rates.min()),
         worst=float(rates.max()),
-        models=_deviation_of_models(sample),
     )
 
 
@@ -124,22 +121,6 @@ def _deviation(values: Sequence[float]) -> Range | None:
     deviation = float(np.std(values, ddof=1))
     low, high = (deviation * math.sqrt(degrees / chi_square_quantile(chance, degrees)) for chance in (0.975, 0.025))
     return Range(deviation, low, high)
-
-
-def _deviation_of_models(sample: Sample) -> float | None:
-    """The standard deviation that the runs would show on a test set without end.
-
-    What the test set adds is known from how much the seeds differ on single speakers: Σ var(errors) / words², of what
-    a run's own rate does not explain (Jordan 2023, arXiv 2304.01910, who has it by example). 0 where it explains all.
-    """
-    if sample.errors is None or sample.totals is None or sample.units is None or len(sample.rates) < 2:
-        return None
-    units = len(np.unique(units_of(sample.units)))
-    if units < 2:
-        return None
-    of_test_set = len(sample.rates) * shared_variance(sample.errors, sample.totals, sample.units)
-    of_test_set *= units / (units - 1)  # the run's own rate, taken from the same units, explains one of them
-    return math.sqrt(max(0.0, float(np.var(sample.rates, ddof=1)) - of_test_set))
 
 
 @dataclass(frozen=True)
@@ -165,15 +146,6 @@ def _ranks(values: Sequence[float]) -> list[float]:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     means: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
     return means
-
-
-def equal_seed_correlation(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Correlation | None:
-    """Pearson's correlation of two arms' rates over the seeds that both have; None as for `spearman`.
-
-    Near 0 a seed means nothing across arms, and pairing by seed gains nothing. The interval is Fisher's (1921).
-    """
-    seeds = sorted(arm.keys() & baseline.keys())
-    return _correlation([arm[seed] for seed in seeds], [baseline[seed] for seed in seeds], 1.0)
 
 
 def _correlation(x: Sequence[float], y: Sequence[float], factor: float) -> Correlation | None:
