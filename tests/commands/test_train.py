@@ -4,9 +4,7 @@ import csv
 import json
 import math
 import re
-import shlex
 import signal
-import sys
 from pathlib import Path
 
 import jiwer
@@ -15,7 +13,7 @@ import torch
 import yaml
 
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
-from tests.helpers.interpreter import expect, program, python, start
+from tests.helpers.interpreter import expect, python, start
 from tests.helpers.support import shared_data
 from tests.helpers.terminal import COLUMNS, in_a_terminal
 
@@ -270,16 +268,6 @@ def test_what_cannot_be_meant_is_one_line_before_any_data_is_read(tmp_path, word
 def test_a_file_that_varies_keys_is_one_run_if_all_are_set(corpora, tmp_path):
     words = ["-cd", "sweeps", "-cn", "rnn_type", "rnn=gru", "seed=0", "plan=true", *SHRUNKEN]
     assert "1 arm" in expect(0, run(["src/train.py", *words], corpora, tmp_path)).stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pipe", ["| head -n 1", "2>&1 | head -n 1"])
-@pytest.mark.parametrize("words", [[], ["-m", "rnn=gru,gru", "dropout=0"]], ids=["a run", "a sweep"])
-def test_a_reader_who_goes_away_ends_no_training(corpora, tmp_path, words, pipe):
-    line = shlex.join([sys.executable, "src/train.py", *words, *SHRUNKEN, "logger=csv", f"outputs={tmp_path}"])
-    done = program(["bash", "-c", f"set -o pipefail; {line} {pipe}"], clean_environment(corpora, tmp_path))
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
-    assert [json.loads((folder / "status.json").read_text())["status"] for folder in run_folders(tmp_path)] == ["done"]
 
 
 def test_equal_arms_are_said_to_be_one(corpora, tmp_path):

@@ -44,7 +44,7 @@ ROLES = ("train", "validation", "test")
 
 def by_content(node: Config) -> Config:
     """A resolved config, or a part of one, with equal content in one form: a file or folder whose hash stands beside it
-    counts by the hash and not by its path, and one name of a split as a list of one.
+    counts by the hash and not by its path, and a list of one split as its name.
     """
     located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
     return {key: _by_content(key, value) for key, value in node.items() if key not in located}
@@ -54,7 +54,8 @@ def _by_content(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         inner = by_content(value)
         if key == "data":
-            inner |= {role: [inner[role]] for role in ROLES if isinstance(inner.get(role), str)}
+            several = {role: inner[role] for role in ROLES if isinstance(inner.get(role), list)}
+            inner |= {role: names[0] for role, names in several.items() if len(names) == 1}
         return inner
     return [_by_content("", entry) for entry in value] if isinstance(value, list) else value
 
