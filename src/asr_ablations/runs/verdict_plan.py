@@ -1,12 +1,12 @@
 """The plan of an ablation that adds seeds until it knows: frozen in the sweep's manifest before its first run."""
 
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
 from asr_ablations.runs.arm_names import by_arm, find_arm, name_of
-from asr_ablations.runs.identity import Config, determining, differences
+from asr_ablations.runs.identity import Config, by_content, determining, differences
 from asr_ablations.runs.layout import SWEEP
 from asr_ablations.runs.listed_arms import OWN
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
@@ -121,6 +121,7 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
             if one.name in recorded or one.name not in optional
         }
         arms = [PlannedArm(**{one.name: arm[one.name] for one in fields(PlannedArm)}) for arm in values["arms"]]
+        arms = [replace(arm, content=by_content(arm.content)) for arm in arms]
         baseline = find_arm(values["baseline"], arms)
         if baseline is None:
             raise ValueError(f"baseline {values['baseline']}")
@@ -128,7 +129,7 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
         plan = VerdictPlan(**{**values, "arms": arms, "baseline": baseline.name, "contrasts": questions})
         _check(plan)
         return plan
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
 
 
