@@ -16,8 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.source_code import hash_source
@@ -130,6 +128,6 @@ class _StatePickler(pickle.Pickler):
         self.classes.add(value if isinstance(value, type) else type(value))
         if hasattr(value, "detach") and hasattr(value, "numpy"):
             value = value.detach().cpu().numpy()
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        if hasattr(value, "tobytes") and hasattr(value, "dtype") and not value.dtype.hasobject:  # an array of NumPy
             return tuple, ((str(value.dtype), value.shape, value.tobytes()),)
         return NotImplemented
