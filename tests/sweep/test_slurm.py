@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers import slurm_cluster
 from tests.helpers.command import SHORT_SPEECH, clean_environment, run_folders
+from tests.helpers.interpreter import last_of_each
 from tests.helpers.support import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ class Sweep:
 
     def begin(self, *more: str) -> "subprocess.Popen[str]":
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": REPOSITORY}
-        return subprocess.Popen([*self.words, *more], env=self.environment, **how)  # type: ignore[call-overload]
+        return subprocess.Popen(last_of_each([*self.words, *more]), env=self.environment, **how)  # type: ignore[call-overload]
 
     def slurm(self, *words: str) -> str:
         return slurm_cluster.output(list(words), self.environment)
