@@ -13,7 +13,7 @@ from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
-from asr_ablations.runs.record import RunRecord, SetResult, Summary, UtteranceRow
+from asr_ablations.runs.record import DataRecord, RunRecord, SetContent, SetResult, Summary, UtteranceRow
 from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.runs.status import DIVERGED, UnfinishedState
 from asr_ablations.runs.sweep_history import evidence
@@ -24,9 +24,10 @@ from asr_ablations.tools.typed_json import parse
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
-STARTED, PLACE, DECLARED = "started", "place", "declared"
-"""Keys of a plain config for the run's first start, for its place among the runs of its sweep, and for what the sweep's
-first launch declared: how many runs, and `evidence` of their identities.
+STARTED, PLACE, DECLARED, SPEAKERS = "started", "place", "declared", "speakers"
+"""Keys of a plain config for the run's first start, for its place among the runs of its sweep, for what the sweep's
+first launch declared (how many runs, and `evidence` of their identities), and for the speakers of each set: how many,
+and how many of them are in training.
 """
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
@@ -37,7 +38,7 @@ RETRIES = 4
 """The tries of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
 WANDB__GRAPHQL_RETRY_MAX overrides it.
 """
-OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED)
+OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED, SPEAKERS)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
 )
@@ -150,6 +151,8 @@ def to_record(run: ApiRun) -> RunRecord:
     """The record of a run, as far as W&B has it."""
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [dict(row) for row in run.scan_history()]
+    speakers: dict[str, list[int]] = dict(run.config).get(SPEAKERS) or {}
+    sets = {name: SetContent(speakers=of, in_training={"speakers": known}) for name, (of, known) in speakers.items()}
     return RunRecord(
         folder=Path(str(run.name)),
         config=config,
@@ -159,6 +162,7 @@ def to_record(run: ApiRun) -> RunRecord:
         utterances=_utterances(run),
         model=str(run.id),
         place=dict(run.config).get(PLACE),
+        data=DataRecord(sets=sets),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
 

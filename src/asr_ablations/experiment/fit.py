@@ -61,6 +61,9 @@ class TrainingRun:
         self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
+        if not rank():  # before the loggers, which read them
+            write_json(record.folder / layout.DATA, data.describe())
+            write(record.folder / layout.MODEL, drawing(task.model, task.features.size))
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
         self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
         self.planned = planned_run(record.folder, cast(Config, OmegaConf.to_container(cfg, resolve=True)))
@@ -112,9 +115,6 @@ class TrainingRun:
             finish(self.logger, exit_code)
 
     def _train(self) -> None:
-        if not rank():
-            write_json(self.record.folder / layout.DATA, self.data.describe())
-            write(self.record.folder / layout.MODEL, drawing(self.task.model, self.task.features.size))
         log_planned(self.logger, self.planned)
         try:
             self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)

@@ -16,8 +16,9 @@ from asr_ablations.config.compose import compose, several
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.layout import DATA
 from asr_ablations.runs.record import SetResult, Summary, UtteranceRow
-from asr_ablations.tools.files import CONF
+from asr_ablations.tools.files import CONF, write_json
 from tests.helpers.wandb_file import read_run
 
 SUMMARY = Summary(
@@ -30,6 +31,7 @@ def record(folder: Path, *choices: str) -> Run:
     words = [f"outputs={folder}", "data=an4", "data.root=x", "sweep=s", "overrides=[]", *choices]
     run = Run(compose(CONF, words, name="config", folder=None))
     run.folder.mkdir(parents=True)
+    write_json(run.folder / DATA, {})
     check_targets(run.cfg)
     return run
 

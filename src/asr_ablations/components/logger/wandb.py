@@ -13,7 +13,7 @@ from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
-from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.reader import read_data, read_environment
 from asr_ablations.runs.sweep_history import declared, evidence, places
 from asr_ablations.runs.wandb_rows import Logged
 from asr_ablations.tools.checks import label_or_null, whole
@@ -151,14 +151,16 @@ def with_recordings(
 
 def of_the_folder(run: Run) -> Json:
     """The values that a comparison by W&B needs beside the config: the run's identity, its start, its place among the
-    runs of its sweep, and the declaration of the sweep.
+    runs of its sweep, the declaration of the sweep, and how many speakers of each set are in training.
     """
     first = declared(run.folder.parent)
+    sets = read_data(run.folder).sets.items()
     return {
         "identity": run.id,
         "started": _started(run),
         "place": places(run.folder.parent).get(run.id),
         "declared": None if first is None else [len(first), evidence(first)],
+        "speakers": {name: [set_.speakers, (set_.in_training or {}).get("speakers", 0)] for name, set_ in sets},
     }
 
 
