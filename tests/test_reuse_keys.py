@@ -184,6 +184,31 @@ def test_log_probabilities(change: str, trained: Trained) -> None:
     assert OUTPUT_CHANGES[change](trained, utterances) != log_probs.log_probs_key(trained, utterances, CPU)
 
 
+RECORDING_CHANGES: dict[str, Callable[[list[Utterance]], str]] = {
+    "another id": lambda u: cache_key([replace(u[0], id="other"), *u[1:]], "m"),
+    "other audio of equal size": lambda u: cache_key([replace(u[0], content="0"), *u[1:]], "m"),
+    "another part of the file": lambda u: cache_key([replace(u[0], offset=0.1), *u[1:]], "m"),
+    "a shorter part": lambda u: cache_key([replace(u[0], duration=0.5 * u[0].duration), *u[1:]], "m"),
+    "another channel": lambda u: cache_key([replace(u[0], channel=0), *u[1:]], "m"),
+    "one utterance less": lambda u: cache_key(u[1:], "m"),
+    "other features": lambda u: cache_key(u, "n"),
+}
+
+
+@pytest.mark.parametrize("change", RECORDING_CHANGES)
+def test_recordings(change: str, trained: Trained) -> None:
+    utterances = [*trained.data.corpus.read("dev")]
+    assert cache_key(utterances, "m") == cache_key([*utterances], "m")
+    assert RECORDING_CHANGES[change](utterances) != cache_key(utterances, "m")
+
+
+def test_recordings_of_a_corpus_without_hashes_are_of_the_bytes_of_their_files(trained: Trained) -> None:
+    utterances = [replace(utterance, content="") for utterance in trained.data.corpus.read("dev")]
+    before = cache_key(utterances, "m")
+    with one_byte_changed(Path(utterances[0].audio)):
+        assert cache_key(utterances, "m") != before
+
+
 def _other_code(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (content_keys, recording_cache):
         monkeypatch.setattr(module, "hash_source", lambda *_, **__: "other")
