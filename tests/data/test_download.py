@@ -249,13 +249,6 @@ def test_a_server_that_sends_something_else_leaves_nothing(
     unverified(server, tmp_path / "root", whole).fetch()
 
 
-def test_a_server_that_sends_another_range_is_asked_for_all(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "a.tar.gz.part").write_bytes(CONTENT[:1000])
-    server.shifts = True
-    assert fetched(server, tmp_path) == CONTENT
-    assert ranges(server) == ["bytes=1000-", None]
-
-
 def test_no_more_is_written_than_the_disk_has_room_for(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

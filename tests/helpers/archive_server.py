@@ -13,8 +13,7 @@ from pathlib import Path
 
 class Server(ThreadingHTTPServer):
     """files: contents by name. breaks: for each coming request, bytes after which the connection is cut. requests:
-    (path, Range) of those received. resumes: whether Range is honoured; shifts: whether a range
-    is answered with the beginning.
+    (path, Range) of those received. resumes: whether Range is honoured.
     """
 
     def __init__(self) -> None:
@@ -23,7 +22,6 @@ class Server(ThreadingHTTPServer):
         self.breaks: list[int] = []
         self.requests: list[tuple[str, str | None]] = []
         self.resumes = True
-        self.shifts = False
 
     @property
     def address(self) -> str:
@@ -48,10 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         self.send_response(206 if start else 200)
-        if start and self.server.shifts:
-            self.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
-            start = 0
-        elif start:
+        if start:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()

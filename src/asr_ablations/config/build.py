@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.component_arguments import by_key, check_kinds, refuse_nulls
+from asr_ablations.config.component_arguments import by_key, check_kinds
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, check_node, groups, null_option
 from asr_ablations.config.variants import source_hash
@@ -116,7 +116,6 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
             raise UsageError(f"_target_={target}: {_why_not_found(target, error)}") from error
-    refuse_nulls(str(key or ""), options)
     try:
         # the default conversion hands over DictConfigs; plain containers are simpler to work with
         return instantiate(_without_hashes(options), *positional, _convert_="all", **keywords)

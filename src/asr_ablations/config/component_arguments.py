@@ -1,16 +1,13 @@
 """Rewords an error of a class or of torch so that it names the config key that the user typed."""
 
 import functools
-import inspect
 import math
 import re
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Union, get_args, get_origin
 
 from asr_ablations.config.targets import GROUP, MARKS, groups, options_of
-from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.errors import choices
 
 LONGEST = 300
 """Letters of values that stand before a message."""
@@ -56,7 +53,8 @@ def _mentions(message: str, value: object) -> bool:
     """Return whether a value, or one in a list, is a word of the message."""
     if isinstance(value, list):
         return any(_mentions(message, one) for one in value)
-    return value is not None and re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.])", message) is not None
+    text = "NoneType" if value is None else str(value)
+    return re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", message) is not None
 
 
 NUMBER, TEXT, LIST, KEYS, SWITCH = "a number", "a text", "a list", "keys and values", "true or false"
@@ -150,54 +148,3 @@ def _kinds(group: str, target: str) -> dict[str, dict[str, object]]:
 def _is_open(value: object) -> bool:
     """Return whether a file leaves a value to another key."""
     return isinstance(value, str) and "${" in value
-
-
-def refuse_nulls(place: str, node: Mapping[str, object]) -> None:
-    """Raises UsageError for a null that the node's target has no use for, at any depth. place: the node's key, or "".
-
-    A target without a type for it is left to say so itself.
-    """
-    from hydra.utils import get_object
-
-    parameters = _parameters(get_object(str(node["_target_"])))
-    for key, value in node.items():
-        if key in MARKS:
-            continue
-        name = f"{place}.{key}" if place else str(key)
-        if value is None and key in parameters and not _takes_null(parameters[key]):
-            raise UsageError(f"{name}=null: expected a value, as {_in_words(parameters[key].annotation)}")
-        for inner_name, inner in _below(name, value):
-            if "_target_" in inner:
-                refuse_nulls(inner_name, inner)
-
-
-def _below(name: str, value: object) -> list[tuple[str, Mapping[str, object]]]:
-    if isinstance(value, Mapping):
-        return [(name, value)]
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [(f"{name}.{place}", inner) for place, inner in enumerate(value) if isinstance(inner, Mapping)]
-    return []
-
-
-def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(target).parameters
-    except (ValueError, TypeError):  # of a class in C
-        return {}
-
-
-def _takes_null(parameter: inspect.Parameter) -> bool:
-    """Return whether the parameter's type allows None, or has no annotation."""
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        return "None" in annotation or "Optional" in annotation or annotation in ("Any", "object")
-    if annotation in (inspect.Parameter.empty, Any, object, None) or parameter.default is None:
-        return True
-    return get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation)
-
-
-def _in_words(annotation: Any) -> str:
-    return WORDS.get(annotation, "the option's file in conf/ has one")
-
-
-WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

@@ -21,9 +21,6 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.terminal import harmless
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a formula begins with in a spreadsheet."""
-
 
 def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
     """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions.
@@ -39,20 +36,14 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
         raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
     write_json(paths[4], plain(as_json(comparison)))
     write(paths[0], harmless(markdown(comparison)))
-    write_csv(paths[1], [{key: _plain_cell(cell) for key, cell in row.items()} for row in comparison.rows])
+    rows = ({key: harmless(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in comparison.rows)
+    write_csv(paths[1], list(rows))
     write(paths[2], paper_table(comparison))
     write(paths[3], appendix(comparison))
     if comparison.scored:
         return paths
     write_json(folder / f"{TIMING}.json", plain(timing(comparison)))
     return [*paths, folder / f"{TIMING}.json"]
-
-
-def _plain_cell(cell: object) -> object:
-    """A cell without control characters, which no spreadsheet takes for a formula: a text that looks like one has an
-    apostrophe before it (OWASP, "CSV Injection").
-    """
-    return harmless(f"'{cell}" if cell[:1] in FORMULA else cell) if isinstance(cell, str) else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:

@@ -31,7 +31,7 @@ class Request:
     def __post_init__(self) -> None:
         number("data.hours", self.hours, above=0)
         whole("data.corpus_seed", self.seed, 0)
-        for name in ("validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
+        for name in ("words", "validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
             whole(f"data.{name}", getattr(self, name), least=1)
 
     def evaluation(self, split: str) -> tuple[int, int]:

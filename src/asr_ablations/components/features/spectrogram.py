@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from asr_ablations.components.features.framing import PowerSpectrum, in_samples
+from asr_ablations.tools.checks import switch
 
 
 class Spectrogram(nn.Module):
@@ -15,7 +16,7 @@ class Spectrogram(nn.Module):
 
     def __init__(self, *, window: float, hop: float, preemphasis: float, taper: str, variance: bool) -> None:
         super().__init__()
-        self.variance = variance
+        self.variance = switch("features.variance", variance)
         size, step = in_samples(window, hop)
         self.size = size // 2 + 1
         self.spectrum = PowerSpectrum(size, step, size, preemphasis=preemphasis, taper=taper)

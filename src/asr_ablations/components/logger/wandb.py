@@ -37,10 +37,10 @@ def wandb_logger(
     *,
     project: str,
     entity: str | None,
-    artifacts: list[str],
+    artifacts: list[str] | None,
     audio: int,
     name: str | None,
-    tags: list[str],
+    tags: list[str] | None,
     notes: str | None,
 ) -> "WandbLogger":
     """A logger whose run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
@@ -55,10 +55,11 @@ def wandb_logger(
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # imported late: `typed_tags` needs no torch
 
+    sendable, tags = artifacts or [], tags or []
     for key, value in (("logger.project", project), ("logger.entity", entity)):
         if label_or_null(key, value) is not None and not isinstance(value, str):
             raise choices(key, value, f"a name; a number is one as {key}=\"'{value}'\"")
-    for artifact in artifacts:
+    for artifact in sendable:
         if artifact not in ARTIFACTS:
             raise choices("logger.artifacts", artifact, list(ARTIFACTS))
     whole("logger.audio", audio, 0)
@@ -128,7 +129,7 @@ def wandb_logger(
 
         def _end(self, exit_code: int) -> bool:
             """Return whether W&B has everything; a server that gave no answer before is not waited for again."""
-            sent = not lost and (exit_code != 0 or send(self.experiment, run, artifacts))
+            sent = not lost and (exit_code != 0 or send(self.experiment, run, sendable))
             return end(self.experiment, exit_code) and sent
 
     experiment = begin_part(options, logged, validation)

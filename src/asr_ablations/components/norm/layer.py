@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import layer_norm
 
+from asr_ablations.tools.checks import number
+
 
 class LayerNorm(nn.Module):
     """(x (B, T, …, D), lengths (B,)) → same shape, each frame normalised over all of its numbers.
@@ -16,7 +18,7 @@ class LayerNorm(nn.Module):
 
     def __init__(self, frame: Sequence[int], *, epsilon: float) -> None:
         super().__init__()
-        self.frame, self.epsilon = tuple(frame), epsilon
+        self.frame, self.epsilon = tuple(frame), number("norm.epsilon", epsilon, least=0)
         # vectors, since initialisations draw every parameter with two dimensions
         self.weight = nn.Parameter(torch.ones(math.prod(self.frame)))
         self.bias = nn.Parameter(torch.zeros(math.prod(self.frame)))
