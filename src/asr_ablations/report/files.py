@@ -36,14 +36,17 @@ def write_texts(comparison: Comparison, folder: Path) -> list[Path]:
         raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
     write_json(paths[4], plain(as_json(comparison)))
     write(paths[0], harmless(markdown(comparison)))
-    rows = ({key: harmless(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in comparison.rows)
-    write_csv(paths[1], list(rows))
+    write_csv(paths[1], [{key: _harmless_cell(cell) for key, cell in row.items()} for row in comparison.rows])
     write(paths[2], paper_table(comparison))
     write(paths[3], appendix(comparison))
     if comparison.scored:
         return paths
     write_json(folder / f"{TIMING}.json", plain(timing(comparison)))
     return [*paths, folder / f"{TIMING}.json"]
+
+
+def _harmless_cell(cell: object) -> object:
+    return harmless(cell) if isinstance(cell, str) else cell
 
 
 def as_json(comparison: Comparison) -> dict[str, object]:
