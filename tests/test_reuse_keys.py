@@ -110,6 +110,9 @@ def test_equal_files_elsewhere_are_the_same_run(places: Path, tmp_path: Path) ->
     (tmp_path / "moved" / ".DS_Store").write_text("of the system")
     runs = [compose("augment=noise", f"augment.folder={path}") for path in (places / "quiet", tmp_path / "moved")]
     assert identity(runs[0]) == identity(runs[1])
+    first = min((tmp_path / "moved").glob("*.wav"))
+    first.rename(first.with_name(f"a{first.name}"))  # noise is drawn by its place among the names
+    assert identity(compose("augment=noise", f"augment.folder={tmp_path / 'moved'}")) != identity(runs[0])
 
 
 def test_a_language_model_is_its_files_and_not_the_record_of_their_making(places: Path, tmp_path: Path) -> None:
