@@ -123,7 +123,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         cause = error.__cause__
         if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
             raise cause from None
-        if isinstance(cause, (ValueError, TypeError)):
+        if isinstance(cause, (ValueError, TypeError, AttributeError)):
             raise UsageError(by_key(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model

@@ -31,7 +31,7 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
     mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
     shown = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
     target = options.get("_target_")
-    if isinstance(error, TypeError):  # of Python's: it may be the class's name that helps
+    if isinstance(error, (TypeError, AttributeError)):  # of Python's: it may be the class's name that helps
         return f"{target} with {shown}: {message}"
     return f"{shown or target}: {message}"
 
