@@ -86,7 +86,7 @@ def test_every_voice_of_the_tables_exists():
     import espeakng_loader
 
     available = {path.name for path in (Path(espeakng_loader.get_data_path()) / "voices" / "!v").iterdir()}
-    named = " ".join([speakers.CLEAN_VARIANTS, speakers.OTHER_VARIANTS, speakers.FURTHER_VARIANTS]).split()
+    named = speakers.VARIANTS.split()
     assert available.issuperset(named)
     for accent in {accent for code in codes() for kind in load_language(code).accents.values() for accent in kind}:
         assert len(recordings.synthesize("no", accent, 150, 50, 50)) > 0
@@ -184,14 +184,20 @@ def test_sentences_of_splits_are_disjoint():
 
 
 @pytest.mark.parametrize("language", codes())
-def test_voices_of_splits_are_disjoint(language):
-    pools = [
-        set(speakers.voices(0, language, kind, split))
-        for kind in ("clean", "other")
-        for split in ("train", "dev", "test")
-    ]
-    assert all(pools)
-    assert sum(map(len, pools)) == len(set.union(*pools))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_variant_of_a_held_out_speaker_trains(language: str, seed: int) -> None:
+    """Whatever its accent: a variant is a timbre."""
+
+    def heard(split: str, count: int) -> set[str]:
+        drawn = (speakers.draw_speaker(seed, language, split, index) for index in range(count))
+        return {speaker.voice.partition("+")[2] for speaker in drawn}
+
+    train, dev = heard("train", 160), heard("dev-clean", 11) | heard("dev-other", 11)
+    test = heard("test-clean", 40), heard("test-other", 40)
+    assert test[0] == test[1] == {*speakers.variants(seed, language, "test")}
+    assert train.isdisjoint(dev | test[0])
+    assert dev.isdisjoint(test[0])
+    assert (len(train), len(dev), len(test[0])) == (36, 11, 40)
 
 
 def spectrum(voice: str, text: str) -> np.ndarray:
@@ -209,14 +215,18 @@ def spectrum(voice: str, text: str) -> np.ndarray:
 @pytest.mark.parametrize(
     ("language", "text"), [("en", "the old man walks to the school"), ("pl", "stary człowiek idzie do szkoły")]
 )
-def test_each_of_forty_test_speakers_has_a_voice_that_differs_from_the_others(language: str, text: str) -> None:
-    """By default; in the mean two voices lie 6 dB apart, and the nearest other one 2 dB."""
-    drawn = [speakers.draw_speaker(0, language, "test-clean", index).voice for index in range(40)]
-    assert len(set(drawn)) == 40
-    spectra = np.stack([spectrum(voice, text) for voice in drawn])
-    distances = np.sqrt(((spectra[:, None] - spectra[None]) ** 2).mean(axis=2)) + 99 * np.eye(40)
-    assert distances.min() > 0.3
+def test_variants_differ_from_one_another(language: str, text: str) -> None:
+    """In the mean two of them lie 6 dB apart, and the nearest other one 2 dB."""
+    accent = load_language(language).accents["clean"][0]
+    spectra = np.stack([spectrum(f"{accent}+{variant}", text) for variant in speakers.VARIANTS.split()])
+    distances = np.sqrt(((spectra[:, None] - spectra[None]) ** 2).mean(axis=2)) + 99 * np.eye(len(spectra))
+    assert distances.min() > 0.5
     assert np.median(distances[distances < 99]) > 3
+
+
+def test_a_variant_that_comes_again_has_another_accent() -> None:
+    drawn = [speakers.draw_speaker(0, "en", "test-clean", index).voice for index in range(4 * 40)]
+    assert len(set(drawn)) == 4 * 40
 
 
 def test_training_speakers_cover_both_kinds():

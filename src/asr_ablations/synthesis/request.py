@@ -5,7 +5,7 @@ from pathlib import Path
 
 from asr_ablations.tools.checks import number, whole
 
-GENERATOR_VERSION = 4  # increase whenever the same request gives other files
+GENERATOR_VERSION = 5  # increase whenever the same request gives other files
 SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
 SPEAKERS = "SPEAKERS.TXT"  # of each split: a line per speaker, with its voice
 

@@ -65,19 +65,15 @@ UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
 SILENCE = (0.10, 0.30)  # s, before and after the speech
 SILENCE_THRESHOLD = -45  # dB of the peak
 
-CLEAN_VARIANTS = (
-    "m1 m2 m3 m4 m5 m6 m7 m8 f1 f2 f3 f4 f5 Alex Alicia Annie Denis Gene Lee Mario Mike adam announcer aunty belinda "
-    "benjamin david ed edward linda max michel miguel norbert pablo quincy robert sandro shelby steph victor"
+VARIANTS = (
+    "f1 f2 f3 f4 f5 m1 m2 m3 m4 m5 m6 m7 m8 adam Alex Alicia Andrea Andy anika Annie announcer antonio "
+    "AnxiousAndy aunty belinda benjamin boris caleb croak david Denis Diogo ed edward edward2 Gene Gene2 grandma "
+    "grandpa gustave Henrique Hugo ian iven iven2 iven3 iven4 Jacky john kaukovalta klatt klatt2 klatt3 klatt4 "
+    "klatt5 Lee linda marcelo Marco Mario max Michael michel miguel Mike mike2 Nguyen norbert pablo paul pedro "
+    "quincy Reed RicishayMax RicishayMax2 RicishayMax3 rob robert sandro shelby steph steph2 Storm travis Tweaky "
+    "victor zac"
 )
-OTHER_VARIANTS = (
-    "m1 m3 m4 m7 f1 f2 f3 f5 linda steph robert max Andy Gene2 Henrique Hugo Jacky Michael Nguyen Storm antonio boris "
-    "croak ed edward2 grandma grandpa gustave ian iven iven4 john klatt2 klatt3 klatt4 klatt6 marcelo mike2 paul rob "
-    "travis zac"
-)
-FURTHER_VARIANTS = (
-    "Andrea AnxiousAndy Diogo Marco Reed RicishayMax RicishayMax2 RicishayMax3 Tweaky anika caleb iven2 iven3 "
-    "kaukovalta klatt klatt5 pedro steph2"
-)  # of clean speakers where a language has one accent, or its test speakers would share voices
+"""espeak-ng's timbres, without robots, whispers, and klatt6 and steph3, which nearly equal adam and steph2."""
 FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Andrea Annie anika aunty belinda linda shelby steph steph2 grandma"
 
 
@@ -87,7 +83,7 @@ class Speaker:
 
     number: int  # unique over the splits of a corpus
     kind: str  # clean or other
-    voice: str  # espeak-ng's name, such as en-us+f3
+    voice: str  # espeak-ng's name, such as en-us+f3: an accent and a variant
     rate: int
     pitch: int
     pitch_range: int
@@ -115,21 +111,10 @@ def shuffled(items: list[Item], *key: object) -> list[Item]:
     return [items[i] for i in generator(*key).permutation(len(items))]
 
 
-def voices(seed: int, language: str, kind: str, split: str) -> list[str]:
-    """Return the voices of a kind that may speak in a split: disjoint shares of 6/10 train, 1/10 dev, 3/10 test.
-
-    Test sets have most of what training leaves, so that 40 speakers have a voice each. Where a language has one accent,
-    and a quarter of the voices, that takes a share of 2/3, and training has 1/4.
-    """
-    accents = load_language(language).accents
-    single = len(accents[kind]) == 1
-    variants = f"{CLEAN_VARIANTS} {FURTHER_VARIANTS}" if single else CLEAN_VARIANTS
-    clean = [f"{accent}+{variant}" for variant in variants.split() for accent in accents["clean"]]
-    other = [f"{accent}+{variant}" for variant in OTHER_VARIANTS.split() for accent in accents["other"]]
-    pool = clean if kind == "clean" else [voice for voice in other if voice not in clean]
-    pool = shuffled(pool, "voices", seed, language, kind)
-    dev, evaluated = len(pool) // 10, len(pool) - len(pool) // 4 if single else 2 * (len(pool) // 5)
-    return {"dev": pool[:dev], "test": pool[dev:evaluated], "train": pool[evaluated:]}[split.partition("-")[0]]
+def variants(seed: int, language: str, split: str) -> list[str]:
+    """Return the variants that may speak in a split: 40 in test, 11 in dev, 36 in train, each in one of them alone."""
+    pool = shuffled(VARIANTS.split(), "variants", seed, language)
+    return {"test": pool[:40], "dev": pool[40:51], "train": pool[51:]}[split.partition("-")[0]]
 
 
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
@@ -139,7 +124,8 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
     ranges = CONDITIONS[kind]
-    pool = voices(seed, language, kind, split)
+    timbres, accents = variants(seed, language, split), load_language(language).accents[kind]
+    accent = accents[(index + index // len(timbres)) % len(accents)]  # another one each time that a variant comes again
 
     def integer(bounds: Range) -> int:
         return int(rng.integers(int(bounds[0]), int(bounds[1]) + 1))
@@ -147,7 +133,7 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
     return Speaker(
         number=100 + len(SPLITS) * index + SPLITS.index(split),
         kind=kind,
-        voice=pool[index % len(pool)],
+        voice=f"{accent}+{timbres[index % len(timbres)]}",
         rate=integer(ranges.rate),
         pitch=integer(ranges.pitch),
         pitch_range=integer(ranges.pitch_range),
