@@ -1,0 +1,78 @@
+"""Differences and intervals that the README and docs/ state stand in sweeps/RESULTS.md."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.command import REPOSITORY, pages
+
+RESULTS = REPOSITORY / "sweeps" / "RESULTS.md"
+INTERVAL = re.compile(r"([+-]\d+\.\d+)\s+to\s+([+-]\d+\.\d+)")
+NUMBER = re.compile(r"(?<![\w.])[+-]?\d+\.\d+")
+
+Statement = tuple[str, str, str]
+"""Estimate, lower and upper end of the interval, as printed, with - for the minus."""
+
+FOUR_EPOCHS = "five models of four epochs, decoded before evaluations were kept as records"
+ELSEWHERE: dict[Statement, tuple[str, str]] = {
+    ("-16.97", "-19.75", "-14.19"): ("docs/decoding.md", FOUR_EPOCHS),
+    ("-15.71", "-18.58", "-12.85"): ("docs/decoding.md", FOUR_EPOCHS),
+}
+"""Results without a record: the page that describes the runs, and why RESULTS does not have them."""
+
+
+def read(page: Path) -> str:
+    """A page with - for the minus and without its blocks, which quote what commands printed in other sessions."""
+    text = page.read_text(encoding="utf-8").replace("−", "-")
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def statements(text: str) -> list[Statement]:
+    """Every interval whose ends have signs, with the last number before it that has as many decimals."""
+
+    def decimals(number: str) -> int:
+        return len(number.partition(".")[2])
+
+    listed = []
+    for interval in INTERVAL.finditer(text):
+        low, high = interval.groups()
+        before = [number for number in NUMBER.findall(text[: interval.start()]) if decimals(number) == decimals(low)]
+        listed.append((before[-1] if before else "", low, high))
+    return listed
+
+
+def published() -> set[Statement]:
+    """The statements of RESULTS whose estimate lies in the interval."""
+    inside = [one for one in statements(read(RESULTS)) if float(one[1]) <= float(one[0]) <= float(one[2])]
+    return set(inside)
+
+
+def unpublished(text: str, results: set[Statement]) -> list[Statement]:
+    """Statements that are not among the results. An estimate without a sign is a size: the GRU is 4.79 behind."""
+    sizes = {(estimate.lstrip("+-"), low, high) for estimate, low, high in results}
+    return [statement for statement in statements(text) if statement not in results | sizes]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_difference_and_its_interval_are_in_the_results(page: Path) -> None:
+    assert unpublished(read(page), published() | set(ELSEWHERE)) == []
+
+
+@pytest.mark.parametrize("statement", ELSEWHERE)
+def test_a_result_without_a_record_stands_on_its_page(statement: Statement) -> None:
+    assert statement in statements(read(REPOSITORY / ELSEWHERE[statement][0]))
+    assert statement not in published()
+
+
+@pytest.mark.parametrize(
+    "form", ["GRU: +4.79 WER (+2.91 to +6.67)", "the GRU is 4.79 behind\n(+2.91\nto +6.67; 5 seeds)"]
+)
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("4.79", "4.78"), ("+2.91", "+2.19"), ("+6.67", "+6.66"), ("+2.91", "-2.91")]
+)
+def test_one_changed_digit_or_sign_is_noticed(form: str, right: str, wrong: str) -> None:
+    results = {("+4.79", "+2.91", "+6.67")}
+    assert unpublished(form, results) == []
+    assert len(unpublished(form.replace(right, wrong), results)) == 1
+    assert unpublished("LSTM for GRU: -4.79 (+2.91 to +6.67)", results) != []
