@@ -76,3 +76,12 @@ def test_one_changed_digit_or_sign_is_noticed(form: str, right: str, wrong: str)
     assert unpublished(form, results) == []
     assert len(unpublished(form.replace(right, wrong), results)) == 1
     assert unpublished("LSTM for GRU: -4.79 (+2.91 to +6.67)", results) != []
+
+
+END = re.compile(r"\bconverged\b|\bat the end of (?:the )?training\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_a_budget_of_epochs_is_not_called_the_end_of_training(page: Path) -> None:
+    """A schedule that lowers the rate to 0 ends, whatever the model could still learn."""
+    assert END.findall(" ".join(read(page).split())) == []
