@@ -108,7 +108,7 @@ def test_every_page_is_linked_from_the_readme():
 @pytest.mark.parametrize(
     "figure",
     [
-        {"README": r"the verdict above in (\d+) minutes", "tutorial": r"to a verdict in about (\d+) minutes"},
+        {"README": r"to a verdict in (\d+) minutes", "tutorial": r"to a verdict in about (\d+) minutes"},
         {
             "README": r"`make train` has ([\d.]+) % WER",
             "decoding": r"The default run of the README: greedy ([\d.]+) and",
