@@ -86,7 +86,7 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
     """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
-    arms, few = count_once(question, family.arms, paired=family.paired)
+    arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)

@@ -1,7 +1,7 @@
 """Runs of two arms that are one training, and arms whose difference did nothing."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.confounds import content, within
@@ -14,8 +14,10 @@ PLACES = ("audio", "offset", "duration", "channel")
 
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
     """A warning for every two arms of a question that share trainings, and for other arms with equal results."""
-    shared = [copies for question in questions for copies in shared_runs(question, arms)]
-    warnings = [f"{_text(*copies)}, counted there alone" for copies in shared]
+    shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
+    warnings = [
+        f"{_text(*copies)} (same config, same results): counted for {copies[1].name} alone" for copies in shared
+    ]
     for one, other in itertools.combinations(arms, 2):
         pairs = _pairs(one, other)
         same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
@@ -26,24 +28,23 @@ def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[s
     return list(dict.fromkeys(warnings))
 
 
-def count_once(question: Question, arms: Sequence[Arm], *, paired: bool) -> tuple[Sequence[Arm], str]:
-    """The arms without runs that a later arm of the question has, too, and why too few are left, else "". The baseline
-    of two arms is the later one. paired: a run is left out with its partner.
+def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
+    """The arms, without runs of a name that a later name has, too; and why too few are left, else "". paired: a run is
+    left out with its partner.
     """
-    shared = shared_runs(question, arms)
-    pairs = question.weights if paired else ()
+    shared = shared_runs(names, arms)
     counted = []
     for arm in arms:
-        copies = [seeds for one, _, seeds in shared if one is arm or arm.name in pairs]
+        copies = [seeds for one, _, seeds in shared if one is arm or (paired and arm.name in names)]
         counted.append(arm.of_seeds({run.seed for run in arm.results}.difference(*copies)))
-    if shared and min(len(arm.results) for arm in counted if arm.name in question.weights) < 2:
+    if shared and min(len(arm.results) for arm in counted if arm.name in names) < 2:
         return arms, f"{'; '.join(_text(*copies) for copies in shared)}, and too few are left"
     return (counted if shared else arms), ""
 
 
-def shared_runs(question: Question, arms: Sequence[Arm]) -> list[tuple[Arm, Arm, set[int]]]:
-    """Two arms of a question, and the seeds of the first one's runs that are one training with a run of the second."""
-    sides = [arm for name in question.weights for arm in arms if arm.name == name]  # the baseline is the last of two
+def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, Arm, set[int]]]:
+    """Two of these arms, and the seeds of the first one's runs that are one training with a run of the second."""
+    sides = [arm for name in names for arm in arms if arm.name == name]
     shared = []
     for one, other in itertools.combinations(sides, 2):
         pairs = [(run, its) for run in one.runs for its in other.runs]
@@ -60,7 +61,7 @@ def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
 
 
 def _text(one: Arm, other: Arm, seeds: set[int]) -> str:
-    return f"{len(seeds)} of {len(one.results)} runs of {one.name}: the same training as in {other.name}"
+    return f"{one.name} shares {len(seeds)} of {len(one.results)} runs with {other.name}"
 
 
 def _pairs(one: Arm, other: Arm) -> list[tuple[RunRecord, RunRecord]]:
