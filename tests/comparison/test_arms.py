@@ -56,10 +56,8 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     ]
 
 
-NOTHING = (
-    "alike to the last utterance with the same seed (0; 1 of 5 runs): what they differ in did nothing in these runs"
-)
-ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results)"
+NOTHING = "with the same seed (0; 1 of 5 runs): what they differ in did nothing in these runs"
+ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
 
 
 @pytest.mark.parametrize(
@@ -71,12 +69,9 @@ ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config
         ("seeds.order=1000", 0.4, [1, 2, 3, 4, 6], None, ORDER.format(4)),
         ("seeds.order=1000", 0.4, [6, 7, 8, 9, 10], [0, 1, 2, 3, 4], ""),
         ("seeds.order=1000", 0.0, [1, 2, 3, 4, 5], [0, 1, 2, 3, 4], ""),  # no error: equal without being one training
-        (
-            "schedule=newbob", 0.4, [1, 7, 8, 9, 10], [0, 1, 2, 3, 4],
-            f"schedule=one_cycle and schedule=newbob are {NOTHING}",
-        ),
+        ("schedule=newbob", 0.4, [1, 7, 8, 9, 10], [0, 1, 2, 3, 4], NOTHING),
     ],
-)  # fmt: skip
+)
 def test_a_training_that_two_arms_share_counts_once(
     tmp_path: Path, choice: str, rate: float, noises: list[int], counted: list[int] | None, warning: str
 ) -> None:
@@ -93,12 +88,12 @@ def test_a_training_that_two_arms_share_counts_once(
     comparison = compare([tmp_path / "sweep"], Options())
     (contrast,) = (verdict.contrast for verdict in comparison.answer)
     said = [line for line in comparison.warnings if "shares" in line or "alike" in line]
-    assert [line.removesuffix(": counted for seeds.order=null alone") for line in said] == [warning] * bool(warning)
+    assert [warning in line for line in said] == [True] * bool(warning)
     if counted is None:
         assert contrast.outcome == "undecided"
         assert contrast.reason.endswith("of 5 runs with seeds.order=null, and too few are left")
         return
-    assert [*contrast.seeds.values()] == [5, len(counted)]
+    assert contrast.seeds == {contrast.baseline: 5, contrast.arm: len(counted)}
     rates = [np.mean([run.sets["test"].wer for run in runs]) for runs in ([own[seed] for seed in counted], base)]
     assert contrast.difference == pytest.approx(rates[0] - rates[1], abs=1e-12)
 

@@ -15,9 +15,7 @@ PLACES = ("audio", "offset", "duration", "channel")
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
     """A warning for every two arms of a question that share trainings, and for other arms with equal results."""
     shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
-    warnings = [
-        f"{_text(*copies)} (same config, same results): counted for {copies[1].name} alone" for copies in shared
-    ]
+    warnings = [f"{_text(*copies)} (same config and results): counted for {copies[1].name} alone" for copies in shared]
     for one, other in itertools.combinations(arms, 2):
         pairs = _pairs(one, other)
         same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
