@@ -222,3 +222,14 @@ def test_one_runs_on_genuine_librispeech(tmp_path: Path, corpora: Path) -> None:
 def _runs_twice(name: str, options: list[str], corpora: Path, folder: Path) -> None:
     expect(0, run(["src/train.py", "-m", "-cd", "sweeps", "-cn", name, *options, *SHORT, "seed=0"], corpora, folder))
     assert len(run_folders(folder)) == 2
+
+
+def test_no_two_runs_of_sources_of_noise_have_the_same_seeds() -> None:
+    """Each arm but the first varies one stream."""
+    streams = [
+        tuple(int(keys.get(f"seeds.{name}", keys["seed"])) for name in ("init", "order", "dropout"))
+        for keys in (dict(word.split("=") for word in arm) for arm in arms(composed("sources_of_noise")))
+    ]
+    assert len({*streams}) == len(streams) == 32
+    varied = [sum(len({*values}) > 1 for values in zip(*streams[place::4], strict=True)) for place in range(4)]
+    assert varied == [3, 1, 1, 1]

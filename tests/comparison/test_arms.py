@@ -1,6 +1,7 @@
 """Arms: declared, listed, identical, described, with their noise."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import correlation, variance
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim, Effect, agreement
 from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.confounds import ConfoundedError
 from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import descriptions, one_arm
 from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.identical_arms import count_once
 from asr_ablations.comparison.loss_ranks import loss_ranks
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.seed_variance import SetNoise, noise_of_runs
@@ -26,7 +29,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError
-from tests.helpers.invented_records import record, records
+from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"question": "Does it matter?", "factor": "schedule"}
@@ -53,10 +56,54 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     ]
 
 
-def test_one_seed_that_differs_is_enough(tmp_path: Path) -> None:
-    runs(tmp_path, "constant", [1, 2])
-    runs(tmp_path, "newbob", [1, 3])
-    assert warnings(tmp_path) == []
+NOTHING = "with the same seed (0; 1 of 5 runs): what they differ in did nothing in these runs"
+ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
+
+
+@pytest.mark.parametrize(
+    ("choice", "rate", "noises", "counted", "warning"),
+    [
+        ("seeds.order=1000", 0.4, [1, 7, 8, 9, 10], [1, 2, 3, 4], ORDER.format(1)),
+        ("seeds.order=1000", 0.4, [7, 5, 1, 8, 9], [0, 3, 4], ORDER.format(2)),
+        ("seeds.order=1000", 0.4, [1, 2, 3, 4, 5], None, ORDER.format(5)),
+        ("seeds.order=1000", 0.4, [1, 2, 3, 4, 6], None, ORDER.format(4)),
+        ("seeds.order=1000", 0.4, [6, 7, 8, 9, 10], [0, 1, 2, 3, 4], ""),
+        ("seeds.order=1000", 0.0, [1, 2, 3, 4, 5], [0, 1, 2, 3, 4], ""),  # no error: equal without being one training
+        ("schedule=newbob", 0.4, [1, 7, 8, 9, 10], [0, 1, 2, 3, 4], NOTHING),
+    ],
+)
+def test_a_training_that_two_arms_share_counts_once(
+    tmp_path: Path, choice: str, rate: float, noises: list[int], counted: list[int] | None, warning: str
+) -> None:
+    """Five runs of the defaults and five of another arm; runs with equal noise made the same errors."""
+    factor = choice.partition("=")[0]
+    ablation = {"factor": factor, "baseline": {"schedule": "one_cycle", "seeds.order": "null"}[factor]}
+    base, own = (
+        [
+            read_summary(write_run(tmp_path, *words, f"seed={seed}", rate=rate, noise=noise, ablation=ablation))
+            for seed, noise in enumerate(of_arm)
+        ]
+        for words, of_arm in (([], [1, 2, 3, 4, 5]), ([choice], noises))
+    )
+    comparison = compare([tmp_path / "sweep"], Options())
+    (contrast,) = (verdict.contrast for verdict in comparison.answer)
+    said = [line for line in comparison.warnings if "shares" in line or "alike" in line]
+    assert [warning in line for line in said] == [True] * bool(warning)
+    if counted is None:
+        assert contrast.outcome == "undecided"
+        assert contrast.reason.endswith("of 5 runs with seeds.order=null, and too few are left")
+        return
+    assert contrast.seeds == {contrast.baseline: 5, contrast.arm: len(counted)}
+    rates = [np.mean([run.sets["test"].wer for run in runs]) for runs in ([own[seed] for seed in counted], base)]
+    assert contrast.difference == pytest.approx(rates[0] - rates[1], abs=1e-12)
+
+
+def test_a_pair_with_a_shared_training_is_left_out_of_both_arms() -> None:
+    base = [record("seeds.order=0", seed, 0.3) for seed in range(4)]
+    own = [replace(base[1], config=config("seeds.order=1", 0)), *(record("seeds.order=1", s, 0.3) for s in (1, 2, 3))]
+    arms, reason = count_once(["own", "base"], [Arm("base", base), Arm("own", own), Arm("more", base)], paired=True)
+    assert [[run.seed for run in each.runs] for each in arms] == [[1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
+    assert not reason
 
 
 def test_validations_that_differ_are_enough(tmp_path: Path) -> None:

@@ -348,8 +348,8 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     """By scipy's F: a variance of a quarter of the baseline's, eight runs of each."""
     luck = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
     runs = {
-        name: [record("rnn=lstm", seed, 0.3 + scale * value) for seed, value in enumerate(luck)]
-        for name, scale in (("all", 1.0), ("order", 0.5))
+        name: [record("rnn=lstm", seed, 0.3 + scale * value) for seed, value in enumerate(luck, start=first)]
+        for name, scale, first in (("all", 1.0, 0), ("order", 0.5, 8))
     }
     arms = [Arm(name, of_arm) for name, of_arm in runs.items()]
     changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
@@ -360,3 +360,7 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
     assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))
     assert noise_sources(arms, "all", {**changes, "order": "rnn=gru"}, "test") == []
+    shared = [arms[0], replace(arms[1], runs=[arms[0].runs[0], *arms[1].runs])]
+    assert noise_sources(shared, "all", changes, "test") == [whole, order], (
+        "a shared run is in the variance of all alone"
+    )

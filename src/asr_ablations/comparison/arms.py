@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from asr_ablations.comparison.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
 from asr_ablations.runs.arm_names import find_arm, name_of
@@ -30,6 +30,11 @@ class Arm:
     def results(self) -> list[RunRecord]:
         """Finished and diverged runs, in the order of seeds."""
         return sorted([*self.runs, *self.diverged], key=lambda run: run.seed)
+
+    def of_seeds(self, seeds: Container[int]) -> "Arm":
+        """The arm with the results of these seeds alone."""
+        runs, diverged = ([run for run in of if run.seed in seeds] for of in (self.runs, self.diverged))
+        return replace(self, runs=runs, diverged=diverged)
 
 
 @dataclass

@@ -153,7 +153,7 @@ def compare_runs(
             *_trained_on(design),
             *unmatched(declared.claims, design.questions),
             *(difference.proposal for difference in differences if difference.proposal),
-            *alike_warnings(arms),
+            *alike_warnings(arms, design.questions),
             *_about_noise(evidence.folder, arms, design),
             *circumstance_warnings(arms),
             *uncompared,

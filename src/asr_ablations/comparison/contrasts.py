@@ -9,6 +9,7 @@ import numpy as np
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA, EQUIVALENT, NOT_LEARNED, SHOWN, Contrast, Outcome, Question
 from asr_ablations.comparison.failures import DEFAULT, DIVERGED, FailureRule
+from asr_ablations.comparison.identical_arms import count_once
 from asr_ablations.comparison.samples import SetSamples, measure_set
 from asr_ablations.runs.record import ONE_SYSTEM
 from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
@@ -85,8 +86,12 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
     """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
+    arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
+    if arms is not family.arms:
+        baseline = next(arm for arm in arms if arm.name == family.baseline.name)
+        samples = measure_set(arms, baseline, name, metric)
     terms = _terms(question, samples)
-    arms = [arm for arm in family.arms if arm.name in terms]
+    arms = [arm for arm in arms if arm.name in terms]
     # where each seed has test speakers of its own, a high rate is theirs
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
@@ -112,7 +117,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         outcome="undecided",
         estimate=None if noiseless else estimate,
         other=None if noiseless else estimates["relative" if family.scale == "points" else "points"],
-        reason=_refusal(arms) or untold or noiseless,
+        reason=_refusal(arms) or few or untold or noiseless,
         procedure=family.procedure.name,
         margin=family.margin,
         superiority=_superiority(question, terms),

@@ -8,6 +8,7 @@ import numpy as np
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.contrast import ALPHA
+from asr_ablations.comparison.identical_arms import count_once
 from asr_ablations.comparison.metrics import (
     LOSS,
     METRICS,
@@ -119,7 +120,8 @@ def noise_sources(arms: Sequence[Arm], baseline: str, changes: Mapping[str, str]
     words = [word for text in changes.values() for word in text.split() if "=" in word]
     if not words or not all(word.startswith("seeds.") for word in words):
         return []
-    values = {arm.name: final_values(arm, set_, WER) for arm in arms}
+    counted, _ = count_once([*(arm.name for arm in arms if arm.name != baseline), baseline], arms)
+    values = {arm.name: final_values(arm, set_, WER) for arm in counted}
     whole = values.get(baseline, [])
     if len(whole) < 2:
         return []

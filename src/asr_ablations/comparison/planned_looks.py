@@ -81,7 +81,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
         if missing or not open_:
             return Course(looks, _ordered(questions, final, families, plan, describe), missing)
         procedure = GroupSequential(tuple(plan.looks), index, plan.alpha, plan.gamma)
-        cut = [_first(arm, plan.seeds[:runs]) for arm in needed]
+        cut = [replace(arm.of_seeds(plan.seeds[:runs]), absent=[]) for arm in needed]
         different = sum(contrast.outcome in SHOWN for contrast in final.values())
         family = Family(
             arms=cut,
@@ -112,16 +112,6 @@ def _arms_of(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
 def _missing(arm: Arm, seeds: Sequence[int]) -> list[int]:
     there = {run.seed for run in arm.results}
     return [seed for seed in seeds if seed not in there]
-
-
-def _first(arm: Arm, seeds: Sequence[int]) -> Arm:
-    """The arm with the runs of these seeds alone."""
-    return replace(
-        arm,
-        runs=[run for run in arm.runs if run.seed in seeds],
-        diverged=[run for run in arm.diverged if run.seed in seeds],
-        absent=[],
-    )
 
 
 def _look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Contrast]:
