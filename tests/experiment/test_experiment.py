@@ -234,6 +234,7 @@ SUMMARY = Summary(sets={"test": SetResult(wer=0.25, cer=0.125, cer_longer=0.1, l
 def record(tmp_path: Path) -> Run:
     record = Run(compose(f"outputs={tmp_path}", "data=an4", "data.root=/somewhere"))
     record.folder.mkdir(parents=True)
+    write_json(record.folder / "data.json", {})
     return record
 
 

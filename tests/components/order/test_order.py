@@ -140,15 +140,10 @@ def test_chunks_are_those_of_a_loop(length: int, overlap: int) -> None:
     assert list(zip(*(part.tolist() for part in order.chunks(torch.tensor(lengths))), strict=True)) == expected
 
 
-@pytest.mark.parametrize(("length", "overlap"), [(0, 0), (100, 100), (100, -1), (1.5, 1)])
+@pytest.mark.parametrize(("length", "overlap"), [(0, 0), (100, 100), (100, -1), (1.5, 1), (100, None)])
 def test_a_chunk_has_frames_of_its_own(length: object, overlap: object) -> None:
     with pytest.raises(UsageError, match=r"order.length.*order.overlap.*less than the length"):
         component("order", "chunked", length=length, overlap=overlap)
-
-
-def test_a_chunk_without_an_overlap_is_refused_by_its_key() -> None:
-    with pytest.raises(UsageError, match=r"order\.overlap=null: expected"):
-        component("order", "chunked", length=100, overlap=None)
 
 
 def sampler(name: str, rank: int, ranks: int, count: int = 1003, seconds: float | None = None) -> BatchOrder:
