@@ -1,6 +1,7 @@
 """The one reader of audio files: wav, flac, ogg, opus, mp3 and whatever else libsndfile supports."""
 
 import logging
+import math
 import os
 import re
 import sqlite3
@@ -33,6 +34,10 @@ UNKNOWN = (0, 0x7FFFF000)
 """Bytes of a WAV's data: none, or from there on, mean that whoever wrote it did not know."""
 BLOCK = 1 << 22
 """Values of several channels that are read at once: a small file of compressed silence can hold 64 channels."""
+LARGEST_KERNEL = 1 << 22
+"""Values of a resampling kernel: 44,101 Hz needs 700 million of them, and 44,100 Hz 70 thousand."""
+ROUND_RATE = 50
+"""Hz: a rate whose kernel is too large is taken for the nearest multiple of this, as 44,101 for 44,100 Hz."""
 AVERAGED = -1
 """In place of the number of a channel: the mean of all."""
 CANCELLED = 1e-4
@@ -188,6 +193,9 @@ def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
     import torch
     from torchaudio.functional import resample
 
+    common = math.gcd(rate, SAMPLE_RATE)
+    if (rate // common) * (SAMPLE_RATE // common) > LARGEST_KERNEL:
+        rate = ROUND_RATE * round(rate / ROUND_RATE)
     return _to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())
 
 
